@@ -114,17 +114,6 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
                            desc->has_strides ? "at least " : "", (unsigned long long)need);
 }
 
-static enum status read_dtype(const struct json_place *root, const struct json_array *data,
-                              struct scan_desc *desc, struct error *err)
-{
-    bool named = false;
-    TRY(json_field_dtype(root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, &named, err));
-    if (!named) {
-        desc->dtype = json_tensor_infer(data);
-    }
-    return STATUS_OK;
-}
-
 static enum status read_data(const struct json_place *root, const struct json_doc *doc,
                              struct json_array *data, struct error *err)
 {
@@ -183,7 +172,8 @@ static enum status read_call(const struct codec_request *request, const struct j
     TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
     TRY(read_data(&root, doc, &data, err));
     TRY(read_attributes(&root, desc, &lists, err));
-    TRY(read_dtype(&root, &data, desc, err));
+    desc->dtype = json_tensor_infer(&data); /* unless one is named */
+    TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(read_carry(request, &root, doc, call, err));

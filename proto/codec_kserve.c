@@ -84,17 +84,6 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 static const char *const input_names[] = {
     [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
 
-static enum status read_dtype(struct framed_tensor *input, struct error *err)
-{
-    bool found = false;
-    TRY(json_field_dtype(&input->place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, &found,
-                         err));
-    if (!found) {
-        return json_field_missing(&input->place, "datatype", err);
-    }
-    return STATUS_OK;
-}
-
 /* JSON data: an array of the right count, nested anyhow; for the axis also a lone number. */
 static enum status take_json(const struct json_doc *doc, const json_t *data, bool axis,
                              struct framed_tensor *input, struct error *err)
@@ -160,7 +149,8 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
                                "the input \"%s\" is there twice", input_names[which]);
     }
     input->place = *place;
-    TRY(read_dtype(input, err));
+    TRY(json_require(place, "datatype", err));
+    TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
     TRY(framed_tensor_read_shape(input, err));
     TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
     return locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err);
@@ -470,6 +460,23 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     return carry_guess_held(desc, carry->elements, &call->carry.held, err);
 }
 
+static enum status read_request(const struct codec_request *request, struct byte_view head,
+                                struct kserve *kserve, struct scan_call *call,
+                                struct error *err)
+{
+    if (request->head_bytes == 0) {
+        TRY(read_raw(request, head, kserve, call, err));
+    } else {
+        TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->doc, err));
+        TRY(read_json(request, kserve, call, err));
+    }
+    kserve_apply(&kserve->attributes, kserve->model, &call->desc);
+    /* A carry, too, counts as text: its bytes are copied behind that. */
+    bool text = has_text(call) || carry_answer_size(&call->desc, 0) > 0;
+    call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
+    return place_carry(kserve, call, err);
+}
+
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
                                  struct scan_call *call, struct error *err)
 {
@@ -481,24 +488,7 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     }
     kserve->model = model;
     struct scan_call found = {.dialect = kserve};
-    enum status status = STATUS_OK;
-    if (request->head_bytes == 0) {
-        status = read_raw(request, head, kserve, &found, err);
-    } else {
-        status = json_doc_parse(head.bytes, head.count, request->parallel, &kserve->doc, err);
-        if (status == STATUS_OK) {
-            status = read_json(request, kserve, &found, err);
-        }
-    }
-    if (status != STATUS_OK) {
-        kserve_release(&found);
-        return status;
-    }
-    kserve_apply(&kserve->attributes, model, &found.desc);
-    /* A carry, too, counts as text: its bytes are copied behind that. */
-    bool text = has_text(&found) || carry_answer_size(&found.desc, 0) > 0;
-    found.answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
-    status = place_carry(kserve, &found, err);
+    enum status status = read_request(request, head, kserve, &found, err);
     if (status != STATUS_OK) {
         kserve_release(&found);
         return status;

@@ -296,13 +296,9 @@ enum status json_field_int64_list(const struct json_place *place, const char *na
 }
 
 enum status json_field_dtype(const struct json_place *place, const char *name,
-                             enum dtype_family family, enum dtype *out, bool *found,
-                             struct error *err)
+                             enum dtype_family family, enum dtype *out, struct error *err)
 {
     const json_t *value = json_field(place, name);
-    if (found != NULL) {
-        *found = value != NULL;
-    }
     if (value == NULL) {
         return STATUS_OK;
     }

@@ -89,9 +89,9 @@ MUST_CHECK enum status json_field_int64_list(const struct json_place *place, con
                                              int max, int64_t *out, int *count,
                                              struct error *err);
 
-/* An element type by its name in one family; `found` (may be NULL): the field is there. */
+/* An element type by its name in one family. */
 MUST_CHECK enum status json_field_dtype(const struct json_place *place, const char *name,
-                                        enum dtype_family family, enum dtype *out, bool *found,
+                                        enum dtype_family family, enum dtype *out,
                                         struct error *err);
 
 MUST_CHECK enum status json_field_precision(const struct json_place *place, const char *name,

@@ -136,19 +136,17 @@ static void names_of_types_and_precisions_are_checked(void **state)
     struct error err = ERROR_INIT;
     enum dtype dtype = DTYPE_I8;
     enum precision precision = PRECISION_WIDE;
-    bool found = false;
-    assert_int_equal(json_field_dtype(&place, "dtype", DTYPE_FAMILY_NAME, &dtype, &found, &err),
+    assert_int_equal(json_field_dtype(&place, "dtype", DTYPE_FAMILY_NAME, &dtype, &err),
                      STATUS_OK);
-    assert_true(found);
     assert_int_equal(dtype, DTYPE_F32);
-    assert_int_equal(
-        json_field_dtype(&place, "absent", DTYPE_FAMILY_NAME, &dtype, &found, &err), STATUS_OK);
-    assert_false(found);
-    assert_int_equal(json_field_dtype(&place, "text", DTYPE_FAMILY_KSERVE, &dtype, NULL, &err),
+    assert_int_equal(json_field_dtype(&place, "absent", DTYPE_FAMILY_NAME, &dtype, &err),
+                     STATUS_OK);
+    assert_int_equal(dtype, DTYPE_F32);
+    assert_int_equal(json_field_dtype(&place, "text", DTYPE_FAMILY_KSERVE, &dtype, &err),
                      STATUS_INVALID_DTYPE);
     assert_string_equal(err.field, "text");
     assert_non_null(strstr(err.detail, "\"abc\", expected one of FP16"));
-    assert_int_equal(json_field_dtype(&place, "int", DTYPE_FAMILY_NAME, &dtype, NULL, NULL),
+    assert_int_equal(json_field_dtype(&place, "int", DTYPE_FAMILY_NAME, &dtype, NULL),
                      STATUS_INVALID_FIELD);
     assert_int_equal(json_field_precision(&place, "native", &precision, NULL), STATUS_OK);
     assert_int_equal(precision, PRECISION_NATIVE);
