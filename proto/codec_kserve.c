@@ -137,25 +137,6 @@ static enum status locate_tensor(const struct json_doc *doc,
                : STATUS_OK;
 }
 
-static enum status read_input(const struct json_doc *doc, const struct json_place *place,
-                              enum kserve_tensor which, struct kserve_inputs *out,
-                              struct kserve_attributes *attributes, struct error *err)
-{
-    struct framed_tensor *const inputs[] = {&out->x, &out->axis, &out->carry};
-    struct framed_tensor *input = inputs[which];
-    struct kserve_location location = {.binary_size = 0};
-    if (input->place.object != NULL) {
-        return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the input \"%s\" is there twice", input_names[which]);
-    }
-    input->place = *place;
-    TRY(json_require(place, "datatype", err));
-    TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
-    TRY(framed_tensor_read_shape(input, err));
-    TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
-    return locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err);
-}
-
 /* The carry is a row of bytes, in the body. */
 static enum status check_carry(const struct framed_tensor *carry, struct error *err)
 {
@@ -190,10 +171,12 @@ static enum status check_x(const struct framed_tensor *x, const struct model *mo
 }
 
 /* One element of `inputs`, whichever it is. */
-static enum status read_named(const struct json_doc *doc, const struct json_place *place,
+static enum status read_input(const struct json_doc *doc, const struct json_place *place,
                               struct kserve_inputs *out, struct kserve_attributes *attributes,
                               struct error *err)
 {
+    struct framed_tensor *const inputs[] = {&out->x, &out->axis, &out->carry};
+    struct kserve_location location = {.binary_size = 0};
     const char *name = NULL;
     TRY(json_require_string(place, "name", &name, err));
     unsigned which = 0;
@@ -206,11 +189,21 @@ static enum status read_named(const struct json_doc *doc, const struct json_plac
                                "\", and \"" MODEL_AXIS "\" and \"" MODEL_CARRY "\" as options",
                                name);
     }
-    TRY(read_input(doc, place, (enum kserve_tensor)which, out, attributes, err));
-    if (which == TENSOR_AXIS) {
-        return framed_tensor_check_axis(&out->axis, "datatype", err);
+    struct framed_tensor *input = inputs[which];
+    if (input->place.object != NULL) {
+        return error_set_field(err, STATUS_INVALID_FIELD, place->path,
+                               "the input \"%s\" is there twice", name);
     }
-    return which == TENSOR_CARRY ? check_carry(&out->carry, err) : STATUS_OK;
+    input->place = *place;
+    TRY(json_require(place, "datatype", err));
+    TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
+    TRY(framed_tensor_read_shape(input, err));
+    TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
+    TRY(locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err));
+    if (which == TENSOR_AXIS) {
+        return framed_tensor_check_axis(input, "datatype", err);
+    }
+    return which == TENSOR_CARRY ? check_carry(input, err) : STATUS_OK;
 }
 
 static enum status read_inputs(const struct json_doc *doc, const struct model *model,
@@ -232,7 +225,7 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
     for (size_t i = 0; i < count; i++) {
         struct json_place place;
         TRY(json_array_object(&root, "inputs", list, (int)i, &place, err));
-        TRY(read_named(doc, &place, out, attributes, err));
+        TRY(read_input(doc, &place, out, attributes, err));
     }
     TRY(check_x(&out->x, model, err));
     if (model->axis_input && out->axis.place.object == NULL) {

@@ -1,8 +1,5 @@
-/* The file of a checkpoint: written anew beside the last one, which it replaces when it is whole.
- *
- *     TALLYJOB, bytes of the job's text, that text, the next lane, how many lanes are under way
- *     of each of them: lane, step, bytes of its carry, the carry
- *     CRC-32 of all that */
+/* The file of a checkpoint is written anew beside the last one, which it replaces when it is
+ * whole; checkpoint.h has its layout. */
 #include "client/cli/checkpoint.h"
 
 #include "client/cli/terminal.h"
