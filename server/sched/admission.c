@@ -33,8 +33,9 @@ struct admission {
     struct fair_line line;
     uint64_t line_held; /* by those in the line, of the budget */
     size_t active;
-    size_t active_waiting; /* of them, for a larger claim */
-    uint64_t active_bytes; /* of their claims */
+    size_t active_waiting;  /* of them, for a larger claim */
+    uint64_t active_bytes;  /* of their claims */
+    uint64_t claimed_bytes; /* of the claims of all who have one */
     uint64_t stuck_since_ns;
     uint64_t busy_since_ns;
     uint64_t last_finish_ns;
@@ -102,6 +103,17 @@ static bool over_its_part(const struct admission *admission, const struct reques
            request->client->claimed_bytes + more > part;
 }
 
+/* Of so much more for a claim, what may be lacking because small requests hold it: they may hold
+ * the part of the budget that is kept for them, of which the claim then has the rest. Else a claim
+ * of the whole budget, as packed bodies have, would wait until no small one holds a byte. */
+static uint64_t small_part(const struct admission *admission, uint64_t more)
+{
+    const uint64_t most = memory_budget_large(admission->memory);
+    const uint64_t claimed = admission->claimed_bytes;
+    bool within = claimed <= most && more <= most - claimed;
+    return within ? memory_budget(admission->memory) - most : 0;
+}
+
 /* Take the memory, and a place if it has none and needs one. False: not now. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
 {
@@ -113,13 +125,15 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
     uint64_t behind = begins && admission->active == 0 ? admission->line_held - hold->held : 0;
+    uint64_t lack = larger_of(behind, small_part(admission, missing));
     uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
-        !memory_promise_most(admission->memory, missing, behind, &promised)) {
+        !memory_promise_most(admission->memory, missing, lack, &promised)) {
         return false;
     }
     hold->promised_bytes += promised;
     hold->claim = hold->wanted;
+    admission->claimed_bytes += more;
     request->client->claimed_bytes += more;
     if (!is_slow(request)) {
         admission->active_bytes += more; /* a claim of those who begin was 0 */
@@ -193,17 +207,19 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
     }
 }
 
-/* Admit as many as can begin. Thread: a holder of the lock. */
-static void admit_waiting(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+/* Admit as many as can begin and have not got their client's part; `first`: where nobody is
+ * active the first that can, whatever its client has. Thread: a holder of the lock. */
+static void begin_waiting(struct admission *admission, uint64_t now_ns, bool first,
+                          struct leaving *leaving)
 {
-    go_on(admission, now_ns, leaving);
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
+        bool any = first && admission->active == 0;
         if (is_hopeless(admission, request, now_ns)) {
             leave_line(admission, &cursor, &leaving->hopeless);
         } else if (is_active(request) || is_slow(request) ||
-                   over_its_part(admission, request)) {
+                   (!any && over_its_part(admission, request))) {
             fair_step(&cursor);
         } else if (grant_memory(admission, request, now_ns)) {
             leave_line(admission, &cursor, &leaving->admitted);
@@ -211,6 +227,18 @@ static void admit_waiting(struct admission *admission, uint64_t now_ns, struct l
         } else {
             break; /* nobody overtakes: who needs much would wait for ever */
         }
+    }
+}
+
+/* Let all go on and begin who can. Who has its part waits while others do, but not while nobody
+ * is served: all clients that wait may have theirs, in requests of which nothing comes.
+ * Thread: a holder of the lock. */
+static void admit_waiting(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+{
+    go_on(admission, now_ns, leaving);
+    begin_waiting(admission, now_ns, false, leaving);
+    if (admission->active == 0) {
+        begin_waiting(admission, now_ns, true, leaving);
     }
 }
 
@@ -328,6 +356,7 @@ static void lower_claim(struct admission *admission, struct request *request, ui
     memory_unpromise(admission->memory, less);
     hold->promised_bytes -= less;
     hold->claim -= less;
+    admission->claimed_bytes -= less;
     request->client->claimed_bytes -= less;
     admission->active_bytes -= is_active(request) ? less : 0;
 }
@@ -409,6 +438,7 @@ void admission_leave(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     lose_place(admission, request, ADMISSION_NONE);
+    admission->claimed_bytes -= hold->claim;
     request->client->claimed_bytes -= hold->claim;
     hold->claim = 0;
     MUST(pthread_mutex_unlock(&admission->lock));

@@ -315,22 +315,23 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     struct client client = {0};
     struct request *requests[3];
     const uint64_t most = memory_budget_large(f->memory);
+    const uint64_t held = 100 * MIB; /* more than is kept for small ones */
     for (int i = 0; i < 3; i++) {
         requests[i] = request_of(f, &client);
-        assert_int_equal(memory_reserve(f->memory, MIB, NULL), STATUS_OK);
-        requests[i]->reserved_bytes = MIB;
+        assert_int_equal(memory_reserve(f->memory, held, NULL), STATUS_OK);
+        requests[i]->reserved_bytes = held;
     }
     assert_false(enter(f, requests[0], most)); /* the others may end */
     assert_false(enter(f, requests[1], most));
     admission_wake(f->admission);
     expect_admitted(f, NULL);
-    assert_false(enter(f, requests[2], 2 * MIB)); /* nobody overtakes */
+    assert_false(enter(f, requests[2], 2 * held)); /* nobody overtakes */
     admission_wake(f->admission);
     expect_admitted(f, requests[0]);
-    assert_int_equal(requests[0]->admission.promised_bytes, most - 3 * MIB);
+    assert_int_equal(requests[0]->admission.promised_bytes, most - 3 * held);
     expect_admitted(f, NULL);
     for (int i = 0; i < 3; i++) {
-        memory_release(f->memory, MIB);
+        memory_release(f->memory, held);
         requests[i]->reserved_bytes = 0;
         leave(f, requests[i]);
         expect_admitted(f, i < 2 ? requests[i + 1] : NULL);
@@ -399,6 +400,52 @@ static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **s
     expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
     expect_admitted(f, pair[0]);
     leave(f, pair[0]);
+}
+
+static void the_whole_budget_is_had_beside_small_requests_that_keep_to_their_part(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *request = request_of(f, &client);
+    const uint64_t most = memory_budget_large(f->memory);
+    const uint64_t kept = memory_budget(f->memory) - most;
+    assert_int_equal(memory_reserve(f->memory, kept + 1, NULL), STATUS_OK);
+    assert_false(enter(f, request, most));
+    memory_release(f->memory, 1);
+    admission_wake(f->admission);
+    expect_admitted(f, request);
+    assert_int_equal(request->admission.promised_bytes, most - kept); /* and the rest is free */
+    memory_release(f->memory, kept);
+    leave(f, request);
+}
+
+static void who_has_its_part_begins_where_nobody_is_served(void **state)
+{
+    struct fixture *f = *state;
+    struct client clients[3] = {{0}};
+    struct request *slow[2] = {request_of(f, &clients[0]), request_of(f, &clients[1])};
+    struct request *next[2] = {request_of(f, &clients[0]), request_of(f, &clients[1])};
+    struct request *before = request_of(f, &clients[2]);
+    for (int i = 0; i < 2; i++) {
+        assert_true(enter(f, slow[i], 400 * MIB));
+        memory_draw(f->memory, 400 * MIB);
+        slow[i]->admission.promised_bytes = 0;
+        slow[i]->reserved_bytes = 400 * MIB;
+        admission_slow(f->admission, slow[i]);
+    }
+    assert_true(enter(f, before, 600 * MIB));
+    assert_false(enter(f, next[0], 500 * MIB));
+    assert_false(enter(f, next[1], 500 * MIB));
+    leave(f, before);
+    expect_admitted(f, next[0]); /* with which it has more than its half */
+    expect_admitted(f, NULL);
+    leave(f, next[0]);
+    expect_admitted(f, next[1]);
+    leave(f, next[1]);
+    for (int i = 0; i < 2; i++) {
+        memory_release(f->memory, slow[i]->reserved_bytes);
+        leave(f, slow[i]);
+    }
 }
 
 static void the_line_is_bounded_and_says_so_before_a_body_is_read(void **state)
@@ -580,6 +627,8 @@ int main(void)
         T(the_first_does_not_wait_for_memory_of_those_behind_it),
         T(slow_ones_that_wait_for_each_other_do_not_wait_for_ever),
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
+        T(the_whole_budget_is_had_beside_small_requests_that_keep_to_their_part),
+        T(who_has_its_part_begins_where_nobody_is_served),
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
         T(who_cannot_be_through_in_time_is_refused_before_its_body),
