@@ -454,6 +454,10 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         struct device_stats more;
         worker_stats(&pool->workers[i], &more);
         out->state = more.state == DEVICE_READY ? out->state : more.state;
+        if (more.prepared > out->prepared) { /* this one has opened the device already */
+            out->prepared = more.prepared;
+            memcpy(out->lookback, more.lookback, sizeof out->lookback);
+        }
         if (out->last_error[0] == '\0') {
             memcpy(out->last_error, more.last_error, sizeof out->last_error);
         }

@@ -187,6 +187,7 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
     case FAKE_CLOSED:
     case FAKE_UNBUILDABLE:
     case FAKE_OPEN_HANGS:
+    case FAKE_FIRST_OPEN_HANGS:
     case FAKE_PREPARE_HANGS:
     case FAKE_SINGLE_HANGS:
     case FAKE_LARGE_HANGS:

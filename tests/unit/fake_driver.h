@@ -21,16 +21,17 @@ enum {
 
 enum fake_mode {
     FAKE_WORKS,
-    FAKE_FAILS_INTACT,    /* run: DEVICE_ERROR, inputs untouched */
-    FAKE_FAILS,           /* run: DEVICE_ERROR, inputs overwritten */
-    FAKE_SHORT_OF_MEMORY, /* run: OUT_OF_MEMORY for more than one job */
-    FAKE_HANGS,           /* run: blocks until the mode changes */
-    FAKE_CLOSED,          /* open: DEVICE_ERROR */
-    FAKE_UNBUILDABLE,     /* prepare: DEVICE_ERROR, for one type */
-    FAKE_OPEN_HANGS,      /* these block until the mode changes: open */
-    FAKE_PREPARE_HANGS,   /* prepare */
-    FAKE_SINGLE_HANGS,    /* run, with one job; OUT_OF_MEMORY for more */
-    FAKE_LARGE_HANGS      /* run, of more than FAKE_LARGE elements */
+    FAKE_FAILS_INTACT,     /* run: DEVICE_ERROR, inputs untouched */
+    FAKE_FAILS,            /* run: DEVICE_ERROR, inputs overwritten */
+    FAKE_SHORT_OF_MEMORY,  /* run: OUT_OF_MEMORY for more than one job */
+    FAKE_HANGS,            /* run: blocks until the mode changes */
+    FAKE_CLOSED,           /* open: DEVICE_ERROR */
+    FAKE_UNBUILDABLE,      /* prepare: DEVICE_ERROR, for one type */
+    FAKE_OPEN_HANGS,       /* these block until the mode changes: open */
+    FAKE_FIRST_OPEN_HANGS, /* open, the first time */
+    FAKE_PREPARE_HANGS,    /* prepare */
+    FAKE_SINGLE_HANGS,     /* run, with one job; OUT_OF_MEMORY for more */
+    FAKE_LARGE_HANGS       /* run, of more than FAKE_LARGE elements */
 };
 
 struct scan_device {
@@ -102,8 +103,9 @@ static inline enum status fake_open(size_t number, const struct scan_device_opti
                                     struct scan_device **device, struct error *err)
 {
     (void)options;
-    atomic_fetch_add(&fake.opens[number], 1);
-    while (atomic_load(&fake.mode[number]) == FAKE_OPEN_HANGS) {
+    const bool first = atomic_fetch_add(&fake.opens[number], 1) == 0;
+    while (atomic_load(&fake.mode[number]) == FAKE_OPEN_HANGS ||
+           (first && atomic_load(&fake.mode[number]) == FAKE_FIRST_OPEN_HANGS)) {
         fake_pause();
     }
     if (atomic_load(&fake.mode[number]) == FAKE_CLOSED) {
@@ -207,6 +209,7 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
     case FAKE_CLOSED:
     case FAKE_UNBUILDABLE:
     case FAKE_OPEN_HANGS:
+    case FAKE_FIRST_OPEN_HANGS:
     case FAKE_PREPARE_HANGS:
         break;
     }

@@ -266,6 +266,25 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
     assert_true(fake_server_deinit(&fakes));
 }
 
+static void
+a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    struct error err = ERROR_INIT;
+    fake_reset(1);
+    fake.built_in = true;
+    atomic_store(&fake.mode[0], FAKE_FIRST_OPEN_HANGS);
+    assert_true(fake_server_init(&fakes, patient, &err));
+    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    const struct device_stats stats = stats_of(&fakes, 0);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_true(fake_server_deinit(&fakes));
+    assert_int_equal(stats.prepared, DTYPE_COUNT);
+    assert_string_equal(stats.lookback, "as it likes");
+}
+
 /* Push what is short, and have this thread compute it if the device's own is asleep. */
 static struct request *push_and_run_here(struct fake_server *fakes, bool *here)
 {
@@ -482,6 +501,8 @@ int main(void)
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
+        cmocka_unit_test(
+            a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),
         cmocka_unit_test(what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own),
         cmocka_unit_test(what_is_long_or_on_other_devices_is_not_computed_where_it_is_called),
         cmocka_unit_test(a_device_that_fails_where_it_is_called_is_opened_again),
