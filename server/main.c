@@ -5,6 +5,7 @@
 #include "server/sched/device_pool.h"
 #include "server/service.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -90,6 +91,16 @@ static void keep_secrets(const struct config *config)
     }
 }
 
+/* Whether all that was printed has gone where it should: who keeps it must not keep a part. */
+static int check_printed(int code)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return code;
+    }
+    (void)fprintf(stderr, "tallyd: standard output: %s\n", strerrordesc_np(errno));
+    return EXIT_CODE_FAILED;
+}
+
 static int run_action(struct config *config, struct error *err)
 {
     switch (config->action) {
@@ -127,7 +138,7 @@ int main(int argc, char **argv)
     tune_malloc();
     if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
                      &err) == STATUS_OK) {
-        code = run_action(&config, &err);
+        code = check_printed(run_action(&config, &err));
     } else {
         (void)fprintf(stderr, "tallyd: %s\n", err.detail);
     }

@@ -474,6 +474,16 @@ def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server
     assert half_a_core is None or counted.codecs == 1
 
 
+@pytest.mark.parametrize(
+    "flags", [["--help"], ["--version"], ["--print-config", "man"], ["--list-devices"]]
+)
+def test_what_is_printed_to_a_full_disk_is_an_error(flags):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([BINARY, *flags], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "tallyd: standard output: No space left on device\n"
+
+
 def test_the_environment_example_is_what_the_program_prints():
     example = pathlib.Path(TOP / "deploy/tallyd.env.example")
     status, out, _ = run("--print-config", "env")
