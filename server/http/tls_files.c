@@ -15,6 +15,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+enum {
+    FILE_BYTES_MAX = 16 << 20 /* all authorities that Debian knows are 220 KB */
+};
+
 enum file {
     FILE_CERT,
     FILE_KEY,
@@ -55,8 +59,24 @@ static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
     return first;
 }
 
+/* GnuTLS reads a file whole, however long it is. */
+static enum status check_sizes(const struct file_watch *watch, struct error *err)
+{
+    static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
+                                                  [FILE_KEY] = "--tls-key",
+                                                  [FILE_CLIENT_CA] = "--tls-client-ca"};
+    for (size_t i = 0; i < watch->count; i++) {
+        if (watch->taken[i].bytes > FILE_BYTES_MAX) {
+            return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
+                                   "%s %s: it has more than 16 MiB", flags[i], watch->paths[i]);
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
+    TRY(check_sizes(&credentials->files->watch, err));
     const char *const *paths = credentials->files->watch.paths;
     const char *cert = paths[FILE_CERT];
     const char *ca = paths[FILE_CLIENT_CA];

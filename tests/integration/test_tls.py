@@ -1,6 +1,7 @@
 """TLS of the service: who gets in, what is as it is without, certificates that change."""
 
 import concurrent.futures
+import os
 import pathlib
 import socket
 import ssl
@@ -458,6 +459,14 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
     assert str(changing.certificate) in server.log
     serial = changing.rotate()
     until(lambda: serial_of(server, changing) == serial, 60)
+
+
+def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_server, changing):
+    server = start_server(tls=changing)
+    os.truncate(changing.certificate, 1 << 30)
+    until(lambda: "stays in use" in server.log, 60)
+    assert f"--tls-cert {changing.certificate}: it has more than 16 MiB" in server.log
+    assert serial_of(server, changing) == 1
 
 
 @pytest.mark.parametrize(
