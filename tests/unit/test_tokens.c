@@ -89,6 +89,20 @@ static void a_name_with_a_nul_inside_is_refused(void **state)
     assert_non_null(strstr(err.detail, "line 1: "));
 }
 
+/* What a crash of the machine leaves of a file: it would be one without tokens, and lock out all. */
+static void nuls_are_no_blanks_behind_a_line(void **state)
+{
+    static const char zeros[64];
+    static const char behind[] = "ci:" ZEROS "\0\0\n";
+    struct error err = ERROR_INIT;
+    struct token_list *list = NULL;
+    (void)state;
+    assert_int_equal(tokens_parse(zeros, sizeof zeros, &list, &err), STATUS_INVALID_FIELD);
+    assert_int_equal(tokens_parse(behind, sizeof behind - 1, &list, &err),
+                     STATUS_INVALID_FIELD);
+    assert_null(list);
+}
+
 static void a_file_has_as_many_tokens_as_are_compared(void **state)
 {
     const char line[] = "name:" ZEROS "\n";
@@ -144,6 +158,7 @@ int main(void)
         cmocka_unit_test(an_empty_file_lets_nobody_in),
         cmocka_unit_test(every_other_line_is_refused_by_number),
         cmocka_unit_test(a_name_with_a_nul_inside_is_refused),
+        cmocka_unit_test(nuls_are_no_blanks_behind_a_line),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
     };
