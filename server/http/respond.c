@@ -329,6 +329,9 @@ bool respond(struct exchange *exchange)
     if (response == NULL) {
         return false;
     }
+    if (exchange->head || exchange->http_status == PAGE_NOT_MODIFIED) {
+        exchange->conn->answer_bytes = 0; /* MHD sends their length, not them */
+    }
     struct fields fields;
     collect_fields(exchange, &fields);
     for (size_t i = 0; i < fields.count; i++) {

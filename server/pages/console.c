@@ -43,9 +43,10 @@ void page_console(const struct page_request *request, struct page *page)
     page->content_type = "text/html; charset=utf-8";
     page->fields = fields;
     page->field_count = ARRAY_COUNT(fields);
-    if (is_known(request->if_none_match)) {
-        page->http_status = PAGE_NOT_MODIFIED;
-        return;
-    }
     page_fixed(page, console_text);
+    if (is_known(request->if_none_match)) {
+        /* libmicrohttpd sends the length alone: Content-Length of a 304 is the page's or not there
+         * (RFC 9110, 8.6). */
+        page->http_status = PAGE_NOT_MODIFIED;
+    }
 }

@@ -624,6 +624,27 @@ def test_who_has_the_page_gets_304(client):
     assert client.get("/", {**BROWSER, "If-None-Match": '"other"'}).status == 200
 
 
+def test_a_304_has_the_length_of_the_page_that_it_leaves_out_or_none(client):
+    """RFC 9110, 8.6: caches take up the fields of a 304."""
+    page = client.get("/", BROWSER)
+    known = client.get("/", {**BROWSER, "If-None-Match": page.headers["ETag"]})
+    length = known.headers.get("Content-Length", str(len(page.body)))
+    assert (known.status, known.body, int(length)) == (304, b"", len(page.body))
+    assert client.get("/livez").status == 200  # on the same connection
+
+
+def test_an_answer_without_its_body_counts_no_bytes(start_server):
+    server, name, times = start_server(), "tally_sent_bytes_total", 20
+    client = server.client()
+    before = server.metric(name)
+    for _ in range(times):
+        head = client.request("HEAD", "/", headers=BROWSER)
+        client.get("/", {**BROWSER, "If-None-Match": head.headers["ETag"]})
+    client.close()
+    # The pages of metrics themselves have less than ten times the console's bytes.
+    assert server.metric(name) - before < 10 * int(head.headers["Content-Length"])
+
+
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/html;q=0", "text/*"])
 def test_who_does_not_name_html_gets_links(client, accept):
     answer = client.get("/", {} if accept is None else {"Accept": accept})
