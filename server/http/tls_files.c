@@ -65,7 +65,7 @@ static enum status check_sizes(const struct file_watch *watch, struct error *err
     static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
                                                   [FILE_KEY] = "--tls-key",
                                                   [FILE_CLIENT_CA] = "--tls-client-ca"};
-    for (size_t i = 0; i < watch->count; i++) {
+    for (size_t i = 0; i < FILE_COUNT; i++) {
         if (watch->taken[i].bytes > FILE_BYTES_MAX) {
             return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
                                    "%s %s: it has more than 16 MiB", flags[i], watch->paths[i]);

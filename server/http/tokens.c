@@ -172,7 +172,8 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
         next = next == NULL ? end : next;
         line.bytes = (size_t)(next - line.text);
         line.number++;
-        while (line.bytes > 0 && memchr(" \t\r", line.text[line.bytes - 1], 3) != NULL) {
+        while (line.bytes > 0 && line.text[line.bytes - 1] != '\0' &&
+               strchr(" \t\r", line.text[line.bytes - 1]) != NULL) {
             line.bytes--;
         }
         if (line.bytes > 0 && line.text[0] != '#') {
