@@ -90,6 +90,7 @@ def test_what_lies_around_an_output_is_left_alone(client):
     assert around.sum() == 7 * 21 + 3 * (1 + 2 + 3)
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_an_output_may_be_a_matrix(client):
     x = np.arange(6.0).reshape(2, 3)
     out = np.asmatrix(np.zeros((2, 3)))
