@@ -537,6 +537,22 @@ static void who_cannot_be_through_in_time_is_refused_before_its_body(void **stat
     }
 }
 
+/* Twice as many requests of 100 MiB as there are places: the first half is through one after the
+ * other, in 20 ms each, and the other half is active then. */
+static void pass_slowly(struct fixture *f, struct client *client,
+                        struct request *crowd[2 * ADMISSION_PLACES])
+{
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        crowd[i] = request_of(f, client);
+        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+}
+
 /* Bodies come side by side: who begins beside three others is through when four are, not when
  * what is left of the three is. The header is judged by the same time as who waits. */
 static void who_begins_needs_the_time_of_all_that_are_active(void **state)
@@ -549,15 +565,7 @@ static void who_begins_needs_the_time_of_all_that_are_active(void **state)
     struct request *crowd[2 * ADMISSION_PLACES];
     struct request *new = request_of(f, &client);
     struct request *late = request_of(f, &client);
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        crowd[i] = request_of(f, &client);
-        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
-    }
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        (void)usleep(20000); /* it takes so long */
-        admission_finish(f->admission, crowd[i]);
-        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
-    }
+    pass_slowly(f, &client, crowd);
     assert_int_equal(admission_check(f->admission, new, 100 * MIB, &next_ns, NULL), STATUS_OK);
     late->deadline_ns = clock_now_ns() + next_ns * 8 / 10;
     assert_int_equal(admission_check(f->admission, late, 100 * MIB, &next_ns, &err),
@@ -584,14 +592,8 @@ static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
     uint64_t fast_ns = 0;
     struct request *active[2 * ADMISSION_PLACES];
     struct request *new = request_of(f, &client);
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        active[i] = request_of(f, &client);
-        assert_int_equal(enter(f, active[i], 100 * MIB), i < ADMISSION_PLACES);
-    }
+    pass_slowly(f, &client, active);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
-        (void)usleep(20000); /* it takes so long */
-        admission_finish(f->admission, active[i]);
-        expect_admitted(f, active[i + ADMISSION_PLACES]);
         leave(f, active[i]);
     }
     assert_int_equal(admission_check(f->admission, new, 100 * MIB, &slow_ns, NULL), STATUS_OK);
