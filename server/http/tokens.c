@@ -21,9 +21,10 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
-    ADDRESSES = 1024,     /* that are remembered for wrong tokens; one takes another's place */
-    WRONG_AT_ONCE = 10,   /* that an address may present ... */
-    WRONG_EVERY_MS = 1000 /* ... and how long it takes until it may present one more */
+    ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
+    WRONG_AT_ONCE = 10,    /* that an address may present ... */
+    WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may present one more */
+    STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
 };
 
 /* An address that has presented wrong tokens. */
@@ -338,6 +339,13 @@ static const struct token *find_token(const struct token_list *list, const uint8
     return found;
 }
 
+/* The hash copies what it is of to its stack, and leaves it there. */
+__attribute__((noinline)) static void overwrite_stack(void)
+{
+    uint8_t below[STACK_BYTES];
+    gnutls_memset(below, 0, sizeof below);
+}
+
 /* Hash the token of "Bearer TOKEN" and overwrite it; false if there is none. */
 static bool hash_token(char *authorization, uint8_t *hash)
 {
@@ -353,9 +361,7 @@ static bool hash_token(char *authorization, uint8_t *hash)
     bool hashed = alone && token_bytes > 0 &&
                   gnutls_hash_fast(GNUTLS_DIG_SHA256, token, token_bytes, hash) == 0;
     memset(token, '*', strlen(token));
-    /* What the hash had copied to its stack is overwritten in the same way. */
-    uint8_t of_nothing[TOKEN_HASH_BYTES];
-    (void)gnutls_hash_fast(GNUTLS_DIG_SHA256, token, token_bytes, of_nothing);
+    overwrite_stack();
     return hashed;
 }
 
