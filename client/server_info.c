@@ -3,8 +3,8 @@
  * Each asks one page or two and finds its members in the JSON text that comes back. A page that
  * answers 503 is an answer too where it is about health.
  *
- * Failure: a text that is no JSON, is too long, or lacks what every Tally server says, is TALLY_BAD_ANSWER;
- * the outputs are touched only on success. Thread: the caller's. */
+ * Failure: a text that is no JSON, is too long, or lacks what every Tally server says, is
+ * TALLY_BAD_ANSWER; the outputs are touched only on success. Thread: the caller's. */
 #include "client/call.h"
 #include "client/json_text.h"
 #include "client/text.h"

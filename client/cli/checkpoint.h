@@ -6,8 +6,8 @@
  *     [ lanes under way: their number; each: lane, steps done, bytes of the carry, carry ]
  *     [ CRC-32 ]
  *
- * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread: one at a
- * time. */
+ * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread: one
+ * at a time. */
 #ifndef TALLY_CLI_CHECKPOINT_H
 #define TALLY_CLI_CHECKPOINT_H
 
