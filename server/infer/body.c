@@ -7,7 +7,6 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/inflate.h"
 #include "server/infer/slices.h"
-#include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
@@ -24,57 +23,6 @@ enum {
     TOUCH_STEP = 1 << 20,    /* ... in steps */
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
-
-enum status body_count_memory(struct request *request, uint64_t bytes, struct error *err)
-{
-    uint64_t most = request->server->config->per_client_memory;
-    char limit[32];
-    char need[32];
-    if (most == 0 || !request->limited || bytes <= request->client_bytes) {
-        return STATUS_OK;
-    }
-    byte_size_text(most, limit, sizeof limit);
-    byte_size_text(bytes, need, sizeof need);
-    if (bytes > most) {
-        return error_set(err, STATUS_TOO_LARGE,
-                         "the request needs %s of memory, over %s, the server's "
-                         "--per-client-memory: " CONFIG_LESS_ADVICE,
-                         need, limit);
-    }
-    uint64_t wait_ns = 0;
-    if (!client_take_memory(request->client, bytes - request->client_bytes, most, &wait_ns)) {
-        request->limit = METRICS_CLIENT_LIMIT_MEMORY;
-        request_retry_after(request, wait_ns);
-        return error_set(
-            err, STATUS_THROTTLED,
-            "the request needs %s of memory, which with this client's other requests is over "
-            "%s, the server's --per-client-memory: wait for an answer before the next request, "
-            "and try again after Retry-After seconds",
-            need, limit);
-    }
-    request->client_bytes = bytes;
-    return STATUS_OK;
-}
-
-enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
-{
-    uint64_t whole = 0;
-    if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
-        whole = UINT64_MAX;
-    }
-    TRY(body_count_memory(request, whole, err));
-    if (whole > memory_budget(request->server->memory)) {
-        bytes = whole; /* which is refused for good: trying again would not help */
-    }
-    uint64_t *promised = &request->admission.promised_bytes;
-    uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
-    uint64_t drawn = bytes - beyond;
-    TRY(memory_reserve(request->server->memory, beyond, err)); /* 0 is fine */
-    memory_draw(request->server->memory, drawn);
-    *promised -= drawn;
-    request->reserved_bytes += bytes;
-    return STATUS_OK;
-}
 
 static enum status refuse_too_large(const struct request *request, uint64_t bytes,
                                     struct error *err)
@@ -132,7 +80,7 @@ static enum status reserve_head(struct request *request, size_t want, struct err
     charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
     charged = charged < capacity ? charged : capacity;
     if (charged > body->head_reserved) {
-        TRY(body_reserve(request, charged - body->head_reserved, err));
+        TRY(infer_charge(request, charged - body->head_reserved, err));
         body->head_reserved = charged;
     }
     const size_t used = head_end(request);
@@ -209,8 +157,7 @@ enum status body_forget_text(struct request *request, struct json_cut text,
     while (at > first) { /* from the end, where the pages that are there then end */
         const size_t step = at - first < FORGET_STEP ? at - first : FORGET_STEP;
         const size_t back = memory_untouch(&head->block, at - step, at);
-        memory_release(request->server->memory, back);
-        request->reserved_bytes -= back;
+        infer_discharge(request, back);
         body->head_reserved -= back;
         at -= step;
         if (at > first && !parallel_step(parallel)) {
@@ -281,15 +228,7 @@ static enum status reserve_packed(struct request *request, size_t want, struct e
         capacity = (size_t)declared;
     }
     capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
-    const uint64_t reserved = capacity - packed->text.capacity;
-    TRY(body_reserve(request, reserved, err));
-    if (!text_grow(request->server->memory, &packed->text, packed->count, capacity)) {
-        memory_release(request->server->memory, reserved);
-        request->reserved_bytes -= reserved;
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                         capacity);
-    }
-    return STATUS_OK;
+    return infer_grow_text(request, &packed->text, packed->count, capacity, "the body", err);
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
@@ -457,8 +396,7 @@ void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
-    memory_release(request->server->memory, packed->text.capacity);
-    request->reserved_bytes -= packed->text.capacity;
+    infer_discharge(request, packed->text.capacity);
     text_free(request->server->memory, &packed->text);
     *packed = (struct packed_body){.count = 0};
     inflate_destroy(body->inflate);

@@ -50,15 +50,6 @@ MUST_CHECK enum status body_unpack(struct request *request, uint64_t most,
 MUST_CHECK enum status body_forget_text(struct request *request, struct json_cut text,
                                         const struct parallel *parallel, struct error *err);
 
-/* Count so much memory in all for the request's client (--per-client-memory), before it is taken;
- * what counts already is fine.
- * err   THROTTLED: with what its others count for, that is too much; TOO_LARGE: alone */
-MUST_CHECK enum status body_count_memory(struct request *request, uint64_t bytes,
-                                         struct error *err);
-
-/* Reserve more of the memory budget for this request, and count it. */
-MUST_CHECK enum status body_reserve(struct request *request, uint64_t bytes, struct error *err);
-
 /* The request ends: free what is kept packed, and release what was reserved for it. */
 void body_release(struct request *request);
 

@@ -6,7 +6,6 @@
 #include "server/infer/infer.h"
 
 #include "server/base/clock.h"
-#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
@@ -54,12 +53,6 @@ struct packed {
     size_t count;
 };
 
-static void release_packed(const struct packed *packed, size_t bytes)
-{
-    memory_release(packed->request->server->memory, bytes);
-    packed->request->reserved_bytes -= bytes;
-}
-
 /* inflate_sink */
 static enum status append_packed(void *context, const void *bytes, size_t count,
                                  struct error *err)
@@ -70,12 +63,8 @@ static enum status append_packed(void *context, const void *bytes, size_t count,
     if (need > text->capacity) {
         size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
-        const size_t more = capacity - text->capacity;
-        TRY(body_reserve(packed->request, more, err));
-        if (!text_grow(packed->request->server->memory, text, packed->count, capacity)) {
-            release_packed(packed, more);
-            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the packed answer");
-        }
+        TRY(infer_grow_text(packed->request, text, packed->count, capacity, "the packed answer",
+                            err));
     }
     memcpy(text->bytes + packed->count, bytes, count);
     packed->count = need;
@@ -117,7 +106,7 @@ static enum status pack_views(struct request *request, const struct byte_view vi
     }
     deflate_destroy(pack);
     if (status != STATUS_OK) {
-        release_packed(&packed, packed.text.capacity);
+        infer_discharge(request, packed.text.capacity);
         text_free(request->server->memory, &packed.text);
         return status;
     }
@@ -133,8 +122,7 @@ static void discard_head(struct request *request)
 {
     struct answer *answer = &request->answer;
     uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
-    request->reserved_bytes -= reserved;
-    memory_release(request->server->memory, reserved);
+    infer_discharge(request, reserved);
     answer_deinit(answer);
     text_free(request->server->memory, &request->answer_text);
 }
@@ -214,8 +202,7 @@ void infer_encode(struct request *request)
         uint64_t reserved = infer_text_bytes(request);
         uint64_t used = answer->head_bytes;
         if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
-            memory_release(request->server->memory, reserved - used);
-            request->reserved_bytes -= reserved - used;
+            infer_discharge(request, reserved - used);
         }
     }
     if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {

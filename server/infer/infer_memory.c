@@ -1,12 +1,13 @@
 /* Sizes, and what is charged when; see infer_memory.h. */
 #include "server/infer/infer_memory.h"
 
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/body.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
 #include "server/sched/admission.h"
+#include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
@@ -67,6 +68,80 @@ enum status infer_measure(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
+/* ---- what is charged ---- */
+
+/* Count so much memory in all for the request's client (--per-client-memory), before it is taken;
+ * what counts already is fine. */
+static enum status count_for_client(struct request *request, uint64_t bytes, struct error *err)
+{
+    uint64_t most = request->server->config->per_client_memory;
+    char limit[32];
+    char need[32];
+    if (most == 0 || !request->limited || bytes <= request->client_bytes) {
+        return STATUS_OK;
+    }
+    byte_size_text(most, limit, sizeof limit);
+    byte_size_text(bytes, need, sizeof need);
+    if (bytes > most) {
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the request needs %s of memory, over %s, the server's "
+                         "--per-client-memory: " CONFIG_LESS_ADVICE,
+                         need, limit);
+    }
+    uint64_t wait_ns = 0;
+    if (!client_take_memory(request->client, bytes - request->client_bytes, most, &wait_ns)) {
+        request->limit = METRICS_CLIENT_LIMIT_MEMORY;
+        request_retry_after(request, wait_ns);
+        return error_set(
+            err, STATUS_THROTTLED,
+            "the request needs %s of memory, which with this client's other requests is over "
+            "%s, the server's --per-client-memory: wait for an answer before the next request, "
+            "and try again after Retry-After seconds",
+            need, limit);
+    }
+    request->client_bytes = bytes;
+    return STATUS_OK;
+}
+
+enum status infer_charge(struct request *request, uint64_t bytes, struct error *err)
+{
+    uint64_t whole = 0;
+    if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
+        whole = UINT64_MAX;
+    }
+    TRY(count_for_client(request, whole, err));
+    if (whole > memory_budget(request->server->memory)) {
+        bytes = whole; /* which is refused for good: trying again would not help */
+    }
+    uint64_t *promised = &request->admission.promised_bytes;
+    uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
+    uint64_t drawn = bytes - beyond;
+    TRY(memory_reserve(request->server->memory, beyond, err)); /* 0 is fine */
+    memory_draw(request->server->memory, drawn);
+    *promised -= drawn;
+    request->reserved_bytes += bytes;
+    return STATUS_OK;
+}
+
+void infer_discharge(struct request *request, uint64_t bytes)
+{
+    memory_release(request->server->memory, bytes);
+    request->reserved_bytes -= bytes;
+}
+
+enum status infer_grow_text(struct request *request, struct text *text, size_t used,
+                            size_t capacity, const char *what, struct error *err)
+{
+    const uint64_t more = capacity - text->capacity;
+    TRY(infer_charge(request, more, err));
+    if (!text_grow(request->server->memory, text, used, capacity)) {
+        infer_discharge(request, more);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of %s", capacity,
+                         what);
+    }
+    return STATUS_OK;
+}
+
 /* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
  * nothing: what came need never be moved. */
 static enum status take_block(struct request *request, struct error *err)
@@ -102,7 +177,7 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
     uint64_t used = used_of_block(request, room);
-    TRY(body_reserve(request, used - body->block_reserved, err));
+    TRY(infer_charge(request, used - body->block_reserved, err));
     body->block_reserved = used;
     body->payload_room = (size_t)room;
     return take_block(request, err);
@@ -116,7 +191,7 @@ enum status infer_hold_rest(struct request *request, struct error *err)
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
                     request->part_bytes + request->shm_bytes;
-    TRY(body_reserve(request, rest, err));
+    TRY(infer_charge(request, rest, err));
     body->rest_reserved = true;
     body->block_reserved = body->block_bytes;
     body->payload_room = request->call.payload_max;
@@ -198,7 +273,7 @@ enum status infer_check(struct request *request, struct error *err)
                     : request->body.declared > 0 ? (uint64_t)request->body.declared
                                                  : 0; /* that it has at least */
     enum status status = STATUS_OK;
-    TRY(body_count_memory(request, need, err));
+    TRY(count_for_client(request, need, err));
     if (claim > 0) {
         claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
         status = admission_check(server->admission, request, claim, &wait_ns, err);

@@ -15,6 +15,20 @@ MUST_CHECK enum status infer_measure(struct request *request, struct error *err)
  * answer is binary: its head is short. */
 uint64_t infer_text_bytes(const struct request *request);
 
+/* Charge the request with so much more of the memory budget, and count it for its client
+ * (--per-client-memory). It is given back with the request. Thread: the owner.
+ * err   OUT_OF_MEMORY; THROTTLED: with what its client's others count for, that is too much;
+ *       TOO_LARGE: alone */
+MUST_CHECK enum status infer_charge(struct request *request, uint64_t bytes, struct error *err);
+
+/* Give so much of that back now. Thread: the owner. */
+void infer_discharge(struct request *request, uint64_t bytes);
+
+/* Charge it with what a text of it grows by, and have the text grow (text_grow()). `what`, in an
+ * error, is "the body". Thread: the owner. */
+MUST_CHECK enum status infer_grow_text(struct request *request, struct text *text, size_t used,
+                                       size_t capacity, const char *what, struct error *err);
+
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);

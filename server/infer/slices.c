@@ -5,7 +5,7 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/infer/body.h"
+#include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
 #include "server/sched/client.h"
@@ -107,7 +107,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
     struct error ignored = ERROR_INIT;
     size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
     size_t bytes = sizeof(struct slices) + carry;
-    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
+    if (infer_charge(request, bytes, &ignored) != STATUS_OK) {
         return false;
     }
     struct slices *slices = calloc(1, bytes);

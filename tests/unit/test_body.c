@@ -3,6 +3,7 @@
 
 #include "proto/content_guess.h"
 #include "server/base/config.h"
+#include "server/infer/infer_memory.h"
 #include "server/infer/inflate.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
@@ -436,9 +437,9 @@ bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **
     assert_true(memory_promise(f->server.memory, 1000));
     f->request.admission.promised_bytes = 1000;
     assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
-    assert_int_equal(body_reserve(&f->request, 600, &err), STATUS_OK);
-    assert_int_equal(body_reserve(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
-    assert_int_equal(body_reserve(&f->request, 400, &err), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(infer_charge(&f->request, 400, &err), STATUS_OK);
     assert_int_equal(f->request.admission.promised_bytes, 0);
     memory_stats(f->server.memory, &stats);
     assert_int_equal(stats.promised_bytes, 0);
