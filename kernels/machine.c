@@ -41,13 +41,36 @@ static bool read_group_number(const char *group, const char *name, uint64_t *val
     return machine_read_number(path, NULL, value);
 }
 
-/* Lower *bytes to the limit of one control group; "max" is no number. */
+/* Lower *bytes to the limit of one control group; "max" is no number. Beyond memory.high the
+ * system holds up whoever asks for more, which is no place to work in. */
 static void apply_memory_limit(const char *group, bool v2, uint64_t *bytes)
 {
-    uint64_t limit = 0;
-    if (read_group_number(group, v2 ? "memory.max" : "memory.limit_in_bytes", &limit)) {
-        *bytes = limit < *bytes ? limit : *bytes;
+    static const char *const names[] = {"memory.max", "memory.high", NULL};
+    static const char *const v1_names[] = {"memory.limit_in_bytes", NULL};
+    for (const char *const *name = v2 ? names : v1_names; *name != NULL; name++) {
+        uint64_t limit = 0;
+        if (read_group_number(group, *name, &limit)) {
+            *bytes = limit < *bytes ? limit : *bytes;
+        }
     }
+}
+
+/* What of a group's usage is copies of files: the system drops them for whoever needs memory,
+ * and MemAvailable counts them as free, too. A group that has read or written files for long is
+ * full of them. */
+static uint64_t cached_file_bytes(const char *group, bool v2)
+{
+    static const char *const keys[] = {"inactive_file ", "active_file "};
+    static const char *const v1_keys[] = {"total_inactive_file ", "total_active_file "};
+    char path[2200];
+    uint64_t bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/memory.stat", group);
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        uint64_t part = 0;
+        (void)machine_read_number(path, v2 ? keys[i] : v1_keys[i], &part);
+        bytes = __builtin_add_overflow(bytes, part, &part) ? UINT64_MAX : part;
+    }
+    return bytes;
 }
 
 /* Lower *bytes to what one control group leaves. */
@@ -58,6 +81,8 @@ static void apply_memory_left(const char *group, bool v2, uint64_t *bytes)
     apply_memory_limit(group, v2, &left);
     if (left != UINT64_MAX) {
         (void)read_group_number(group, v2 ? "memory.current" : "memory.usage_in_bytes", &usage);
+        const uint64_t cached = cached_file_bytes(group, v2);
+        usage = usage > cached ? usage - cached : 0;
         left = left > usage ? left - usage : 0;
         *bytes = left < *bytes ? left : *bytes;
     }
@@ -140,25 +165,33 @@ static void apply_groups(const char *root, const char *controller, const char *c
     }
 }
 
-/* A row of /proc/meminfo, lowered by control groups. */
-static uint64_t memory_bytes(const char *row,
-                             void (*apply)(const char *group, bool v2, uint64_t *least))
+/* A row of /proc/meminfo. */
+static uint64_t system_bytes(const char *row)
 {
     uint64_t kib = UINT64_C(1) << 20; /* without /proc */
     (void)machine_read_number("/proc/meminfo", row, &kib);
-    uint64_t bytes = kib * 1024;
-    apply_groups("", "memory", memory_mounts, apply, &bytes);
+    return kib * 1024;
+}
+
+uint64_t machine_group_bytes_left(const char *root)
+{
+    uint64_t bytes = UINT64_MAX;
+    apply_groups(root, "memory", memory_mounts, apply_memory_left, &bytes);
     return bytes;
 }
 
 uint64_t machine_available_bytes(void)
 {
-    return memory_bytes("MemAvailable:", apply_memory_left);
+    const uint64_t available = system_bytes("MemAvailable:");
+    const uint64_t left = machine_group_bytes_left("");
+    return left < available ? left : available;
 }
 
 uint64_t machine_memory_bytes(void)
 {
-    return memory_bytes("MemTotal:", apply_memory_limit);
+    uint64_t bytes = system_bytes("MemTotal:");
+    apply_groups("", "memory", memory_mounts, apply_memory_limit, &bytes);
+    return bytes;
 }
 
 size_t machine_quota_cores(const char *root)

@@ -12,8 +12,12 @@
 uint64_t machine_memory_bytes(void);
 
 /* Memory this process could still take: the least of what the system has available and of what
- * its control groups (v1 or v2) leave. */
+ * its control groups (v1 or v2) leave. Copies of files that the system keeps count as free. */
 uint64_t machine_available_bytes(void);
+
+/* The second part: UINT64_MAX if no group has a limit. root: "" but in tests, in front of every
+ * path. */
+uint64_t machine_group_bytes_left(const char *root);
 
 /* Cores that this process can keep busy, at least 1: those it may run on (affinity), or what
  * its control groups (v1 or v2) and all above them give it of their time, rounded up, if that

@@ -110,6 +110,44 @@ static void without_control_groups_there_is_no_quota(void **state)
     assert_int_equal(machine_quota_cores(root), 0);
 }
 
+/* The cache of a group that has read files for a while is as large as its limit allows. */
+static void copies_of_files_that_the_system_keeps_count_as_free(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/a\n");
+    put("sys/fs/cgroup/a/memory.max", "1000000\n");
+    put("sys/fs/cgroup/a/memory.current", "990000\n");
+    assert_int_equal(machine_group_bytes_left(root), 10000);
+    put("sys/fs/cgroup/a/memory.stat",
+        "anon 90000\nfile 900000\nshmem 100000\ninactive_file 700000\nactive_file 100000\n");
+    assert_int_equal(machine_group_bytes_left(root), 810000);
+    put("sys/fs/cgroup/a/memory.current", "1000\n"); /* read later, when less was in use */
+    assert_int_equal(machine_group_bytes_left(root), 1000000);
+    put("proc/self/cgroup", "3:memory:/b\n");
+    put("sys/fs/cgroup/memory/b/memory.limit_in_bytes", "2000000\n");
+    put("sys/fs/cgroup/memory/b/memory.usage_in_bytes", "2000000\n");
+    put("sys/fs/cgroup/memory/b/memory.stat",
+        "inactive_file 1\nactive_file 1\ntotal_inactive_file 300000\ntotal_active_file 5\n");
+    assert_int_equal(machine_group_bytes_left(root), 300005);
+}
+
+static void the_least_memory_that_our_group_and_all_above_it_leave_counts(void **state)
+{
+    (void)state;
+    assert_true(machine_group_bytes_left(root) == UINT64_MAX);
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    put("sys/fs/cgroup/a/b/memory.high", "max\n");
+    assert_true(machine_group_bytes_left(root) == UINT64_MAX);
+    put("sys/fs/cgroup/a/memory.max", "5000\n");
+    put("sys/fs/cgroup/a/memory.current", "1000\n");
+    assert_int_equal(machine_group_bytes_left(root), 4000);
+    put("sys/fs/cgroup/a/b/memory.high", "3000\n");
+    assert_int_equal(machine_group_bytes_left(root), 3000);
+    put("sys/fs/cgroup/a/memory.current", "6000\n");
+    assert_int_equal(machine_group_bytes_left(root), 0);
+}
+
 static void cores_that_it_may_not_run_on_do_not_count(void **state)
 {
     (void)state;
@@ -138,6 +176,8 @@ int main(void)
         T(the_files_of_version_1_count_as_well),
         T(version_2_beside_version_1_is_found_where_it_is_mounted),
         T(without_control_groups_there_is_no_quota),
+        T(copies_of_files_that_the_system_keeps_count_as_free),
+        T(the_least_memory_that_our_group_and_all_above_it_leave_counts),
         T(cores_that_it_may_not_run_on_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
