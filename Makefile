@@ -123,7 +123,7 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
 # What a socket is like when listen() is called.
-$(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen
+$(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen,--wrap=bind,--wrap=getaddrinfo
 
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo

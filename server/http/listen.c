@@ -129,6 +129,57 @@ static bool split_host_port(const char *address, char *host, size_t room, const 
     return true;
 }
 
+/* False where the system has no IPv6, or it is switched off: then no address of its own is left. */
+static bool ipv6_is_on(void)
+{
+    const struct sockaddr_in6 own = {.sin6_family = AF_INET6,
+                                     .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool on = fd >= 0 && bind(fd, (const struct sockaddr *)&own, sizeof own) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return on;
+}
+
+/* True if an earlier entry of the list is the same: /etc/hosts may say it twice. */
+static bool is_repeated(const struct addrinfo *list, const struct addrinfo *info)
+{
+    while (list != info && (list->ai_addrlen != info->ai_addrlen ||
+                            memcmp(list->ai_addr, info->ai_addr, info->ai_addrlen) != 0)) {
+        list = list->ai_next;
+    }
+    return list != info;
+}
+
+/* A socket for each address of the list. Names such as localhost have one of IPv6 everywhere:
+ * where the machine has none, the others are enough. */
+static enum status open_all(struct listen_set *set, const struct addrinfo *list,
+                            const char *address, struct error *err)
+{
+    const size_t before = set->count;
+    struct error skipped = ERROR_INIT;
+    for (const struct addrinfo *info = list; info != NULL; info = info->ai_next) {
+        if (is_repeated(list, info)) {
+            continue;
+        }
+        struct error found = ERROR_INIT;
+        enum status status = set->count == LISTEN_SOCKETS
+                                 ? no_room(&found)
+                                 : open_tcp(set, info, address, &found);
+        if (status != STATUS_OK && (info->ai_family != AF_INET6 || ipv6_is_on())) {
+            *err = found;
+            return status;
+        }
+        skipped = status != STATUS_OK ? found : skipped;
+    }
+    if (set->count == before) {
+        *err = skipped;
+        return skipped.status;
+    }
+    return STATUS_OK;
+}
+
 static enum status open_host(struct listen_set *set, const char *address, struct error *err)
 {
     char host[NI_MAXHOST];
@@ -148,12 +199,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
         return error_set(err, STATUS_INVALID_FIELD, "listening on %s: %s", address,
                          gai_strerror(code));
     }
-    enum status status = STATUS_OK;
-    for (const struct addrinfo *info = list; info != NULL && status == STATUS_OK;
-         info = info->ai_next) {
-        status =
-            set->count == LISTEN_SOCKETS ? no_room(err) : open_tcp(set, info, address, err);
-    }
+    enum status status = open_all(set, list, address, err);
     freeaddrinfo(list);
     return status;
 }
@@ -241,11 +287,10 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
 
 /* Give the bound socket at `path` its group and mode. bind() made it with no more than that
  * mode (open_unix()); what the umask took from it comes back here. Before listen() nobody can
- * connect, so nobody meets it half done. */
+ * connect, so nobody meets it half done. *file: which file it is. */
 static enum status set_access(const char *path, const struct listen_access *access,
-                              struct error *err)
+                              struct stat *file, struct error *err)
 {
-    struct stat info;
     if (access->group != NO_GROUP && lchown(path, (uid_t)-1, access->group) != 0) {
         char text[128] = "";
         return error_set(err, STATUS_INTERNAL,
@@ -253,10 +298,10 @@ static enum status set_access(const char *path, const struct listen_access *acce
                          "must run as a member of that group, or as root",
                          path, (unsigned)access->group, strerror_r(errno, text, sizeof text));
     }
-    if (lstat(path, &info) != 0) {
+    if (lstat(path, file) != 0) {
         return system_error(err, "stat", path);
     }
-    if ((info.st_mode & 07777) != access->mode &&
+    if ((file->st_mode & 07777) != access->mode &&
         fchmodat(AT_FDCWD, path, access->mode, AT_SYMLINK_NOFOLLOW) != 0) {
         return system_error(err, "chmod (--socket-mode)", path);
     }
@@ -268,6 +313,7 @@ static enum status open_unix(struct listen_set *set, const char *path,
 {
     static const struct listen_access owner_alone = {.mode = OWNER_MODE, .group = NO_GROUP};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat file = {.st_ino = 0};
     enum status status = STATUS_OK;
     if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
         return error_set(err, STATUS_INVALID_FIELD,
@@ -290,7 +336,7 @@ static enum status open_unix(struct listen_set *set, const char *path,
     } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         status = system_error(err, "bind", path);
     } else {
-        status = set_access(path, access, err);
+        status = set_access(path, access, &file, err);
         if (status == STATUS_OK && listen(fd, BACKLOG) != 0) {
             status = system_error(err, "listen", path);
         }
@@ -303,6 +349,8 @@ static enum status open_unix(struct listen_set *set, const char *path,
         return status;
     }
     add_socket(set, fd, true, true);
+    set->sockets[set->count - 1].device = file.st_dev;
+    set->sockets[set->count - 1].inode = file.st_ino;
     return STATUS_OK;
 }
 
@@ -366,12 +414,17 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
+/* Before its descriptors are closed: until then no other file has its number. Somebody may have
+ * moved it away, and the next service may have a socket of its own there by now. */
 static void unlink_socket(struct listen_socket *socket)
 {
-    if (socket->unlink) {
-        (void)unlink(socket->name + strlen("unix:"));
-        socket->unlink = false; /* the next service may have made it anew */
+    const char *path = socket->name + strlen("unix:");
+    struct stat file;
+    if (socket->unlink && lstat(path, &file) == 0 && file.st_dev == socket->device &&
+        file.st_ino == socket->inode) {
+        (void)unlink(path);
     }
+    socket->unlink = false;
 }
 
 /* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
@@ -410,8 +463,8 @@ void listen_end(struct listen_set *set)
 void listen_close(struct listen_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        (void)close(set->sockets[i].fd);
         unlink_socket(&set->sockets[i]);
+        (void)close(set->sockets[i].fd);
     }
     set->count = 0;
 }

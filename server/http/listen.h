@@ -3,8 +3,9 @@
  *     ADDR:PORT     "127.0.0.1:8000", "[::1]:8000", "localhost:8000", ":8000" (all of IPv4)
  *     unix:/path    a Unix stream socket; a stale one nobody listens on is replaced
  *
- * A name may stand for several addresses: a socket for each. IPv6 sockets take IPv6 only, so
- * that both families can be listed side by side. Port 0: the system chooses; the name says
+ * A name may stand for several addresses: a socket for each, but none for those of IPv6 where
+ * it is switched off. IPv6 sockets take IPv6 only, so that both families can be listed side by
+ * side. Port 0: the system chooses; the name says
  * which. Thread: one at a time. */
 #ifndef TALLY_SERVER_LISTEN_H
 #define TALLY_SERVER_LISTEN_H
@@ -21,9 +22,11 @@ enum {
 };
 
 struct listen_socket {
-    int fd;                       /* owned; non-blocking, close-on-exec */
-    bool local;                   /* Unix socket: its clients are on this machine */
-    bool unlink;                  /* the path in `name` is ours to remove */
+    int fd;       /* owned; non-blocking, close-on-exec */
+    bool local;   /* Unix socket: its clients are on this machine */
+    bool unlink;  /* the path in `name` is ours to remove, ... */
+    dev_t device; /* ... as long as it is this file */
+    ino_t inode;
     bool inherited;               /* systemd has it too, and keeps it open after us */
     char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
 };
@@ -61,7 +64,7 @@ MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err)
  * left alone: their backlog waits for whoever takes it next. */
 void listen_end(struct listen_set *set);
 
-/* Close everything and remove the Unix sockets' paths. */
+/* Close everything and remove the Unix sockets' paths, but for one that has become another's. */
 void listen_close(struct listen_set *set);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,98 @@ static void unix_socket_is_made_and_removed(void **state)
     listen_close(&set);
     assert_int_equal(stat(address + 5, &info), -1);
     assert_int_equal(rmdir(directory), 0);
+}
+
+/* As when the next service begins before the last one has ended. */
+static void a_path_that_another_has_by_now_is_left_to_it(void **state)
+{
+    struct listen_set first = {0};
+    struct listen_set second = {0};
+    struct error err = ERROR_INIT;
+    struct stat info;
+    char directory[] = "/tmp/tally-listen-XXXXXX";
+    char address[64];
+    char moved[64];
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(address, sizeof address, "unix:%s/sock", directory);
+    snprintf(moved, sizeof moved, "%s/moved", directory);
+    assert_int_equal(listen_open(&first, address, NULL, &err), STATUS_OK);
+    assert_int_equal(rename(address + 5, moved), 0);
+    assert_int_equal(listen_open(&second, address, NULL, &err), STATUS_OK);
+    listen_close(&first);
+    assert_int_equal(stat(address + 5, &info), 0);
+    assert_int_equal(unlink(address + 5), 0);
+    FILE *file = fopen(address + 5, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    listen_close(&second);
+    assert_int_equal(unlink(address + 5), 0);
+    assert_int_equal(unlink(moved), 0);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+/* A name of three entries, one of them twice; and a machine without IPv6. */
+static bool no_ipv6;
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **list); /* NOLINT: the linker's name */
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **list); /* NOLINT */
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **list) /* NOLINT */
+{
+    static const char *const entries[] = {"::1", "127.0.0.1", "127.0.0.1"};
+    if (host == NULL || (strcmp(host, "three.test") != 0 && strcmp(host, "six.test") != 0)) {
+        return __real_getaddrinfo(host, port, hints, list);
+    }
+    for (size_t i = 0; i < (host[0] == 's' ? 1 : ARRAY_COUNT(entries)); i++) {
+        assert_int_equal(__real_getaddrinfo(entries[i], port, hints, list), 0);
+        list = &(*list)->ai_next;
+    }
+    return 0;
+}
+
+int __real_bind(int fd, const struct sockaddr *address, socklen_t bytes); /* NOLINT */
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t bytes); /* NOLINT */
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t bytes)  /* NOLINT */
+{
+    if (no_ipv6 && address->sa_family == AF_INET6) {
+        errno = EADDRNOTAVAIL;
+        return -1;
+    }
+    return __real_bind(fd, address, bytes);
+}
+
+static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
+{
+    struct listen_set set = {0};
+    struct listen_set taken = {0};
+    struct error err = ERROR_INIT;
+    char address[200];
+    (void)state;
+    if (listen_open(&taken, "[::1]:0", NULL, &err) == STATUS_OK) {
+        assert_int_equal(listen_open(&set, "three.test:0", NULL, &err), STATUS_OK);
+        assert_int_equal(set.count, 2);
+        listen_close(&set);
+        /* Where there is IPv6, its failures count. */
+        snprintf(address, sizeof address, "three.test%.60s", taken.sockets[0].name + 5);
+        assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
+        listen_close(&set);
+        listen_close(&taken);
+        err = (struct error)ERROR_INIT;
+    }
+    no_ipv6 = true;
+    assert_int_equal(listen_open(&set, "three.test:0", NULL, &err), STATUS_OK);
+    assert_int_equal(set.count, 1);
+    assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
+    listen_close(&set);
+    assert_int_equal(err.status,
+                     STATUS_OK); /* nor is there a word of the one that was left out */
+    assert_int_equal(listen_open(&set, "six.test:0", NULL, &err), STATUS_INTERNAL);
+    assert_non_null(strstr(err.detail, "six.test:0: bind: Cannot assign requested address"));
+    assert_int_equal(set.count, 0);
+    no_ipv6 = false;
 }
 
 /* What the socket file was like when listen() was called: from then on it can be connected
@@ -325,6 +418,8 @@ int main(void)
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(a_taken_port_is_an_error),
         cmocka_unit_test(unix_socket_is_made_and_removed),
+        cmocka_unit_test(a_path_that_another_has_by_now_is_left_to_it),
+        cmocka_unit_test(a_name_has_a_socket_for_each_of_its_addresses),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),
         cmocka_unit_test(without_a_word_a_unix_socket_is_its_owners_alone),
         cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
