@@ -10,10 +10,14 @@
 #include "server/http/tls.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     FILE_BYTES_MAX = 16 << 20 /* all authorities that Debian knows are 220 KB */
@@ -34,12 +38,6 @@ struct tls_files {
     struct tls_credentials *current; /* a reference, guarded by the lock */
 };
 
-static enum status refuse_file(struct error *err, const char *flag, const char *path, int code)
-{
-    return error_set_field(err, STATUS_INVALID_FIELD, flag, "%s %s: %s", flag, path,
-                           gnutls_strerror(code));
-}
-
 /* When the first of the certificates that are shown ends, 0 if none can be read. */
 static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
 {
@@ -59,16 +57,29 @@ static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
     return first;
 }
 
-/* GnuTLS reads a file whole, however long it is. */
-static enum status check_sizes(const struct file_watch *watch, struct error *err)
+/* What GnuTLS does not tell: which of the files cannot be read, and why. It reads a file whole,
+ * however long it is. */
+static enum status check_files(const struct file_watch *watch, struct error *err)
 {
     static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
                                                   [FILE_KEY] = "--tls-key",
                                                   [FILE_CLIENT_CA] = "--tls-client-ca"};
     for (size_t i = 0; i < FILE_COUNT; i++) {
+        const char *path = watch->paths[i];
+        struct stat info;
+        if (path[0] == '\0') {
+            continue;
+        }
+        /* Not by opening it: the writer of a pipe would be left without a reader. */
+        int failure = stat(path, &info) != 0 || access(path, R_OK) != 0 ? errno : 0;
+        failure = failure == 0 && S_ISDIR(info.st_mode) ? EISDIR : failure;
+        if (failure != 0) {
+            return error_set_field(err, STATUS_INVALID_FIELD, flags[i], "%s %s: %s", flags[i],
+                                   path, strerrordesc_np(failure));
+        }
         if (watch->taken[i].bytes > FILE_BYTES_MAX) {
             return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
-                                   "%s %s: it has more than 16 MiB", flags[i], watch->paths[i]);
+                                   "%s %s: it has more than 16 MiB", flags[i], path);
         }
     }
     return STATUS_OK;
@@ -76,7 +87,7 @@ static enum status check_sizes(const struct file_watch *watch, struct error *err
 
 static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
-    TRY(check_sizes(&credentials->files->watch, err));
+    TRY(check_files(&credentials->files->watch, err));
     const char *const *paths = credentials->files->watch.paths;
     const char *cert = paths[FILE_CERT];
     const char *ca = paths[FILE_CLIENT_CA];
@@ -87,7 +98,9 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
     code = gnutls_certificate_set_x509_key_file2(credentials->gnutls, cert, paths[FILE_KEY],
                                                  GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code < 0) {
-        return refuse_file(err, "--tls-cert, --tls-key", cert, code);
+        return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
+                               "--tls-cert %s, --tls-key %s: %s", cert, paths[FILE_KEY],
+                               gnutls_strerror(code));
     }
     credentials->ask_clients = ca[0] != '\0';
     if (!credentials->ask_clients) {
@@ -95,8 +108,9 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
     }
     code = gnutls_certificate_set_x509_trust_file(credentials->gnutls, ca, GNUTLS_X509_FMT_PEM);
     if (code <= 0) {
-        return refuse_file(err, "--tls-client-ca", ca,
-                           code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code);
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "--tls-client-ca", "--tls-client-ca %s: %s", ca,
+            gnutls_strerror(code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code));
     }
     tls_verify_clients(credentials->gnutls);
     return STATUS_OK;

@@ -477,8 +477,10 @@ def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_serve
         (["--tls-client-ca", "{cert}"], "--tls-client-ca needs --tls-cert"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "/nowhere/key"],
-            "Error while reading file",
+            "--tls-key /nowhere/key: No such file or directory",
         ),
+        (["--tls-cert", "/", "--tls-key", "{key}"], "--tls-cert /: Is a directory"),
+        (["--tls-cert", "{cert}", "--tls-key", "/dev/null"], "--tls-key /dev/null: "),
         (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
