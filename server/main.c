@@ -1,6 +1,7 @@
 /* tallyd: read the settings, then serve or do what else they say. */
 #include "kernels/device.h"
 #include "proto/byte_size.h"
+#include "proto/macros.h"
 #include "server/base/config.h"
 #include "server/sched/device_pool.h"
 #include "server/service.h"
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,9 @@
 #include <unistd.h>
 
 enum {
-    MMAP_FROM_BYTES = 4 << 20
+    MMAP_FROM_BYTES = 4 << 20,
+    LEAST_STACK_BYTES = 2 << 20, /* as glibc has it without a limit */
+    MOST_STACK_BYTES = 8 << 20
 };
 
 /* Long JSON texts go straight back to the system instead of growing the heap for good. */
@@ -25,15 +29,35 @@ static void tune_malloc(void)
     (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES); /* NOLINT(concurrency-mt-unsafe) */
 }
 
+/* The limit of the stack (ulimit -s) is the size of every thread's, too. With little of it, a
+ * large request would end the process; with much, there is no room for threads. */
+static void size_thread_stacks(void)
+{
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    MUST(pthread_getattr_default_np(&attributes));
+    MUST(pthread_attr_getstacksize(&attributes, &bytes));
+    bytes = bytes < LEAST_STACK_BYTES ? LEAST_STACK_BYTES : bytes;
+    bytes = bytes > MOST_STACK_BYTES ? MOST_STACK_BYTES : bytes;
+    MUST(pthread_attr_setstacksize(&attributes, bytes));
+    MUST(pthread_setattr_default_np(&attributes));
+    MUST(pthread_attr_destroy(&attributes));
+}
+
 /* Somebody may have started us with a standard descriptor closed. The next thing that is opened
  * would get its number, and what is meant for the log would go there. */
 static bool open_standard_descriptors(void)
 {
-    int fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO) {
-        fd = dup(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) {
+            (void)fprintf(stderr,
+                          "tallyd: standard descriptor %d is closed, and /dev/null cannot be "
+                          "opened in its place: %s\n",
+                          fd, strerrordesc_np(errno));
+            return false;
+        }
     }
-    return fd >= 0 && close(fd) == 0;
+    return true;
 }
 
 /* Have CPU devices use so many threads, unless the environment says how many. Tally's own driver
@@ -136,6 +160,7 @@ int main(int argc, char **argv)
         return EXIT_CODE_FAILED;
     }
     tune_malloc();
+    size_thread_stacks();
     if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
                      &err) == STATUS_OK) {
         code = check_printed(run_action(&config, &err));

@@ -309,6 +309,39 @@ def test_a_hundred_descriptors_are_enough(log_dir):
         process.wait()
 
 
+@pytest.mark.release_only
+@pytest.mark.parametrize("stack", [64 << 10, 1 << 36], ids=["64 KiB", "64 GiB"])
+def test_the_limit_of_the_stack_is_not_that_of_its_threads(log_dir, stack):
+    """Of a small one large requests met the end; for large ones there was no room."""
+    port, process = limited(log_dir, f"stack-{stack}.log", resource.RLIMIT_STACK, stack)
+    try:
+        until(lambda: process.poll() is not None or is_ready(port))
+        large = "/v1/cumsum?dtype=float16&shape=4096,1000&axis=0"
+        assert answers(port, "POST", large, bytes(8192000)) == (200, bytes(8192000))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_without_dev_null_it_runs_unless_it_needs_it():
+    def run_without(redirections):
+        command = f"mount -t tmpfs none /dev && exec {BINARY} --version {redirections}"
+        user = ["--user", "--map-root-user"] if os.getuid() != 0 else []
+        return subprocess.run(
+            ["unshare", "--mount", *user, "sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    result = run_without("")
+    if "tallyd" not in result.stdout + result.stderr:
+        pytest.skip(f"nothing can be mounted here: {result.stderr}")
+    assert result.returncode == 0 and result.stdout.startswith("tallyd ")
+    result = run_without("<&-")
+    assert result.returncode == 1 and "/dev/null" in result.stderr
+
+
 def test_descriptors_that_were_closed_are_not_taken_for_something_else():
     """Else the log goes to what got number 2: a listening socket, or a client's connection."""
     port = free_port()
