@@ -2,6 +2,7 @@
  * takes the parts down in the reverse order. */
 #include "server/service.h"
 
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -59,6 +60,19 @@ static enum status open_tracer(const struct config *config, struct server *serve
                                             : tracer_open(&options, &server->tracer, err);
 }
 
+/* It serves, but hardly anybody: a group's limit was almost reached, or the flag lacks a unit. */
+static void warn_of_little_memory(const struct config *config, struct log *log)
+{
+    if (config->memory_budget < SHARED_SLAB_BYTES) {
+        char text[32];
+        byte_size_text(config->memory_budget, text, sizeof text);
+        log_message(log, LOG_WARN,
+                    "all requests together may have no more than %s of memory: larger ones are "
+                    "refused (--memory-budget, by default half of what was available)",
+                    text);
+    }
+}
+
 static enum status build_server(struct config *config, struct server *server,
                                 struct http **http, struct error *err)
 {
@@ -86,6 +100,7 @@ static enum status build_server(struct config *config, struct server *server,
         codec_pool_create((size_t)config->codec_threads, &server->codecs, err) != STATUS_OK) {
         return err->status;
     }
+    warn_of_little_memory(config, server->log);
     const struct device_pool_parts parts = {.config = config,
                                             .log = server->log,
                                             .metrics = server->metrics,

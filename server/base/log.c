@@ -326,13 +326,14 @@ enum status log_open(const struct log_options *options, struct log **out, struct
     MUST(pthread_mutex_init(&log->lock, NULL));
     log->filling = malloc(BUFFER_BYTES);
     log->writing = malloc(BUFFER_BYTES);
-    int failure = log->filling == NULL || log->writing == NULL
-                      ? ENOMEM
-                      : pthread_create(&log->writer, NULL, writer_main, log);
-    if (failure != 0) {
+    if (log->filling == NULL || log->writing == NULL) {
         log_free(log);
-        return error_set(err, STATUS_INTERNAL, "cannot start the log: %s",
-                         strerrordesc_np(failure));
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the log");
+    }
+    enum status status = thread_start(&log->writer, writer_main, log, "the log", err);
+    if (status != STATUS_OK) {
+        log_free(log);
+        return status;
     }
     *out = log;
     return STATUS_OK;

@@ -197,8 +197,8 @@ enum status tracer_open(const struct tracer_options *options, struct tracer **ou
     tracer->sending = calloc(BUFFER_TRACES, sizeof *tracer->sending);
     if (tracer->filling == NULL || tracer->sending == NULL) {
         status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for traces");
-    } else if (pthread_create(&tracer->sender, NULL, sender_main, tracer) != 0) {
-        status = error_set(err, STATUS_INTERNAL, "no thread for traces");
+    } else {
+        status = thread_start(&tracer->sender, sender_main, tracer, "traces", err);
     }
     if (status != STATUS_OK) {
         tracer_free(tracer);

@@ -348,8 +348,8 @@ enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
             status = ensure_daemon(loop, loop->listeners[i].tls, err);
         }
     }
-    if (status == STATUS_OK && pthread_create(&loop->thread, NULL, loop_thread, loop) != 0) {
-        status = error_set(err, STATUS_INTERNAL, "no thread for HTTP");
+    if (status == STATUS_OK) {
+        status = thread_start(&loop->thread, loop_thread, loop, "HTTP", err);
     }
     loop->started = status == STATUS_OK;
     return status;

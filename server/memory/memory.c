@@ -22,7 +22,6 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -154,13 +153,13 @@ enum status memory_create(const struct memory_options *options, struct memory **
     atomic_init(&memory->committed, 0);
     MUST(pthread_mutex_init(&memory->lock, NULL));
     MUST(pthread_cond_init(&memory->leave, NULL));
-    int failure = pthread_create(&memory->unmapper, NULL, unmap_slabs, memory);
-    if (failure != 0) {
+    enum status status =
+        thread_start(&memory->unmapper, unmap_slabs, memory, "unmapping memory", err);
+    if (status != STATUS_OK) {
         MUST(pthread_cond_destroy(&memory->leave));
         MUST(pthread_mutex_destroy(&memory->lock));
         free(memory);
-        return error_set(err, STATUS_INTERNAL, "cannot start the thread that unmaps memory: %s",
-                         strerrordesc_np(failure));
+        return status;
     }
     *out = memory;
     return STATUS_OK;

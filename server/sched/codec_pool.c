@@ -11,8 +11,8 @@
 #include "server/sched/request.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     GRAIN_BYTES = 64 << 10, /* of text: some ten times what waking a thread costs */
@@ -344,11 +344,13 @@ enum status codec_pool_create(size_t threads, struct codec_pool **out, struct er
                   quanta[kind]);
     }
     for (size_t i = 0; i < threads; i++) {
-        int failure = pthread_create(&pool->threads[i], NULL, thread_main, pool);
-        if (failure != 0) {
+        char whose[80];
+        (void)snprintf(whose, sizeof whose, "codecs (--codec-threads), %zu of %zu", i + 1,
+                       threads);
+        enum status status = thread_start(&pool->threads[i], thread_main, pool, whose, err);
+        if (status != STATUS_OK) {
             codec_pool_destroy(pool);
-            return error_set(err, STATUS_INTERNAL, "cannot start codec thread %zu of %zu: %s",
-                             i + 1, threads, strerrordesc_np(failure));
+            return status;
         }
         pool->thread_count++;
     }

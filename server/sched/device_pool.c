@@ -345,11 +345,7 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
 {
     struct listing *listing = *owned;
     pthread_t thread;
-    int failure = pthread_create(&thread, NULL, list_devices, listing);
-    if (failure != 0) {
-        return error_set(err, STATUS_INTERNAL, "cannot start a thread to list the devices: %s",
-                         strerrordesc_np(failure));
-    }
+    TRY(thread_start(&thread, list_devices, listing, "listing the devices", err));
     struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
     int waited = 0;
     MUST(pthread_mutex_lock(&listing->lock));

@@ -627,11 +627,9 @@ static void *worker_main(void *argument)
 
 enum status worker_start(struct worker *worker, struct error *err)
 {
-    int failure = pthread_create(&worker->thread, NULL, worker_main, worker);
-    if (failure != 0) {
-        return error_set(err, STATUS_INTERNAL, "cannot start the thread of device %zu: %s",
-                         worker->number, strerrordesc_np(failure));
-    }
+    char whose[32];
+    (void)snprintf(whose, sizeof whose, "device %zu", worker->number);
+    TRY(thread_start(&worker->thread, worker_main, worker, whose, err));
     worker->started = true;
     return STATUS_OK;
 }

@@ -270,6 +270,30 @@ def test_with_too_little_address_space_it_ends_or_is_ready_and_works(start_serve
 
 
 @pytest.mark.release_only
+@pytest.mark.parametrize("mib", [4, 8])
+def test_where_there_is_no_thread_it_says_what_to_look_at(log_dir, mib):
+    name = f"data-{mib}.log"
+    _, process = limited(log_dir, name, resource.RLIMIT_DATA, mib << 20)
+    try:
+        assert process.wait(60) == 1
+        last = (log_dir / name).read_text().splitlines()[-1]
+        assert "no thread for" in last and "ulimit -u" in last
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_budget_that_hardly_anything_fits_in_is_said_at_the_start(start_server):
+    """Half of what is available may be next to nothing, and a number may lack its unit."""
+    server = start_server("--memory-budget", "4096")
+    assert "no more than 4 KiB of memory" in server.log
+    server.stop()
+    server = start_server("--memory-budget", "32MiB")
+    assert "no more than" not in server.log
+    server.stop()
+
+
+@pytest.mark.release_only
 def test_a_log_that_may_not_grow_ends_nothing(log_dir):
     port, process = limited(log_dir, "full.log", resource.RLIMIT_FSIZE, 4096)
     try:
