@@ -202,6 +202,9 @@ bool peek_unread(int fd);
 /* Whether nothing more can be sent for now, as the client does not read. */
 bool peek_full(int fd);
 
+/* Whether nothing can go either way any more: the client has reset it, or we have cut it. */
+bool peek_ended(int fd);
+
 /* Whether a byte has ever come from the client; true, too, where that is not known. */
 bool peek_received(int fd);
 

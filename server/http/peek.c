@@ -21,6 +21,12 @@ bool peek_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
+bool peek_ended(int fd)
+{
+    struct pollfd ended = {.fd = fd, .events = 0};
+    return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 /* False for a Unix socket, too. */
 static bool read_tcp_info(int fd, struct tcp_info *info)
 {

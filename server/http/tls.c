@@ -33,8 +33,11 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     struct conn *conn = arg;
     struct http_daemon *daemon = conn->daemon;
     if (handshake_must_wait(conn)) {
+        /* That a connection has ended, libmicrohttpd is told once, and forgets it where the
+         * handshake goes on: in the next run it would not ask. */
+        const bool ended = peek_ended(conn->fd);
         daemon->progress = true; /* there is something to do in the next run */
-        errno = EAGAIN;
+        errno = ended ? ECONNRESET : EAGAIN;
         return -1;
     }
     ssize_t count = recv(conn->fd, bytes, room, 0);

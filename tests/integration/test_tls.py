@@ -3,8 +3,10 @@
 import concurrent.futures
 import os
 import pathlib
+import signal
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -360,6 +362,30 @@ def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(server,
     assert cut == 40
     for raw in stuck:
         raw.close()
+
+
+def test_who_leaves_while_others_begin_their_handshakes_is_gone(start_server, tls):
+    """libmicrohttpd hears once that a connection has ended, perhaps in a run that is another's turn."""
+    server = start_server("--idle-timeout-s", "600", moves_clock=True)
+    hello = hello_of(tls)
+    leaving, beginning = [], []
+    for _ in range(16):
+        for group in (leaving, beginning):
+            group.append(socket.create_connection(("127.0.0.1", server.port), 60))
+    until(lambda: server.metric("tally_connections") == 33, 60)
+    server.signal(signal.SIGSTOP)
+    until(server.is_stopped, 60)
+    for raw in beginning:
+        raw.sendall(hello)
+    for raw in leaving:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()  # a reset
+    server.pass_time(2)  # so that the service itself cuts them, in the same turn
+    server.signal(signal.SIGCONT)
+    for raw in beginning:
+        assert raw.recv(65536)
+        raw.close()
+    until(lambda: server.metric("tally_connections") == 1, 20)
 
 
 def test_a_handshake_of_single_bytes_is_a_handshake(server, tls):

@@ -183,6 +183,11 @@ class Tallyd:
     def threads(self):
         return self._status_kib("Threads")
 
+    def is_stopped(self):
+        """All its threads, by SIGSTOP."""
+        stats = pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return all(path.read_text().rsplit(")", 1)[1].split()[0] == "T" for path in stats)
+
     def processor_seconds(self):
         """User's and system's time so far."""
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
