@@ -94,7 +94,7 @@ static enum status check_overlap(const struct scan_desc *desc, const uint64_t *s
     case SCAN_OVERLAP_FOUND:
         return error_set_field(err, STATUS_INVALID_STRIDES, "output_strides",
                                "two elements of the output share an address, expected one for "
-                               "each: leave output_strides out for a packed output");
+                               "each: leave the output's strides out for a packed output");
     case SCAN_OVERLAP_UNKNOWN:
         break;
     }
@@ -102,7 +102,7 @@ static enum status check_overlap(const struct scan_desc *desc, const uint64_t *s
         err, STATUS_INVALID_STRIDES, "output_strides",
         "the strides interleave so that it cannot be told in %d steps whether "
         "two elements share an address: make each stride larger than what "
-        "the smaller ones reach, or leave output_strides out",
+        "the smaller ones reach, or leave the output's strides out",
         SCAN_OVERLAP_STEPS);
 }
 

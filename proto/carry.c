@@ -245,9 +245,9 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
     if (!possible || count * plane != rest || count >= CARRY_BLOCK ||
         (count > 0 && !dtype_is_float(part->dtype))) {
         return REFUSE(err,
-                      "the carry has %" PRIu64
-                      " bytes, which none before this part has: it has "
-                      "%" PRIu64 " lines of %s",
+                      "the carry has %" PRIu64 " bytes, which none before this part has, of "
+                      "%" PRIu64 " lines of %s: it is not whole, or of another type, precision "
+                      "or number of lines; send that of the answer to the part before",
                       bytes, head.lines, dtype_info(part->dtype)->name);
     }
     *held = count;

@@ -116,8 +116,9 @@ static enum status read_operator(const json_t *object, struct directml_operator 
     TRY(json_field_string(&root, "type", &type, err));
     if (type != NULL && strcmp(type, "DML_OPERATOR_CUMULATIVE_SUMMATION") != 0 &&
         strcmp(type, "CUMULATIVE_SUMMATION") != 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "type",
-                               "this route runs DML_OPERATOR_CUMULATIVE_SUMMATION only");
+        return json_field_error(
+            &root, "type", "DML_OPERATOR_CUMULATIVE_SUMMATION, the one that this route runs",
+            err);
     }
     TRY(directml_read_level(&root, &level, err));
     TRY(json_field_object(&root, "desc", &desc, err));

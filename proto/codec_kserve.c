@@ -44,6 +44,7 @@ struct kserve_output {
     bool named; /* in `outputs` */
     bool carry_named;
     struct shm_window shm;
+    struct json_place place; /* of y, if it is named */
 };
 
 struct kserve {
@@ -52,7 +53,8 @@ struct kserve {
     struct kserve_inputs inputs;
     struct kserve_attributes attributes;
     struct kserve_output output;
-    struct byte_view raw; /* raw request of unknown length: the body, read as head */
+    char shape_field[JSON_PATH_MAX]; /* where the shape of x stands; "" in a raw request */
+    struct byte_view raw;            /* raw request of unknown length: the body, read as head */
 };
 
 static void kserve_release(struct scan_call *call)
@@ -264,6 +266,7 @@ static enum status read_output(const struct json_place *place, bool binary_defau
         out->carry_binary = binary;
     } else {
         out->named = true;
+        out->place = *place;
         out->shm = location.shm;
         out->binary = binary;
     }
@@ -358,12 +361,12 @@ static enum status place_output(const struct kserve *kserve, struct scan_call *c
     const struct shm_window *window = &kserve->output.shm;
     call->output_shm = *window;
     if (window->region[0] != '\0' && window->bytes < call->input_bytes) {
-        return error_set_field(err, STATUS_LENGTH_MISMATCH,
-                               "outputs[0].parameters.shared_memory_byte_size",
-                               "found %" PRIu64 ", but the result has %" PRIu64
-                               " bytes: register a larger region (perf_analyzer: "
-                               "--output-shared-memory-size)",
-                               window->bytes, call->input_bytes);
+        return json_field_refuse(&kserve->output.place, "parameters.shared_memory_byte_size",
+                                 -1, STATUS_LENGTH_MISMATCH, err,
+                                 "found %" PRIu64 ", but the result has %" PRIu64
+                                 " bytes: register a larger region (perf_analyzer: "
+                                 "--output-shared-memory-size)",
+                                 window->bytes, call->input_bytes);
     }
     return STATUS_OK;
 }
@@ -382,6 +385,7 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     call->payload_min = kserve->inputs.payload_bytes;
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
+    json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
     TRY(place_output(kserve, call, err));
     int64_t payload = framed_payload_bytes(request);
@@ -648,23 +652,15 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     return framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
 }
 
-/* The axis may have come as a tensor, which may be the first of the two. */
+/* The inputs may come in any order, and the axis as one of them or as a parameter. */
 static const char *kserve_plan_field(const struct scan_call *call, const char *field)
 {
     const struct kserve *kserve = call->dialect;
-    const struct framed_tensor *tensor = &kserve->inputs.axis;
-    bool tensor_is_first =
-        tensor->place.object != NULL && strcmp(tensor->place.path, "inputs[0]") == 0;
+    const char *axis_field = kserve->attributes.axis_field;
     if (strcmp(field, "axis") != 0) {
-        return tensor_is_first ? "inputs[1].shape" : "inputs[0].shape";
+        return kserve->shape_field;
     }
-    if (tensor->place.object == NULL) {
-        return "parameters.axis";
-    }
-    if (tensor->binary || tensor->shm.region[0] != '\0') {
-        return tensor_is_first ? "inputs[0]" : "inputs[1]";
-    }
-    return tensor_is_first ? "inputs[0].data" : "inputs[1].data";
+    return axis_field[0] != '\0' ? axis_field : "parameters.axis";
 }
 
 const struct codec codec_kserve = {.name = "kserve",

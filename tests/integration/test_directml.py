@@ -138,9 +138,16 @@ def test_total_sizes_leave_a_zero_tail_behind_the_output(client):
 def test_an_output_that_overlaps_itself_blames_its_strides(client):
     dtype = dtypes.BY_NAME["float32"]
     request = document(dtype, (2, 2), data=[1, 2, 3, 4], output={"Strides": [1, 1]})
-    calls.expect_error(
-        client.post_json(PATH, request), 400, "invalid_strides", "desc.OutputTensor.Strides"
-    )
+    field = "desc.OutputTensor.Strides"
+    refusal = calls.expect_error(client.post_json(PATH, request), 400, "invalid_strides", field)
+    assert "output_strides" not in refusal["error"], "no member of this dialect"
+
+
+def test_another_operator_is_named_beside_the_one_that_is_here(client):
+    request = document(dtypes.BY_NAME["float32"], (2,), data=[1, 2])
+    request["type"] = "DML_OPERATOR_CUMULATIVE_PRODUCT"
+    says = ["DML_OPERATOR_CUMULATIVE_PRODUCT", "DML_OPERATOR_CUMULATIVE_SUMMATION"]
+    calls.expect_error(client.post_json(PATH, request), 400, "invalid_field", "type", says)
 
 
 def test_a_huge_total_size_is_refused_without_being_allocated(server, client):

@@ -608,6 +608,36 @@ def test_v2_refuses_tensors_that_no_part_has(client):
     calls.expect_error(answer, 400, field="part", says=["axis"])
 
 
+def test_v2_says_what_may_be_wrong_with_a_carry_that_its_length_alone_gives_away(client):
+    """The shape of the input says the length, before there are bytes that would tell more."""
+    x = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}
+    for length in (72, 108, 148):  # of int32, of float16, of three lines
+        carry = {"name": "carry", "shape": [length], "datatype": "UINT8", "data": [0] * length}
+        document = {"inputs": [x, carry], "parameters": {"axis": 1, "part": "next"}}
+        answer = client.post_json("/v2/models/cumsum/infer", document)
+        words = [f"{length} bytes", "2 lines of float32", "type", "precision", "number of lines"]
+        calls.expect_error(answer, 400, "invalid_data", "carry", says=words)
+
+
+def test_v2_blames_an_input_where_it_stands(client):
+    x = {"name": "x", "shape": [2], "datatype": "INT32", "data": [1, 2]}
+    carry = {"name": "carry", "shape": [68], "datatype": "UINT8", "data": [0] * 68}
+    axis = {"name": "axis", "shape": [], "datatype": "INT64", "data": [0]}
+    scalar = {**x, "shape": [], "data": [1]}
+    far = {**axis, "data": [2]}
+    for inputs, code, field in (
+        ([carry, scalar], "invalid_shape", "inputs[1].shape"),
+        ([carry, axis, scalar], "invalid_shape", "inputs[2].shape"),
+        ([axis, carry, scalar], "invalid_shape", "inputs[2].shape"),
+        ([x, carry, far], "invalid_axis", "inputs[2].data"),
+        ([carry, far, x], "invalid_axis", "inputs[1].data"),
+        ([carry, {**x, "parameters": {"axis": 2}}], "invalid_axis", "inputs[1].parameters.axis"),
+    ):
+        document = {"inputs": inputs, "parameters": {"part": "next"}}
+        answer = client.post_json("/v2/models/cumsum/infer", document)
+        calls.expect_error(answer, 400, code, field)
+
+
 def test_v2_answers_the_carry_in_the_form_it_is_asked_for(client):
     inputs = [{"name": "x", "shape": [3], "datatype": "INT32", "data": [1, 2, 3]}]
     document = {"inputs": inputs, "parameters": {"part": "first"}, "outputs": [{"name": "y"}]}

@@ -454,6 +454,11 @@ static void shared_memory_parameters_are_checked(void **state)
                        "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
                        "\"shared_memory_byte_size\":15}}]"),
             STATUS_LENGTH_MISMATCH, "outputs[0].parameters.shared_memory_byte_size");
+    refused(request_of("\"parameters\":{\"part\":\"first\"},", X_2X2,
+                       "[{\"name\":\"carry\"},"
+                       "{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
+                       "\"shared_memory_byte_size\":15}}]"),
+            STATUS_LENGTH_MISMATCH, "outputs[1].parameters.shared_memory_byte_size");
     refused(request_of("", X_2X2,
                        "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
                        "\"shared_memory_byte_size\":16,\"binary_data\":true}}]"),

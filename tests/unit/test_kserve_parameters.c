@@ -282,6 +282,13 @@ static void an_axis_out_of_range_is_blamed_on_where_it_was_given(void **state)
                  STATUS_INVALID_AXIS, "inputs[0].data");
     refused_json(request_of("\"axis\":2", "{" X_MEMBERS "}"), STATUS_INVALID_AXIS,
                  "parameters.axis");
+    refused_json(request_of("", "{" X_MEMBERS ",\"parameters\":{\"axis\":2}}"),
+                 STATUS_INVALID_AXIS, "inputs[0].parameters.axis");
+    probe.query[0] = "axis";
+    probe.query[1] = "1";
+    probe.head_bytes = 0;
+    assert_int_equal(probe_run(&probe, &codec_kserve, "\0\0\200?", 4), STATUS_INVALID_AXIS);
+    assert_string_equal(probe.error.field, "axis");
 }
 
 static void cumsum_onnx_needs_its_axis(void **state)
