@@ -270,7 +270,6 @@ static enum infer_place queue_or_slice(struct request *request)
         return slices_end(request) ? INFER_AWAY : INFER_ENDED;
     }
     if (part_is_one(request)) {
-        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, "no memory for a part");
         return INFER_ENDED;
     }
     enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;

@@ -111,7 +111,7 @@ enum status infer_charge(struct request *request, uint64_t bytes, struct error *
     }
     TRY(count_for_client(request, whole, err));
     if (whole > memory_budget(request->server->memory)) {
-        bytes = whole; /* which is refused for good: trying again would not help */
+        return memory_never_fits(request->server->memory, whole, err);
     }
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;

@@ -102,17 +102,18 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
     slices->most_steps = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
 }
 
-static bool create_slices(struct request *request, const struct scan_slicing *slicing)
+static bool create_slices(struct request *request, const struct scan_slicing *slicing,
+                          struct error *err)
 {
-    struct error ignored = ERROR_INIT;
     size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
     size_t bytes = sizeof(struct slices) + carry;
-    if (infer_charge(request, bytes, &ignored) != STATUS_OK) {
+    if (infer_charge(request, bytes, err) != STATUS_OK) {
         return false;
     }
     struct slices *slices = calloc(1, bytes);
-    if (slices == NULL) {
-        return false; /* the reservation is given back with the request */
+    if (slices == NULL) { /* the reservation is given back with the request */
+        (void)error_set(err, STATUS_OUT_OF_MEMORY, "no memory for slices");
+        return false;
     }
     slices->whole = request;
     slices->part = request->part;
@@ -135,8 +136,9 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
 void slices_begin(struct request *request)
 {
     struct scan_slicing slicing;
+    struct error ignored = ERROR_INIT;
     if (request->slices == NULL && worth_slicing_early(request, &slicing)) {
-        (void)create_slices(request, &slicing);
+        (void)create_slices(request, &slicing, &ignored);
     }
 }
 
@@ -226,11 +228,12 @@ bool slices_begun(const struct request *request)
 bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
+    struct error ignored = ERROR_INIT;
     if (part_is_one(request)) {
-        return create_slices(request, &request->part->phases[0].slicing);
+        return create_slices(request, &request->part->phases[0].slicing, &request->error);
     }
     return worth_slicing(request, &slicing) &&
-           (request->slices != NULL || create_slices(request, &slicing));
+           (request->slices != NULL || create_slices(request, &slicing, &ignored));
 }
 
 /* The slice that came back last was lost: then its error is the request's. */

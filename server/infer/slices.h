@@ -39,7 +39,7 @@ void slices_feed(struct request *request);
 bool slices_wanted(const struct request *request);
 
 /* Get ready for that, for slices_end(). False: it is scanned whole, for want of memory; a part,
- * which goes by slices alone (part.h), is not scanned. */
+ * which goes by slices alone (part.h), is not scanned, and request.error says why. */
 bool slices_start(struct request *request);
 
 /* Whether any slice was handed over, so that the request must end in slices. */

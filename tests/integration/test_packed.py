@@ -91,6 +91,19 @@ def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(st
         wire.close()
 
 
+def test_a_packed_text_that_needs_more_than_all_memory_is_told_so(start_server):
+    """Not that it should try again: libtally and `tally` would, until their time is over."""
+    server = start_server("--memory-budget", "2MiB")
+    text = b'{"data":[' + b"1," * (MIB // 2) + b"1]}"
+    client = server.client()
+    answer = client.post(
+        "/v1/cumsum", gzip.compress(text), calls.JSON, {"Content-Encoding": "gzip"}
+    )
+    error = calls.expect_error(answer, 413)["error"]
+    assert "--memory-budget" in error, error
+    client.close()
+
+
 def test_bombs_are_refused_while_others_are_served(start_server):
     server = start_server("--max-body-bytes", "32MiB")
     bomb = gzip.compress(bytes(40 * MIB))

@@ -467,6 +467,20 @@ static void what_the_budget_never_has_is_too_large_though_its_parts_are_not(void
     assert_non_null(strstr(err.detail, "--memory-budget"));
 }
 
+/* A text that grows as it is unpacked: what is left of the promise is a part of its growth. */
+static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_true(memory_promise(f->server.memory, 9 << 20));
+    f->request.admission.promised_bytes = 9 << 20;
+    assert_int_equal(infer_charge(&f->request, 5 << 20, &err), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 12 << 20, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "needs 17 MiB"));
+    assert_int_equal(f->request.admission.promised_bytes, 4 << 20);
+    memory_unpromise(f->server.memory, 4 << 20);
+}
+
 static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
@@ -646,6 +660,8 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             what_the_budget_never_has_is_too_large_though_its_parts_are_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            what_the_budget_never_has_is_too_large_whatever_was_promised, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
