@@ -27,15 +27,16 @@ static int no_memory(const struct text_reader *reader)
 
 /* ---- numbers ---- */
 
-/* Between numbers, and not the end of a line. */
-static bool is_blank(char c)
+/* Between numbers, and not the end of a line. A tab that was asked for as the delimiter is none:
+ * two of them have a missing number between them. */
+static bool is_blank(const struct text_reader *reader, char c)
 {
-    return c == ' ' || c == '\t';
+    return c == ' ' || (c == '\t' && reader->delimiter != '\t');
 }
 
 static bool ends_number(const struct text_reader *reader, char c)
 {
-    return is_blank(c) || c == '\r' || c == '\n' || c == reader->delimiter;
+    return is_blank(reader, c) || c == '\r' || c == '\n' || c == reader->delimiter;
 }
 
 /* A number that JSON spells otherwise: +1, .5, 1., 007, inf. */
@@ -106,21 +107,35 @@ static int refuse_return(const struct text_reader *reader)
                     reader->bytes->name, reader->line);
 }
 
+/* The type to ask for where the first line made it one that does not hold the number; NULL: there
+ * is none. What uint64 holds it sums exactly. */
+static const char *type_to_ask_for(const struct text_reader *reader, const char *text,
+                                   size_t count)
+{
+    static const enum tally_dtype wider[] = {TALLY_UINT64, TALLY_FLOAT64};
+    for (size_t i = 0; i < ARRAY_COUNT(wider); i++) {
+        char stored[ELEMENT_MOST];
+        struct text_reader other = *reader;
+        other.dtype = wider[i];
+        if (!reader->typed && reader->dtype == TALLY_INT64 &&
+            read_odd_number(&other, text, count, stored)) {
+            return tally_dtype_name(wider[i]);
+        }
+    }
+    return NULL;
+}
+
 static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
 {
     char quote[QUOTE_BYTES + 1] = "";
-    char stored[ELEMENT_MOST];
-    struct text_reader wider = *reader;
-    wider.dtype = TALLY_FLOAT64;
-    bool guessed = !reader->typed && reader->dtype != wider.dtype;
     for (size_t i = 0; i < count && i < QUOTE_BYTES; i++) {
         quote[i] = iscntrl((unsigned char)text[i]) != 0 ? '?' : text[i];
     }
-    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s",
+    const char *wider = type_to_ask_for(reader, text, count);
+    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s%s",
                     reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
-                    guessed && read_odd_number(&wider, text, count, stored)
-                        ? ", which the first line made it; give --dtype float64"
-                        : "");
+                    wider == NULL ? "" : ", which the first line made it; give --dtype ",
+                    wider == NULL ? "" : wider);
 }
 
 /* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
@@ -134,7 +149,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
     bool comma = false; /* the last thing was a delimiter: a number must follow */
     end = before_returns(text, end);
     for (;;) {
-        while (is_blank(*text)) {
+        while (is_blank(reader, *text)) {
             text++;
         }
         if (text == end && (found == 0 || !comma)) {
@@ -160,7 +175,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
             memcpy(out + found * element, stored, element);
         }
         found++;
-        while (is_blank(*text)) {
+        while (is_blank(reader, *text)) {
             text++;
         }
         comma = text < end && *text == reader->delimiter;
