@@ -511,7 +511,9 @@ enum call_verdict call_settle(struct call *call, CURLcode code)
     if (err->status == TALLY_OK) {
         return CALL_DONE;
     }
-    if (retry_after_s > RETRY_AFTER_LONGEST) {
+    if (retry_after_s < 0) { /* a date that has passed */
+        retry_after_s = 0;
+    } else if (retry_after_s > RETRY_AFTER_LONGEST) {
         retry_after_s = RETRY_AFTER_LONGEST;
     }
     return decide_retry(call, reused, (int64_t)retry_after_s * 1000);
