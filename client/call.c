@@ -19,7 +19,8 @@ enum {
     STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
     REASON_TEXT = 128,
-    NAP_MS = 100 /* how often a waiting call asks whether to go on */
+    SERVER_TEXT = 256, /* of a longer URL its beginning is told */
+    NAP_MS = 100       /* how often a waiting call asks whether to go on */
 };
 
 int64_t monotonic_ms(void)
@@ -348,12 +349,14 @@ static void timeout_error(struct call *call)
 {
     const struct tally_options *options = &call->client->options;
     curl_off_t ready_us = 0;
+    char server[SERVER_TEXT];
+    server_url_print(call->client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
     bool all_used = call->give_up_ms != 0 && monotonic_ms() >= call->give_up_ms;
     if (ready_us == 0 && !all_used) {
         (void)client_error_set(&call->error, TALLY_CONNECT,
-                               "no connection to %s within %" PRId64 " ms",
-                               call->client->base_url, options->connect_timeout_ms);
+                               "no connection to %s within %" PRId64 " ms", server,
+                               options->connect_timeout_ms);
     } else {
         (void)client_error_set(&call->error, TALLY_TIMEOUT,
                                "not done after %" PRId64 " ms (%" PRIu64
@@ -369,7 +372,15 @@ static void transport_error(struct call *call, CURLcode code)
     const char *words =
         call->curl_message[0] != '\0' ? call->curl_message : curl_easy_strerror(code);
     char reason[REASON_TEXT];
+    char server[SERVER_TEXT];
     long number = 0;
+    long tunnel = 0;
+    server_url_print(client, server, sizeof server);
+    (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
+    if (tunnel >= 300) { /* no connection was lost: a proxy does not make one */
+        (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s", server, words);
+        return;
+    }
     if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT &&
         curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK && number != 0) {
         words = strerror_r((int)number, reason, sizeof reason); /* libcurl speaks of port 80 */
@@ -388,9 +399,7 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
         (void)client_error_set(
-            err, TALLY_CONNECT, "cannot reach %s%s: %s%s",
-            client->socket_path != NULL ? "unix:" : "",
-            client->socket_path != NULL ? client->socket_path : client->base_url, words,
+            err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
             code == CURLE_COULDNT_CONNECT
                 ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
                 : "");

@@ -56,6 +56,9 @@ enum tally_status client_error_no_memory(struct tally_error *err);
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err);
 
+/* Where the server is, for people: its URL without a user's name and password. */
+void server_url_print(const struct tally *client, char *text, size_t size);
+
 /* Cancel all that was submitted, run the callbacks, end the thread (async.c). NULL is fine. */
 void async_close(struct async *async);
 

@@ -127,10 +127,11 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
     }
     curl_url_cleanup(parts);
     if (trouble != NULL) {
+        const char *at = strrchr(url, '@'); /* what stands before it may be a password */
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "cannot use \"%.200s\" as the server's URL: %s. Write for "
+                                "cannot use \"%s%.200s\" as the server's URL: %s. Write for "
                                 "example http://127.0.0.1:8000 or unix:/run/tally.sock",
-                                url, trouble);
+                                at != NULL ? "***" : "", at != NULL ? at : url, trouble);
     }
     enum tally_status status = hand_over(text, NULL, base_url, socket_path, err);
     curl_free(text);
@@ -147,4 +148,17 @@ enum tally_status server_url_parse(const char *url, char **base_url, char **sock
         return parse_http_unix(url + 12, base_url, socket_path, err);
     }
     return parse_tcp(url, base_url, socket_path, err);
+}
+
+void server_url_print(const struct tally *client, char *text, size_t size)
+{
+    const char *url = client->base_url;
+    if (client->socket_path != NULL) {
+        (void)snprintf(text, size, "unix:%s", client->socket_path);
+        return;
+    }
+    size_t scheme = strcspn(url, ":") + strlen("://"); /* libcurl writes one into every URL */
+    const char *host = url + scheme;
+    const char *at = memrchr(host, '@', strcspn(host, "/"));
+    (void)snprintf(text, size, "%.*s%s", (int)scheme, url, at == NULL ? host : at + 1);
 }

@@ -480,6 +480,28 @@ class Cumsum(Directory):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
         self.assert_failed(done, 3, "TALLY_URL", "http://127.0.0.1:1")
 
+    def test_a_password_in_the_url_is_not_told(self):
+        for url, status, shown in (
+            ("http://me:secret@127.0.0.1:1/a@b", 3, "http://127.0.0.1:1/a@b:"),
+            ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
+            ("ftp://me:secret@h", 2, '"***@h"'),
+            ("http://me:se@cret@h:x", 2, '"***@h:x"'),
+        ):
+            with self.subTest(url):
+                done = tally("health", url=url, env={"no_proxy": "*"})
+                self.assert_failed(done, status, shown)
+                self.assertNotIn(b"ret@", done.stderr)
+
+    def test_a_proxy_that_refuses_is_not_asked_again(self):
+        for refusal in (b"407 X", b"403 X", b"503 X\r\nRetry-After: 1"):
+            said = b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % refusal
+            with self.subTest(refusal), Server(lambda *_, said=said: said) as proxy:
+                done = tally(
+                    "cumsum", stdin=b"[1]", url="https://x.invalid", env={"https_proxy": proxy.url}
+                )
+                self.assert_failed(done, 3, "cannot reach https://x.invalid", refusal[:3].decode())
+                self.assertEqual(proxy.count, 1)
+
     def test_a_busy_server(self):
         with Server(
             lambda *_: answer(b'{"error":"full","code":"queue_full"}', status="503 X")
