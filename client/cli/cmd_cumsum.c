@@ -7,9 +7,11 @@
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/cumsum.h"
+#include "client/cli/destination.h"
 #include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int choose_formats(const struct settings *settings, struct source *source,
@@ -69,14 +71,20 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-int command_cumsum(const struct settings *settings, struct tally *client)
+int command_cumsum(const struct settings *given, struct tally *client)
 {
+    struct settings own = *given; /* with the output that a link leads to */
+    const struct settings *settings = &own;
     struct source source;
+    char *output_path = NULL;
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     int status = source_open(settings->argument, &source);
     if (status == EXIT_DONE) {
         status = choose_formats(settings, &source, &input, &output);
+    }
+    if (status == EXIT_DONE) {
+        status = destination_follow(given->output, &own.output, &output_path);
     }
     if (status == EXIT_DONE) {
         bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
@@ -93,5 +101,6 @@ int command_cumsum(const struct settings *settings, struct tally *client)
         }
     }
     source_close(&source);
+    free(output_path);
     return status;
 }

@@ -50,6 +50,27 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     return fd;
 }
 
+int destination_follow(const char *name, const char **place, char **path)
+{
+    struct stat link;
+    struct stat about;
+    struct stat standard;
+    *place = name;
+    *path = NULL;
+    if (name == NULL || strcmp(name, "-") == 0 || lstat(name, &link) != 0 ||
+        !S_ISLNK(link.st_mode) || stat(name, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return EXIT_DONE;
+    }
+    if (fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == about.st_dev &&
+        standard.st_ino == about.st_ino) {
+        *place = NULL;
+        return EXIT_DONE;
+    }
+    *path = realpath(name, NULL);
+    *place = *path;
+    return *path != NULL ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
+}
+
 int destination_open(const char *name, const struct expectation *expected,
                      struct destination *destination)
 {

@@ -42,6 +42,12 @@ struct destination {
     bool local;        /* and that it was wrong here, not with the answer */
 };
 
+/* The name that an output's name leads to, in *place: where it is a link to a file, that of the
+ * file, which is *path, the caller's, else NULL; where that file is standard output already
+ * (/dev/stdout), NULL. Else the link would be replaced, not the file. EXIT_DONE, or the status
+ * after complaining. */
+int destination_follow(const char *name, const char **place, char **path);
+
 /* name NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
 int destination_open(const char *name, const struct expectation *expected,
                      struct destination *destination);

@@ -211,6 +211,26 @@ class Cumsum(Directory):
         self.assertEqual(struct.unpack("<6f", data), (1, 3, 6, 10, 30, 60))
         self.assertEqual(self.files(), ["in.npy", "out.npy"])
 
+    def test_a_result_goes_where_a_link_leads(self):
+        source = self.path("in.npy", npy("|u1", (2,), b"\1\2"))
+        os.mkdir(self.path("links"))
+        self.path("out.bin", b"before")
+        os.symlink("../out.bin", self.path("links/one"))
+        os.symlink("one", self.path("links/two"))
+        os.symlink("/proc/self/fd/1", self.path("links/stdout"))
+        for flags in ([], ["--checkpoint", self.path("job")]):
+            self.path("out.bin", b"before")
+            self.assert_done(
+                tally("cumsum", source, "-F", "raw", "-o", self.path("links/two"), *flags)
+            )
+            self.assertEqual(self.read("out.bin"), b"\1\3")
+        with open(self.path("out.bin"), "ab") as log:
+            command = [TALLY, "cumsum", source, "-F", "raw", "-o", self.path("links/stdout")]
+            subprocess.run([*command, "-u", URL], stdout=log, check=True)
+        self.assertEqual(self.read("out.bin"), b"\1\3\1\3")
+        self.assertEqual(sorted(os.listdir(self.path("links"))), ["one", "stdout", "two"])
+        self.assertEqual(self.files(), ["in.npy", "links", "out.bin"])
+
     def test_flags_reach_the_server(self):
         source = self.path("in.npy", npy("<i8", (4,), struct.pack("<4q", 1, 2, 3, 4)))
         for flags, expected in [
