@@ -16,10 +16,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1,
+    READER_NAP_MS = 20
 };
 
 /* ---- the file ---- */
@@ -47,6 +49,22 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     }
     (void)fchmod(fd, mode);
     *temporary = path;
+    return fd;
+}
+
+/* What is no file. A pipe's reader is waited for in naps: a signal that came just before an
+ * open() that waits would not end it. */
+static int open_device(const char *name, bool pipe)
+{
+    const struct timespec nap = {.tv_nsec = READER_NAP_MS * 1000000L};
+    int fd = -1;
+    while ((fd = open(name, O_WRONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0))) < 0 && pipe &&
+           errno == ENXIO && !interrupted()) {
+        (void)nanosleep(&nap, NULL);
+    }
+    if (fd >= 0 && pipe) {
+        (void)fcntl(fd, F_SETFL, O_WRONLY);
+    }
     return fd;
 }
 
@@ -89,7 +107,7 @@ int destination_open(const char *name, const struct expectation *expected,
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        destination->fd = open(name, O_WRONLY | O_CLOEXEC);
+        destination->fd = open_device(name, S_ISFIFO(about.st_mode));
     } else {
         destination->fd =
             open_beside(name, exists ? about.st_mode & 0777 : 0666 & ~current_umask(),

@@ -157,17 +157,17 @@ int source_open(const char *name, struct source *source)
     struct stat about;
     bool standard = name == NULL || strcmp(name, "-") == 0;
     *source = (struct source){.fd = STDIN_FILENO, .name = standard ? "standard input" : name};
-    if (!standard) {
-        source->fd = open(name, O_RDONLY | O_CLOEXEC);
-    }
-    if (source->fd < 0 && interrupted()) { /* while it waited for a pipe's writer */
-        return complain(EXIT_INTERRUPTED, "interrupted");
+    if (!standard) { /* a pipe's writer is waited for where its bytes are (wait_readable) */
+        source->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
     if (source->fd < 0 || fstat(source->fd, &about) != 0) {
         return complain(EXIT_USAGE, "%s: %s", source->name, errno_text());
     }
     if (S_ISDIR(about.st_mode)) {
         return complain(EXIT_USAGE, "%s is a directory; give a file", source->name);
+    }
+    if (!standard) {
+        (void)fcntl(source->fd, F_SETFL, O_RDONLY);
     }
     if (S_ISREG(about.st_mode) && (!standard || lseek(source->fd, 0, SEEK_CUR) == 0)) {
         source->bytes = (uint64_t)about.st_size;

@@ -463,6 +463,40 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, 7)
                     self.assertIn(b"standard output", done.stderr)
 
+    def test_a_signal_before_a_pipe_is_opened_ends_it(self):
+        os.mkfifo(self.path("pipe"))
+        source = self.path("in.json", b"[1]")
+        places = (["-f", "npy", self.path("pipe")], [source, "-o", self.path("pipe")])
+        for arguments in 10 * places:  # most of them before, some while it waits
+            process = subprocess.Popen(
+                [TALLY, "cumsum", "-u", URL, *arguments], stderr=subprocess.PIPE
+            )
+            caught = b"0"
+            with open(f"/proc/{process.pid}/status", "rb", buffering=0) as status:
+                while not int(caught, 16) >> (signal.SIGTERM - 1) & 1:
+                    status.seek(0)
+                    caught = status.read().partition(b"SigCgt:")[2].split()[0]
+            process.terminate()
+            try:
+                told = process.communicate(timeout=20 * SLOW)[1]
+            finally:
+                process.kill()
+            self.assertEqual((process.returncode, told), (130, b"tally: error: interrupted\n"))
+
+    def test_pipes_are_opened_whoever_comes_first(self):
+        os.mkfifo(self.path("in"))
+        os.mkfifo(self.path("out"))
+        for wait_for_it in (False, True):
+            command = [TALLY, "cumsum", "-u", URL, "-f", "text", self.path("in")]
+            process = subprocess.Popen([*command, "-o", self.path("out")])
+            if wait_for_it:  # it has both open already, or waits
+                time.sleep(0.2)
+            with open(self.path("in"), "wb") as writer:
+                writer.write(b"1\n2\n")
+            with open(self.path("out"), "rb") as reader:
+                self.assertEqual(reader.read(), b"1\n3\n")
+            self.assertEqual(process.wait(), 0)
+
     def test_a_file_that_becomes_too_large_leaves_nothing_behind(self):
         source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
         done = subprocess.run(
