@@ -137,6 +137,16 @@ static bool is_output(const char *name, const char *output)
            (last[count] == '\0' || strcmp(last + count, ".partial") == 0);
 }
 
+/* Is there a result so far? */
+static bool is_begun(const char *output)
+{
+    char path[PATH_MAX];
+    struct stat about;
+    int length = snprintf(path, sizeof path, "%s.partial", output);
+    return length > 0 && (size_t)length < sizeof path && stat(path, &about) == 0 &&
+           about.st_size > 0;
+}
+
 int checkpoint_check(const char *name, const char *output)
 {
     char magic[sizeof MAGIC] = "";
@@ -152,8 +162,16 @@ int checkpoint_check(const char *name, const char *output)
         return complain(EXIT_USAGE,
                         "--checkpoint %s: the file is there and is not a checkpoint", name);
     }
-    return is_output(name, output)
-               ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
+    if (is_output(name, output)) {
+        return complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name);
+    }
+    /* Its own checkpoint would go on with what this job wrote. */
+    return !there && is_begun(output)
+               ? complain(
+                     EXIT_USAGE,
+                     "%s.partial is the result so far of a job with another checkpoint: go "
+                     "on with that one by --resume, or remove the file",
+                     output)
                : EXIT_DONE;
 }
 

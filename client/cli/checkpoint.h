@@ -39,7 +39,8 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
-/* Refuse to begin one where another file is, or where the result will be. */
+/* Refuse to begin one where another file is, or where the result will be, or where the result so
+ * far of another job is. */
 int checkpoint_check(const char *name, const char *output);
 void checkpoint_free(struct checkpoint *checkpoint);
 

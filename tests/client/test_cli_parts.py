@@ -459,6 +459,32 @@ class Servers(Directory):
         self.assertEqual((first.returncode, shown), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
 
+    def test_the_result_so_far_of_another_job_is_left_alone(self):
+        data, expected = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        other = [*arguments[:-1], self.path("other"), "--exclusive"]
+        with Tallyd() as server:
+            self.stop_in_the_middle(server, arguments)
+            before = self.read("out.npy.partial")
+            done = self.start(server, *other)
+            _, shown = done.communicate(timeout=60)
+            self.assertEqual(done.returncode, 2, shown)
+            self.assertIn(b"out.npy.partial is the result so far of a job", shown)
+            self.assertEqual(self.read("out.npy.partial"), before)
+            self.assertEqual(self.files(), ["in.npy", "job", "out.npy.partial"])
+            done = self.start(server, *arguments, "--resume")
+            _, shown = done.communicate(timeout=60)
+            self.assertEqual((done.returncode, shown), (0, b""))
+            self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+            os.remove(self.path("out.npy"))
+            # With its own checkpoint a job is begun anew.
+            self.stop_in_the_middle(server, other)
+            done = self.start(server, *other)
+            _, shown = done.communicate(timeout=60)
+        self.assertEqual((done.returncode, shown), (0, b""))
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
         code = self.path("sync.c", FAILING_SYNC)
