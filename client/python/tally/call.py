@@ -22,6 +22,7 @@ from __future__ import annotations
 import email.utils
 import json
 import math
+import os
 import random
 import re
 import ssl
@@ -127,8 +128,8 @@ class Request:
     once: bool = False  # no retry after the first byte of the answer: the input is overwritten
     single: bool = False  # one attempt
     deadline: float = math.inf  # on the monotonic clock; told to the server, too
-    # Runs before the request is sent again, whatever it was that failed.
-    before_retry: Callable[[], None] | None = None
+    # Gives the body before the request is sent again; told whether the server answered the last.
+    before_retry: Callable[[bool], memoryview] | None = None
 
 
 class Budget:
@@ -142,16 +143,24 @@ class Budget:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.process = os.getpid()
         self.retries = self.RESERVE
         self.counted = time.monotonic()
 
+    def _own_lock(self) -> threading.Lock:
+        """Of this process: a fork may have copied it while a thread of the parent had it."""
+        if self.process != os.getpid():
+            self.lock = threading.Lock()
+            self.process = os.getpid()
+        return self.lock
+
     def count_call(self) -> None:
-        with self.lock:
+        with self._own_lock():
             self.retries = min(self.RESERVE, self.retries + self.PER_CALL)
 
     def spend(self) -> bool:
         """Whether one more retry may be made; it counts as made."""
-        with self.lock:
+        with self._own_lock():
             now = time.monotonic()
             earned = (now - self.counted) * self.PER_SECOND
             self.retries = min(self.RESERVE, self.retries + earned)

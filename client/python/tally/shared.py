@@ -60,6 +60,13 @@ class _Region:
             ) from error
 
 
+class _Lease:
+    """The region of a call: another one after an attempt that the server did not answer."""
+
+    def __init__(self, region: _Region) -> None:
+        self.region = region
+
+
 class Regions:
     """The regions of a client."""
 
@@ -75,49 +82,63 @@ class Regions:
         array = scan.operand.array
         while True:
             region, kept = self._take(array.nbytes)
+            lease = _Lease(region)
             try:
-                self._call(scan, region)
+                self._call(scan, lease)
             except Rejected as error:
                 if kept and error.status == 404:
                     continue  # the server was started anew and knows it no more
-                self._give(region)
+                self._give(lease.region)
                 raise
             except TallyError as error:
                 if error.status is None:
-                    _forget(self.caller, self.pool, region)
+                    _forget(self.caller, self.pool, lease.region)
                 else:
-                    self._give(region)
+                    self._give(lease.region)
                 raise
             except BaseException:  # an interrupt: the server may be at it still
-                _forget(self.caller, self.pool, region)
+                _forget(self.caller, self.pool, lease.region)
                 raise
-            self._give(region)
+            self._give(lease.region)
             return
 
-    def _call(self, scan: Scan, region: _Region) -> None:
+    def _call(self, scan: Scan, lease: _Lease) -> None:
         array, dtype, axis = scan.operand
         shape = list(array.shape)
-        stored: Array = np.ndarray(array.shape, array.dtype.newbyteorder("<"), region.memory)
 
-        def fill() -> None:
-            np.copyto(stored, array)
+        def stored() -> Array:
+            memory = lease.region.memory
+            there: Array = np.ndarray(array.shape, array.dtype.newbyteorder("<"), memory)
+            return there
 
-        place = {"shared_memory_region": region.name, "shared_memory_byte_size": array.nbytes}
-        tensor = {"name": "x", "datatype": V2_NAMES[dtype], "shape": shape, "parameters": place}
-        document = {
-            "inputs": [tensor],
-            "outputs": [{"name": "y", "parameters": place}],
-            "parameters": {"axis": axis, **scan.attributes},
-        }
+        def fill() -> memoryview:
+            """Copy the array there; the bytes that ask for its sums."""
+            np.copyto(stored(), array)
+            name = lease.region.name
+            place = {"shared_memory_region": name, "shared_memory_byte_size": array.nbytes}
+            tensor = {"name": "x", "datatype": V2_NAMES[dtype], "shape": shape, "parameters": place}
+            document = {
+                "inputs": [tensor],
+                "outputs": [{"name": "y", "parameters": place}],
+                "parameters": {"axis": axis, **scan.attributes},
+            }
+            return memoryview(json.dumps(document).encode())
+
+        def fill_again(answered: bool) -> memoryview:
+            if not answered:  # the server may write there still
+                lost = lease.region
+                lease.region = _Region(self.caller, self.pool, lost.size)
+                _forget(self.caller, self.pool, lost)
+            return fill()
+
         request = Request(
             "POST",
             "/v2/models/cumsum/infer",
             "application/json",
-            memoryview(json.dumps(document).encode()),
+            fill(),
             deadline=scan.deadline,
-            before_retry=fill,
+            before_retry=fill_again,
         )
-        fill()
         text = run(Call(self.caller, request), self.pool)
         expected = {"name": "y", "datatype": V2_NAMES[dtype], "shape": shape}
         try:
@@ -126,7 +147,7 @@ class Regions:
             found = None
         if found != [expected]:
             raise BadAnswer(f"the answer is {text[:200]!r}, expected one output {expected}")
-        np.copyto(scan.output.filled, stored)
+        np.copyto(scan.output.filled, stored())
 
     def _take(self, size: int) -> tuple[_Region, bool]:
         if self.process != os.getpid():

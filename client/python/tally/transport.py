@@ -241,8 +241,7 @@ def run(call: Call, pool: Pool) -> bytes:
                 answer, whole = _exchange(call, connection)
             except _Stale:
                 pool.close()  # the others are as old
-                if call.request.before_retry is not None:
-                    call.request.before_retry()  # it may have come, and its answer not
+                _renew(call, answered=False)  # it may have come, and its answer not
                 connection = _connect(call)
                 answer, whole = _exchange(call, connection)
             head = answer.head
@@ -252,8 +251,12 @@ def run(call: Call, pool: Pool) -> bytes:
             raise call.refusal(head, text)
         except TallyError as error:
             time.sleep(call.settle(error, head))
-        if call.request.before_retry is not None:
-            call.request.before_retry()
+        _renew(call, answered=head is not None)
+
+
+def _renew(call: Call, answered: bool) -> None:
+    if call.request.before_retry is not None:
+        call.request.body = call.request.before_retry(answered)
 
 
 class _Stale(Exception):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 
 import lying_server
@@ -133,6 +134,20 @@ def test_a_forked_child_makes_connections_of_its_own(server):
                 os._exit(0 if right else 1)
         for _ in range(50):
             assert is_right(client.cumsum(x), x) and is_right(shared.cumsum(x), x)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_forked_while_another_thread_begins_a_call_can_call(server):
+    with tally.Client(server.url) as client:
+        with client._caller.budget.lock:  # as that thread would have it
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                right = False
+                try:
+                    right = client.cumsum([1, 2]).tolist() == [1, 3]
+                finally:
+                    os._exit(0 if right else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -90,29 +90,56 @@ def test_memory_that_cannot_be_had_is_said_so(connect, shm_server, monkeypatch):
         connect(shm_server.url, shm=True).cumsum([1, 2])
 
 
+def forward(seen, server):
+    """What the server answers to what came for it."""
+    method, path, _ = seen.head.split(" ", 2)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+        connection.request(method, path, seen.body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        body = answer.read()
+    kind = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: application/json\r\n"
+    return f"{kind}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
 def test_a_region_is_filled_again_where_a_kept_connection_broke_before_the_answer(
     connect, shm_server
 ):
     infers = []
 
-    def forward(seen):
-        method, path, _ = seen.head.split(" ", 2)
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", shm_server.port)) as server:
-            server.request(method, path, seen.body, {"Content-Type": "application/json"})
-            answer = server.getresponse()
-            body = answer.read()
-        infers.extend([path] if "infer" in path else [])
-        kind = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: application/json\r\n"
-        told = f"{kind}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        lost = "infer" in path and len(infers) == 2
+    def proxy(seen):
+        told = forward(seen, shm_server)
+        infers.extend([seen] if "infer" in seen.head else [])
+        lost = "infer" in seen.head and len(infers) == 2
         return Told(told, cut=0 if lost else None)  # the sums are in the region, unanswered
 
-    with LyingServer(forward) as between:
+    with LyingServer(proxy) as between:
         client = connect(between.url, shm=True)
         assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
         assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
         client.close()
     assert len(infers) == 3
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["a_new_connection", "a_kept_one"])
+def test_a_request_that_comes_late_does_not_spoil_the_next_attempt(connect, shm_server, lost):
+    infers = []
+
+    def proxy(seen):
+        if "infer" in seen.head:
+            infers.append(seen)
+            if len(infers) == lost + 1:
+                return Told(b"", cut=0)  # it is on its way still
+            if len(infers) == lost + 2:
+                forward(infers[lost], shm_server)
+        return Told(forward(seen, shm_server))
+
+    with LyingServer(proxy) as between:
+        client = connect(between.url, shm=True)
+        for _ in range(lost + 1):
+            assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
+        assert len(regions(shm_server)) == 1  # the other was given back
+        client.close()
+    assert regions(shm_server) == []
 
 
 def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatch):
