@@ -22,15 +22,24 @@ enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
     ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
-    WRONG_AT_ONCE = 10,    /* that an address may present ... */
-    WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may present one more */
+    WRONG_AT_ONCE = 10,    /* that an address may present, or how often one of them ... */
+    WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
+    WRONG_KNOWN = 4,       /* of an address: to present one again is no guess */
     STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
+};
+
+/* A wrong token that came. */
+struct wrong_token {
+    uint64_t hash_begin;
+    uint64_t free_ns; /* when it may come as often as ever: each time moves it */
 };
 
 /* An address that has presented wrong tokens. */
 struct offender {
     uint64_t key;
-    uint64_t free_ns; /* when all is forgotten: each wrong token moves it */
+    uint64_t free_ns; /* when it may present as many as ever: each new wrong token moves it */
+    size_t wrong_count;
+    struct wrong_token wrong[WRONG_KNOWN]; /* the last ones */
 };
 
 struct tokens {
@@ -313,18 +322,52 @@ static struct offender *find_offender(struct tokens *tokens,
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
 
+/* Ten at once, and one more each second. */
+static bool must_wait(uint64_t free_ns, uint64_t now_ns)
+{
+    const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
+    return free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
+}
+
+static void count_one(uint64_t *free_ns, uint64_t now_ns)
+{
+    const uint64_t from_ns = *free_ns > now_ns ? *free_ns : now_ns;
+    *free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS;
+}
+
 /* So many wrong tokens came from the address that no other is looked at yet. */
 static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
 {
-    const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
-    return offender->key == key && offender->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
+    return offender->key == key && must_wait(offender->free_ns, now_ns);
 }
 
-static void count_wrong_token(struct offender *offender, uint64_t key, uint64_t now_ns)
+/* Count a wrong token for its address, or for itself if it came from there before: somebody who
+ * goes on with an old one guesses nothing, and others at the address, who have a right one, must
+ * not wait for him. False: it came too often. */
+static bool count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
+                              uint64_t now_ns)
 {
-    uint64_t from_ns =
-        offender->key == key && offender->free_ns > now_ns ? offender->free_ns : now_ns;
-    *offender = (struct offender){.key = key, .free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS};
+    uint64_t hash_begin = 0;
+    memcpy(&hash_begin, hash, sizeof hash_begin);
+    if (offender->key != key) {
+        *offender = (struct offender){.key = key};
+    }
+    for (size_t i = 0; i < offender->wrong_count && i < WRONG_KNOWN; i++) {
+        struct wrong_token *known = &offender->wrong[i];
+        if (known->hash_begin != hash_begin) {
+            continue;
+        }
+        const bool waits = must_wait(known->free_ns, now_ns);
+        if (!waits) {
+            count_one(&known->free_ns, now_ns);
+        }
+        return !waits;
+    }
+    struct wrong_token *newest = &offender->wrong[offender->wrong_count++ % WRONG_KNOWN];
+    *newest = (struct wrong_token){.hash_begin = hash_begin};
+    count_one(&newest->free_ns, now_ns);
+    count_one(&offender->free_ns, now_ns);
+    return true;
 }
 
 /* The token with this hash, compared with all in a time that does not depend on them. Thread: a
@@ -384,7 +427,7 @@ enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *p
         memcpy(name, token->name, TOKEN_NAME_BYTES);
         has = token->scopes;
     } else if (!waits) {
-        count_wrong_token(offender, key, now_ns);
+        waits = !count_wrong_token(offender, key, hash, now_ns);
     }
     MUST(pthread_mutex_unlock(&tokens->lock));
     if (waits) {

@@ -8,8 +8,8 @@
  * be read is refused with a line in the log, and the tokens from before stay.
  *
  * The token that a client presents is hashed and overwritten where it lies. The hash is compared
- * with every line in constant time. An address that presented many wrong ones has to wait before
- * another is looked at. A token is in no log and no error; its name is. */
+ * with every line in constant time. An address that presented many different wrong ones has
+ * to wait before another is looked at. A token is in no log and no error; its name is. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 

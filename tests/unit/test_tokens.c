@@ -123,16 +123,12 @@ static void a_file_has_as_many_tokens_as_are_compared(void **state)
     free(text);
 }
 
-static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void **state)
+/* With the token foo, of ci. */
+static struct tokens *open_tokens(void)
 {
     char path[] = "/tmp/tally-test-tokens-XXXXXX";
     struct error err = ERROR_INIT;
     struct tokens *tokens = NULL;
-    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
-    char name[TOKEN_NAME_BYTES] = "";
-    char right[] = "Bearer foo";
-    char wrong[] = "Bearer bar";
-    (void)state;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     FILE *file = fdopen(fd, "w");
@@ -140,6 +136,19 @@ static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void *
     fputs("ci:" FOO "\n", file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(tokens_open(path, NULL, &tokens, &err), STATUS_OK);
+    (void)remove(path);
+    return tokens;
+}
+
+static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void **state)
+{
+    struct error err = ERROR_INIT;
+    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    char name[TOKEN_NAME_BYTES] = "";
+    char right[] = "Bearer foo";
+    char wrong[] = "Bearer bar";
+    struct tokens *tokens = open_tokens();
+    (void)state;
     assert_int_equal(tokens_check(tokens, &peer, right, ROUTE_SCOPE_INFER, name, &err),
                      STATUS_OK);
     assert_string_equal(name, "ci");
@@ -148,7 +157,37 @@ static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void *
                      STATUS_UNAUTHORIZED);
     assert_string_equal(wrong, "Bearer ***");
     tokens_close(tokens);
-    (void)remove(path);
+}
+
+static enum status present(struct tokens *tokens, const char *token)
+{
+    struct error err = ERROR_INIT;
+    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    char name[TOKEN_NAME_BYTES] = "";
+    char field[64];
+    (void)snprintf(field, sizeof field, "Bearer %s", token);
+    return tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER, name, &err);
+}
+
+static void who_goes_on_with_an_old_token_waits_alone(void **state)
+{
+    static const char *const old[] = {"old", "older", "oldest", "of-another-server"};
+    struct tokens *tokens = open_tokens();
+    enum status status = STATUS_OK;
+    (void)state;
+    for (size_t i = 0; i < 400; i++) {
+        status = present(tokens, old[i % 4]);
+        assert_int_equal(status, i < 40 ? STATUS_UNAUTHORIZED : STATUS_THROTTLED);
+        assert_int_equal(present(tokens, "foo"), STATUS_OK);
+    }
+    for (int i = 0; i < 40; i++) {
+        char guess[16];
+        (void)snprintf(guess, sizeof guess, "guess-%d", i);
+        status = present(tokens, guess);
+    }
+    assert_int_equal(status, STATUS_THROTTLED);
+    assert_int_equal(present(tokens, "foo"), STATUS_THROTTLED);
+    tokens_close(tokens);
 }
 
 int main(void)
@@ -161,6 +200,7 @@ int main(void)
         cmocka_unit_test(nuls_are_no_blanks_behind_a_line),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
+        cmocka_unit_test(who_goes_on_with_an_old_token_waits_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
