@@ -2,6 +2,7 @@
  * guards the table; a region is immutable but for its count of users. */
 #include "server/memory/shm.h"
 
+#include "server/base/machine.h"
 #include "server/base/thread.h"
 #include "server/memory/shm_map.h"
 
@@ -17,7 +18,9 @@
 #include <unistd.h>
 
 enum {
-    COPY_AT_ONCE = 1 << 20 /* bytes, between two steps */
+    COPY_AT_ONCE = 1 << 20, /* bytes, between two steps */
+    FREE_AT_ONCE = 8 << 20, /* bytes of an object, which take two milliseconds */
+    STEPS_BACK = 5          /* of the thread that frees larger ones, behind HTTP threads */
 };
 
 struct shm_region {
@@ -325,12 +328,47 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
     return STATUS_OK;
 }
 
+/* Nobody uses it any more. */
+static void free_region(struct shm_region *region)
+{
+    shm_map_destroy(region->map);
+    (void)close(region->fd);
+    free(region);
+}
+
+static void *free_thread(void *arg)
+{
+    (void)pthread_setname_np(pthread_self(), "tally-shm");
+    machine_step_back(STEPS_BACK);
+    free_region(arg);
+    return NULL;
+}
+
+/* The pages of an object that its clients have unlinked go with the last of us, a quarter of a
+ * second for each GiB; those of a map take a tenth of that. HTTP must not wait for it. */
+static bool takes_long_to_free(const struct shm_region *region)
+{
+    struct stat info;
+    return fstat(region->fd, &info) == 0 && info.st_blocks > FREE_AT_ONCE / S_BLKSIZE &&
+           (info.st_nlink == 0 || region->map != NULL);
+}
+
+/* In a thread of its own; false if there is none. */
+static bool free_elsewhere(struct shm_region *region)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_thread, region) != 0) {
+        return false;
+    }
+    MUST(pthread_detach(thread));
+    return true;
+}
+
 void shm_release(struct shm_region *region)
 {
-    if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1) {
-        shm_map_destroy(region->map);
-        (void)close(region->fd);
-        free(region);
+    if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1 &&
+        (!takes_long_to_free(region) || !free_elsewhere(region))) {
+        free_region(region);
     }
 }
 

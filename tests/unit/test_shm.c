@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -493,6 +494,49 @@ static void a_request_gives_all_its_regions_back(void **state)
     shm_release_all(shm);
 }
 
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* An object of 64 MiB, open, that has no name any more. */
+static int make_nameless(struct shm_registry *registry)
+{
+    const off_t bytes = 64 << 20;
+    make_object(1);
+    int fd = shm_open(key, O_RDWR, 0);
+    struct error err;
+    assert_true(fd >= 0);
+    assert_int_equal(posix_fallocate(fd, 0, bytes), 0);
+    if (registry != NULL) {
+        assert_int_equal(try_register(registry, region_of("r", 0, 16), &err), STATUS_OK);
+    }
+    shm_unlink(key);
+    return fd;
+}
+
+static void who_unregisters_does_not_wait_for_a_large_object_to_go(void **state)
+{
+    (void)state;
+    struct shm_registry *registry = registry_with(4, 100);
+    size_t before = open_fds();
+    int fd = make_nameless(NULL);
+    uint64_t begin_ns = processor_ns();
+    close(fd);
+    uint64_t to_free_ns = processor_ns() - begin_ns;
+    fd = make_nameless(registry);
+    close(fd);
+    begin_ns = processor_ns();
+    assert_int_equal(shm_unregister(registry, "r").regions, 1);
+    assert_in_range(processor_ns() - begin_ns, 0, to_free_ns / 4);
+    while (open_fds() > before) {
+        usleep(1000);
+    }
+    shm_destroy(registry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +560,7 @@ int main(void)
         TEST(windows_over_the_same_bytes_are_recognised_under_any_name),
         TEST(an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards),
         TEST(a_request_gives_all_its_regions_back),
+        TEST(who_unregisters_does_not_wait_for_a_large_object_to_go),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
