@@ -121,7 +121,9 @@ struct codec {
     void (*release)(struct scan_call *call);
 
     /* What this dialect calls the description's field that scan_plan_make() blames: "shape",
-     * "axis", "strides" or "output_strides". NULL: the same. Static text. */
+     * "axis", "strides" or "output_strides"; and, where tensors may lie in shared memory, what
+     * has its parameters: "input_shm", "axis_shm" or "output_shm". NULL: the same. Text that
+     * lives as long as the call. */
     const char *(*plan_field)(const struct scan_call *call, const char *field);
 };
 

@@ -657,10 +657,20 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
 {
     const struct kserve *kserve = call->dialect;
     const char *axis_field = kserve->attributes.axis_field;
-    if (strcmp(field, "axis") != 0) {
-        return kserve->shape_field;
+    const struct {
+        const char *field;
+        const char *name;
+    } names[] = {{"shape", kserve->shape_field},
+                 {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
+                 {"input_shm", kserve->inputs.x.place.path},
+                 {"axis_shm", kserve->inputs.axis.place.path},
+                 {"output_shm", kserve->output.place.path}};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (strcmp(field, names[i].field) == 0) {
+            return names[i].name;
+        }
     }
-    return axis_field[0] != '\0' ? axis_field : "parameters.axis";
+    return "";
 }
 
 const struct codec codec_kserve = {.name = "kserve",

@@ -5,6 +5,9 @@
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static enum status acquire_window(struct request *request, const struct shm_window *window,
                                   enum shm_use which, struct error *err)
 {
@@ -22,7 +25,16 @@ static enum status acquire_window(struct request *request, const struct shm_wind
             err, STATUS_FORBIDDEN,
             "shared memory is for clients on this machine: loopback or Unix socket");
     }
-    return shm_acquire(registry, window, &request->shm[which].region, err);
+    enum status status = shm_acquire(registry, window, &request->shm[which].region, err);
+    if (status != STATUS_OK) {
+        static const char *const names[] = {
+            [SHM_INPUT] = "input_shm", [SHM_AXIS] = "axis_shm", [SHM_OUTPUT] = "output_shm"};
+        char parameter[sizeof err->field];
+        memcpy(parameter, err->field, sizeof parameter);
+        (void)snprintf(err->field, sizeof err->field, "%s.parameters.%.30s",
+                       request->codec->plan_field(&request->call, names[which]), parameter);
+    }
+    return status;
 }
 
 enum status infer_shm_hold(struct request *request, struct error *err)

@@ -289,17 +289,18 @@ static enum status check_window(const struct shm_region *region,
 {
     uint64_t size = region->info.byte_size;
     if (window->offset >= size || window->bytes > size - window->offset) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "shared memory offset %" PRIu64 " and byte size %" PRIu64
-                         " reach beyond the registered region, which has %" PRIu64 " bytes",
-                         window->offset, window->bytes, size);
+        return error_set_field(err, STATUS_SHM_ERROR, "shared_memory_byte_size",
+                               "shared memory offset %" PRIu64 " and byte size %" PRIu64
+                               " reach beyond the registered region, which has %" PRIu64
+                               " bytes",
+                               window->offset, window->bytes, size);
     }
     struct stat info;
     uint64_t end = region->info.offset + window->offset + window->bytes;
     if (fstat(region->fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < end) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "the shared memory object has become smaller than the region that was "
-                         "registered");
+        return error_set_field(err, STATUS_SHM_ERROR, "shared_memory_region",
+                               "the shared memory object has become smaller than the region "
+                               "that was registered");
     }
     return STATUS_OK;
 }
@@ -316,8 +317,8 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
     }
     MUST(pthread_mutex_unlock(&registry->lock));
     if (region == NULL) {
-        return error_set(err, STATUS_NOT_FOUND,
-                         "no shared memory region of that name is registered");
+        return error_set_field(err, STATUS_NOT_FOUND, "shared_memory_region",
+                               "no shared memory region of that name is registered");
     }
     enum status status = check_window(region, window, err);
     if (status != STATUS_OK) {

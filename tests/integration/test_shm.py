@@ -227,8 +227,14 @@ def test_regions_outside_their_object_are_400(v2, http, offset, size):
 def test_windows_outside_their_region_are_400(v2, http, offset, size, status):
     with memory(128) as (name, _, _path):
         assert register(http, "r", name, 0, 64).status == 200
-        assert infer(http, [4], "r", size, offset).status == status
-        assert infer(http, [4], "r", 16, 0, ("r", size, offset)).status == status
+        answer = infer(http, [4], "r", size, offset)
+        assert answer.status == status
+        named = infer(http, [4], "r", 16, 0, ("r", size, offset))
+        assert named.status == status
+        if status == 400:
+            member = "parameters.shared_memory_byte_size"
+            calls.expect_error(answer, 400, "shared_memory_error", f"inputs[0].{member}")
+            calls.expect_error(named, 400, "shared_memory_error", f"outputs[0].{member}")
 
 
 def test_sizes_that_do_not_fit_the_tensor_are_400(v2, http):
@@ -259,7 +265,11 @@ def test_names_are_taken_once_and_unknown_ones_are_404(v2, http):
         assert register(http, "r", name, 0, 16).status == 200
         calls.expect_error(register(http, "r", name, 0, 16), 400, says="already")
         assert register(http, "q", name, 0, 16).status == 200
-        calls.expect_error(infer(http, [4], "nothing", 16), 404, "not_found")
+        field = "inputs[0].parameters.shared_memory_region"
+        calls.expect_error(infer(http, [4], "nothing", 16), 404, "not_found", field)
+        answer = infer(http, [4], "r", 16, output=("nothing", 16, 0))
+        field = "outputs[0].parameters.shared_memory_region"
+        calls.expect_error(answer, 404, "not_found", field)
         assert http.get("/v2/systemsharedmemory/region/nothing/status").status == 404
         assert http.post("/v2/systemsharedmemory/region/nothing/unregister").status == 200
 
