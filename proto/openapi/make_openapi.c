@@ -271,6 +271,8 @@ static json_t *make_answer(json_t *said, bool timed)
     add_header(list, "tracestate");
     if (timed) {
         add_header(list, "Server-Timing");
+        add_header(list, "Content-Encoding");
+        add_header(list, "Vary");
     }
     json_array_foreach(json_object_get(said, "headers"), i, name)
     {

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 from support.tallyd import TOP
 
@@ -127,6 +128,34 @@ def test_an_example_is_answered_as_documented(client, path, request_body, expect
         path = path.replace(name, value)
     answer = client.post_json(path, request_body)
     assert answer.status == 200 and answer.json() == expected
+
+
+ALWAYS = {"date", "content-type", "content-length", "connection"}
+FLOATS = [[1.5, 2.5], [3.5, 4.5]]
+OPENVINO = "/v1/openvino/cumsum-3"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        (OPENVINO, {"inputs": [{"precision": "f32", "shape": [1], "data": [1]}]}, {}, 200),
+        (OPENVINO, {"inputs": [{"precision": "I8", "shape": [1], "data": [1]}]}, {}, 200),
+        ("/v1/cumsum", {"data": FLOATS}, {"Accept-Encoding": "gzip"}, 200),
+        ("/v1/cumsum", {"data": [1]}, {"Content-Encoding": "br"}, 415),
+        ("/v1/cumsum", {"data": [[1], 2]}, {}, 400),
+    ],
+)
+def test_an_answer_is_as_its_schema_and_has_no_other_headers(client, path, body, headers, status):
+    answer = client.post_json(path, body, headers)
+    assert answer.status == status, answer
+    response = DOCUMENT["paths"][path]["post"]["responses"][str(status)]
+    if "$ref" in response:
+        response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    schema = response["content"]["application/json"]["schema"]
+    if "Content-Encoding" not in answer.headers:
+        jsonschema.Draft202012Validator({**DOCUMENT, **schema}).validate(answer.json())
+    told = {name.lower() for name in answer.headers} - ALWAYS
+    assert told <= {name.lower() for name in response["headers"]}, answer
 
 
 def error_examples():
