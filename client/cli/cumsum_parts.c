@@ -488,16 +488,21 @@ static int open_output(struct parts_job *job, enum format output)
         status = checkpoint_load(settings->checkpoint, &job->checkpoint);
     }
     job->saves = settings->checkpoint != NULL;
+    bool begun = job->checkpoint.next_lane > 0;
     if (status == EXIT_DONE) {
         status = part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves,
-                                settings->resume);
+                                begun);
     }
-    if (status == EXIT_DONE && reader->header != NULL &&
-        (output == FORMAT_TEXT || output == FORMAT_CSV)) {
-        status = part_sink_append(&job->sink, reader->header, reader->header_bytes);
+    /* A checkpoint of before stands for sums that are cleared next. */
+    if (status == EXIT_DONE && job->saves) {
+        status = checkpoint_save(settings->checkpoint, &job->checkpoint);
     }
-    return status == EXIT_DONE && job->saves
-               ? checkpoint_save(settings->checkpoint, &job->checkpoint)
+    if (status == EXIT_DONE) {
+        status = part_sink_begin(&job->sink, job->saves && !begun);
+    }
+    return status == EXIT_DONE && reader->header != NULL &&
+                   (output == FORMAT_TEXT || output == FORMAT_CSV)
+               ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
                : status;
 }
 

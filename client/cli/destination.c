@@ -120,7 +120,7 @@ int destination_open(const char *name, const struct expectation *expected,
     return EXIT_DONE;
 }
 
-int destination_open_partial(const char *name, bool resume, struct destination *destination)
+int destination_open_partial(const char *name, bool there, struct destination *destination)
 {
     size_t size = strlen(name) + sizeof ".partial";
     char *path = malloc(size);
@@ -130,14 +130,20 @@ int destination_open_partial(const char *name, bool resume, struct destination *
     (void)snprintf(path, size, "%s.partial", name);
     *destination =
         (struct destination){.name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
-    destination->fd = open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT), 0666);
+    destination->fd = open(path, O_RDWR | O_CLOEXEC | (there ? 0 : O_CREAT), 0666);
     if (destination->fd >= 0 && flock(destination->fd, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) {
         return complain(EXIT_LOCAL, "%s: another tally is writing it", path);
     }
-    return destination->fd >= 0 && (resume || ftruncate(destination->fd, 0) == 0)
+    return destination->fd >= 0 ? EXIT_DONE
+                                : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+}
+
+int destination_clear(const struct destination *destination)
+{
+    return ftruncate(destination->fd, 0) == 0
                ? EXIT_DONE
-               : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+               : complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
 }
 
 int destination_sync(const struct destination *destination)

@@ -51,8 +51,10 @@ int destination_follow(const char *name, const char **place, char **path);
 /* name NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
 int destination_open(const char *name, const struct expectation *expected,
                      struct destination *destination);
-/* A file that stays as NAME.partial when the job is not done, to go on there (resume). */
-int destination_open_partial(const char *name, bool resume, struct destination *destination);
+/* A file that stays as NAME.partial when the job is not done; `there`: it must be there already.
+ * What it has stays until it is cleared. */
+int destination_open_partial(const char *name, bool there, struct destination *destination);
+int destination_clear(const struct destination *destination);
 /* What was placed is on the disk: EXIT_DONE, or the status after complaining. */
 int destination_sync(const struct destination *destination);
 /* Discards what was not committed, unless it is to stay. */

@@ -178,7 +178,7 @@ bool part_sink_in_order(enum format format, const char *name)
 }
 
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool partial, bool resume)
+                   const struct tensor *tensor, bool partial, bool there)
 {
     const struct number_list *shape = &tensor->shape;
     bool open = shape->numbers[0] < 0;
@@ -205,13 +205,17 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    int status = partial
-                     ? destination_open_partial(settings->output, resume, &sink->destination)
-                     : destination_open(settings->output, &expected, &sink->destination);
-    if (status == EXIT_DONE && format == FORMAT_NPY) {
-        status = write_head(sink, open ? INT64_MAX : shape->numbers[0]);
-    }
-    return status;
+    return partial ? destination_open_partial(settings->output, there, &sink->destination)
+                   : destination_open(settings->output, &expected, &sink->destination);
+}
+
+int part_sink_begin(struct part_sink *sink, bool clear)
+{
+    int64_t outermost = sink->tensor->shape.numbers[0];
+    int status = clear ? destination_clear(&sink->destination) : EXIT_DONE;
+    return status == EXIT_DONE && sink->format == FORMAT_NPY
+               ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
+               : status;
 }
 
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums)

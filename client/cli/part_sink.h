@@ -29,9 +29,12 @@ struct part_sink {
 /* Whether parts must be written in order. */
 bool part_sink_in_order(enum format format, const char *name);
 
-/* `partial`: the file stays when the job is not done; `resume`: and is there already. */
+/* Nothing is written yet. `partial`: the file stays when the job is not done; `there`: it must be
+ * there already. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool partial, bool resume);
+                   const struct tensor *tensor, bool partial, bool there);
+/* Write what comes before the sums; `clear`: a partial file has nothing that is gone on with. */
+int part_sink_begin(struct part_sink *sink, bool clear);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 
 /* Text that is passed on as it is: the header of CSV. */

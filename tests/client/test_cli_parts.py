@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 import urllib.request
 import zipfile
 
@@ -29,6 +30,13 @@ INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
 LONG = "TALLY_LONG" in os.environ  # make soak-client
 MIB = 1 << 20
 
+KILLED_IN = b"""
+#include <signal.h>
+int %s
+{
+    return raise(SIGKILL);
+}
+"""
 FAILING_SYNC = rb"""
 #include <errno.h>
 #include <stdio.h>
@@ -495,6 +503,27 @@ class Servers(Directory):
         done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
         self.assert_failed(done, 7, "Input/output error")
         self.assertNotIn("out.npy", self.files())
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_job_begun_anew_and_killed_at_once_goes_on_with_what_is_there(self):
+        data, expected = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        for call in ("rename(const char *a, const char *b)", "ftruncate(int a, long b)"):
+            code = self.path("kill.c", KILLED_IN % call.encode())
+            library = self.path("kill.so")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+            with self.subTest(call), Tallyd() as server:
+                self.stop_in_the_middle(server, arguments)
+                with unittest.mock.patch.dict(os.environ, LD_PRELOAD=library):
+                    killed = self.start(server, *arguments)
+                killed.communicate(timeout=60)
+                self.assertEqual(killed.returncode, -9)
+                done = self.start(server, *arguments, "--resume")
+                _, shown = done.communicate(timeout=60)
+                self.assertEqual((done.returncode, shown), (0, b""))
+                self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+                os.remove(self.path("out.npy"))
 
     def test_a_checkpoint_takes_the_place_of_no_other_file(self):
         content = npy("<i8", (4,), bytes(32))
