@@ -5,6 +5,7 @@
  * how fast the answer comes. */
 #include "client/cli/terminal.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -24,7 +25,8 @@ enum {
 };
 enum {
     BAR_LONGEST = 50,
-    LINE_TEXT = 256
+    LINE_TEXT = 256,
+    COMPLAINT_TEXT = 16384 /* two descriptions of jobs, and names of files */
 };
 
 #define SECOND_INTERRUPT_NS INT64_C(500000000)
@@ -90,13 +92,16 @@ bool colour_allowed(int fd)
 int complain(int status, const char *format, ...)
 {
     bool colour = colour_allowed(STDERR_FILENO);
-    (void)fprintf(stderr, "tally: %serror:%s ", colour ? "\033[1;31m" : "",
-                  colour ? "\033[0m" : "");
+    char text[COMPLAINT_TEXT];
     va_list args;
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    (void)fputc('\n', stderr);
+    for (char *at = text; *at != '\0'; at++) { /* names of files and arrays may have any */
+        *at = (char)(iscntrl((unsigned char)*at) != 0 ? '?' : *at);
+    }
+    (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
+                  colour ? "\033[0m" : "", text);
     return status;
 }
 

@@ -20,6 +20,7 @@ import termios
 import threading
 import time
 import unittest
+import zipfile
 
 from lib.accept import listen
 
@@ -529,6 +530,15 @@ class Cumsum(Directory):
         url = "unix:" + self.path("tally.sock")
         done = tally("health", url=url)
         self.assert_failed(done, 3, f"cannot reach {url}: No such file or directory.")
+
+    def test_names_with_control_characters_do_not_reach_the_terminal(self):
+        done = tally("cumsum", self.path("no\n\x1b[31m é.npy"))
+        self.assert_failed(done, 2, "no??[31m é.npy: No such file or directory\n")
+        self.assertEqual(done.stderr.count(b"\n"), 1)
+        source = self.path("in.npz")
+        with zipfile.ZipFile(source, "w") as archive:
+            archive.writestr("a\x1b[31m.npy", npy("|u1", (1,), b"1"))
+        self.assert_failed(tally("cumsum", source, "--array", "b"), 2, "one of a?[31m")
 
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
