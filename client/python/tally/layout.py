@@ -56,7 +56,11 @@ def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
             raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
     array: Array = x
     if dtype is not None:
-        array = array.astype(_wanted(dtype), copy=False)
+        wanted = _wanted(dtype)
+        try:
+            array = array.astype(wanted, copy=False)
+        except (ValueError, TypeError, OverflowError) as error:  # texts, say, or objects
+            raise InvalidArgument(f"x cannot become {wanted}: {error}", field="x") from error
     elif array.dtype == np.bool_:
         array = array.astype(np.int64)
     name = _NAMES.get(array.dtype)

@@ -259,6 +259,9 @@ READ_ONLY.flags.writeable = False
         ("deadline", GOOD, 0, {"deadline": float("nan")}),
         ("deadline", GOOD, 0, {"deadline": "5"}),
         ("x", [[1], [2, 3]], 0, {}),
+        ("x", ["a"], 0, {"dtype": "float32"}),
+        ("x", [{}], 0, {"dtype": "float32"}),
+        ("x", [2**64], 0, {"dtype": "int64"}),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, options):
