@@ -186,37 +186,52 @@ void part_destroy(struct part *part, struct memory *memory)
 
 /* ---- after it ---- */
 
+/* The sums of lines from..end-1 after the part: what they were where it has no elements
+ * (outputs: NULL), else the last output and, where that is not in it, the last element, which is
+ * in `kept`. */
+static void keep_sums_of(const struct request *request, const struct part_sizes *sizes,
+                         const char *outputs, char *kept, uint64_t from, uint64_t end)
+{
+    const size_t bytes = sizes->element_bytes;
+    for (uint64_t i = from; i < end; i++) {
+        uint64_t value = 0;
+        if (outputs == NULL) {
+            value = part_load(request->part->sums + i * sizes->sum_bytes, bytes);
+        } else {
+            value = part_load(outputs + i * bytes, bytes);
+            value += request->plan.exclusive ? part_load(kept + i * bytes, bytes) : 0;
+        }
+        memcpy(kept + i * bytes, &value, bytes);
+    }
+}
+
 /* An integer's sum after the part: the last output, and the last element where that is not in
  * it. Without elements it is what it was. */
 static enum status keep_last_sums(const struct request *request, const struct part_sizes *sizes,
                                   const struct parallel *parallel, struct error *err)
 {
     char *kept = request->part->carry.bytes + CARRY_HEADER_BYTES;
-    if (sizes->elements == 0) {
-        for (uint64_t i = 0; i < sizes->lines; i++) {
-            memcpy(kept + i * sizes->element_bytes, request->part->sums + i * sizes->sum_bytes,
-                   sizes->element_bytes);
+    char *outputs = NULL;
+    if (sizes->elements > 0) {
+        outputs = (char *)request->part->sums; /* as wide or wider, and done with */
+        struct scan_plan of_output = request->plan;
+        of_output.axis.in_stride = of_output.axis.out_stride;
+        for (int d = 0; d < of_output.dims; d++) {
+            of_output.dim[d].in_stride = of_output.dim[d].out_stride;
         }
-        return STATUS_OK;
+        const struct part_planes move = {.plan = &of_output,
+                                         .cells = request_output_bytes(request),
+                                         .first = sizes->elements - 1,
+                                         .count = 1,
+                                         .planes = outputs};
+        TRY(part_planes_move(&move, parallel, err));
     }
-    char *outputs = (char *)request->part->sums; /* as wide or wider, and done with */
-    struct scan_plan of_output = request->plan;
-    of_output.axis.in_stride = of_output.axis.out_stride;
-    for (int d = 0; d < of_output.dims; d++) {
-        of_output.dim[d].in_stride = of_output.dim[d].out_stride;
-    }
-    const struct part_planes move = {.plan = &of_output,
-                                     .cells = request_output_bytes(request),
-                                     .first = sizes->elements - 1,
-                                     .count = 1,
-                                     .planes = outputs};
-    TRY(part_planes_move(&move, parallel, err));
-    for (uint64_t i = 0; i < sizes->lines; i++) {
-        uint64_t value = part_load(outputs + i * sizes->element_bytes, sizes->element_bytes);
-        value += request->plan.exclusive
-                     ? part_load(kept + i * sizes->element_bytes, sizes->element_bytes)
-                     : 0;
-        memcpy(kept + i * sizes->element_bytes, &value, sizes->element_bytes);
+    for (uint64_t at = 0; at < sizes->lines; at += PART_SUMS_AT_ONCE) {
+        keep_sums_of(request, sizes, outputs, kept, at,
+                     smaller_of(sizes->lines, at + PART_SUMS_AT_ONCE));
+        if (!parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
     }
     return STATUS_OK;
 }

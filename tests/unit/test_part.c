@@ -1,0 +1,159 @@
+/* part.h: what a part costs is a client's choice, so it is paid in steps. */
+#include "server/infer/part.h"
+
+#include "server/base/config.h"
+#include "server/infer/body.h"
+#include "server/infer/infer_memory.h"
+#include "server/sched/server.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+
+enum {
+    STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* at most, of what is written between two steps */
+};
+
+struct fixture {
+    struct config config;
+    struct server server;
+    struct request request;
+};
+
+/* Counts steps, and gives up after so many. */
+struct stepper {
+    struct parallel parallel; /* first */
+    int done;
+    int most;
+};
+
+static bool count_step(const struct parallel *parallel)
+{
+    struct stepper *stepper = (struct stepper *)(uintptr_t)parallel;
+    return ++stepper->done <= stepper->most;
+}
+
+static bool run_in_turn(const struct parallel *parallel, int count, parallel_piece piece,
+                        void *context)
+{
+    for (int i = 0; i < count; i++) {
+        piece(context, i);
+        (void)count_step(parallel);
+    }
+    return true;
+}
+
+static struct stepper make_stepper(int most)
+{
+    return (struct stepper){
+        .parallel = {.grain = 1 << 16, .run = run_in_turn, .step = count_step}, .most = most};
+}
+
+static int set_up(void **state)
+{
+    const struct memory_options options = {.budget_bytes = 64 << 20,
+                                           .small_slab_bytes = 1 << 20,
+                                           .small_block_bytes = 64 << 10,
+                                           .keep_ms = 10};
+    struct fixture *f = calloc(1, sizeof *f);
+    f->config.max_body_bytes = 32 << 20;
+    f->config.max_rank = 8;
+    f->server.config = &f->config;
+    f->request.server = &f->server;
+    *state = f;
+    return memory_create(&options, &f->server.memory, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    request->codec->release(&request->call);
+    answer_deinit(&request->answer);
+    part_destroy(request->part, f->server.memory);
+    memory_give(f->server.memory, &request->block);
+    memory_release(f->server.memory, request->reserved_bytes);
+    text_free(f->server.memory, &request->head);
+    memory_destroy(f->server.memory);
+    free(f);
+    return 0;
+}
+
+/* A raw request with all its memory. */
+static void begin_part(struct fixture *f, const char *dtype, const char *shape,
+                       const char *part, size_t bytes)
+{
+    struct request *request = &f->request;
+    struct codec_request *codec = &request->codec_request;
+    struct error err = ERROR_INIT;
+    static char zeros[1 << 20];
+    codec->params[codec->param_count++] = (struct codec_param){"dtype", dtype};
+    codec->params[codec->param_count++] = (struct codec_param){"shape", shape};
+    codec->params[codec->param_count++] = (struct codec_param){"axis", "1"};
+    if (part != NULL) {
+        codec->params[codec->param_count++] = (struct codec_param){"part", part};
+    }
+    codec->totals = part == NULL;
+    codec->head_bytes = -1;
+    codec->answer_format = CODEC_FORMAT_RAW;
+    request->codec = codec_cumsum(CODEC_FORMAT_RAW);
+    request->body.declared = (int64_t)bytes;
+    assert_int_equal(body_begin(request, &err), STATUS_OK);
+    for (size_t at = 0; at < bytes; at += sizeof zeros) {
+        const size_t left = bytes - at;
+        assert_int_equal(
+            body_feed(request, zeros, left < sizeof zeros ? left : sizeof zeros, &err),
+            STATUS_OK);
+    }
+    assert_int_equal(body_finish(request, &err), STATUS_OK);
+    assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
+}
+
+static void totals_of_short_lines_are_filled_up_in_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct stepper patient = make_stepper(INT32_MAX);
+    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
+    assert_int_equal(part_prepare(&f->request, &patient.parallel, &err), STATUS_OK);
+    assert_true(f->request.part->sizes.aside_bytes == 16384 * 256 * sizeof(float));
+    assert_true((uint64_t)patient.done >= f->request.part->sizes.aside_bytes / STEP_BYTES);
+}
+
+static void filling_up_is_given_up_between_two_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct stepper hasty = make_stepper(3);
+    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
+    assert_int_equal(part_prepare(&f->request, &hasty.parallel, &err), STATUS_CLIENT_GONE);
+    assert_int_equal(hasty.done, 4);
+}
+
+static void sums_of_many_integer_lines_are_kept_in_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct stepper patient = make_stepper(INT32_MAX);
+    begin_part(f, "int8", "2097152,1", "first", 2097152);
+    assert_int_equal(part_prepare(&f->request, &patient.parallel, &err), STATUS_OK);
+    patient.done = 0;
+    patient.most = 40; /* of 16 to read the outputs, and 128 to keep the sums */
+    assert_int_equal(part_finish(&f->request, &patient.parallel, &err), STATUS_CLIENT_GONE);
+    patient.done = 0;
+    patient.most = INT32_MAX;
+    assert_int_equal(part_finish(&f->request, &patient.parallel, &err), STATUS_OK);
+    assert_true(patient.done >= 2097152 / PARALLEL_STEP_BYTES + 2097152 / (16 << 10));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(totals_of_short_lines_are_filled_up_in_steps, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(sums_of_many_integer_lines_are_kept_in_steps, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
