@@ -77,7 +77,7 @@ MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtyp
  * Or a slice of a scan whose lines are cut along the axis (split.h), which comes after the
  * slice before it, on whatever device: `carry` holds what the lines sum up to so far. */
 struct scan_job {
-    const struct scan_plan *plan; /* borrowed; pattern is not SCAN_EMPTY */
+    const struct scan_plan *plan; /* borrowed; has elements */
     struct slab *slab;            /* borrowed */
     size_t in_offset;
     size_t out_offset;

@@ -282,9 +282,10 @@ static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_fro
 {
     const struct scan_plan *plan = piece->plan;
     const bool carries = piece->carry_in || piece->carry_out;
-    const bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
+    const bool contiguous = scan_dim_is_unit(&plan->axis);
+    const bool rows = contiguous && plan->dims <= 1;
     struct scan_entry tiling;
-    if (plan->pattern != SCAN_ROWS && plan->lines >= generic_from) {
+    if (!rows && plan->lines >= generic_from) {
         return WAY_GENERIC;
     }
     deal_lanes(plan, &tiling);

@@ -143,20 +143,6 @@ static void plan_fold(struct scan_plan *plan)
     plan->dims = kept;
 }
 
-static enum scan_pattern pattern_of(const struct scan_plan *plan)
-{
-    if (plan->elements == 0) {
-        return SCAN_EMPTY;
-    }
-    if (scan_dim_is_unit(&plan->axis) && plan->dims <= 1) {
-        return SCAN_ROWS;
-    }
-    if (plan->dims >= 1 && plan->dims <= 2 && scan_dim_is_unit(&plan->dim[plan->dims - 1])) {
-        return SCAN_COLUMNS;
-    }
-    return SCAN_STRIDED;
-}
-
 int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1],
                      bool *nested)
 {
@@ -195,7 +181,6 @@ static void plan_settle(struct scan_plan *plan)
         plan->axis.in_stride = stride;
         plan->axis.out_stride = stride;
     }
-    plan->pattern = pattern_of(plan);
     plan->gaps = plan->out_elements != plan->elements;
     bool same = plan->axis.in_stride == plan->axis.out_stride;
     for (int i = 0; i < plan->dims; i++) {

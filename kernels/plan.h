@@ -20,15 +20,6 @@ enum {
     SCAN_SUPERBLOCK = 65536
 };
 
-/* How the memory of a plan is walked; chooses the kernel, never changes a result's bits. */
-enum scan_pattern {
-    SCAN_EMPTY,   /* no element: nothing to launch */
-    SCAN_ROWS,    /* axis strides 1 and 1, dims <= 1: rows at one fixed distance */
-    SCAN_COLUMNS, /* dims 1 or 2, strides of the last 1 and 1: columns side by side */
-    SCAN_STRIDED, /* anything else: index maps over `dim` */
-    SCAN_PATTERN_COUNT
-};
-
 struct scan_dim {
     uint64_t size;
     uint64_t in_stride;  /* elements */
@@ -43,7 +34,6 @@ static inline bool scan_dim_is_unit(const struct scan_dim *dim)
 struct scan_plan {
     enum dtype dtype;
     enum precision precision; /* canonical: PRECISION_WIDE where the type ignores it */
-    enum scan_pattern pattern;
     bool exclusive;
     bool reverse;
     bool in_place; /* input and output layouts agree (and are plain): may share a buffer */
@@ -52,7 +42,7 @@ struct scan_plan {
     int dims; /* other dimensions, largest output stride first, none of size 1, folded */
     struct scan_dim dim[LIMIT_RANK];
     uint64_t lines;        /* product of dim[].size */
-    uint64_t elements;     /* lines * axis.size */
+    uint64_t elements;     /* lines * axis.size; 0: there is nothing to launch */
     uint64_t in_elements;  /* elements of the input buffer the plan reaches */
     uint64_t out_elements; /* elements of the output buffer the plan reaches */
 };

@@ -145,7 +145,6 @@ static void make_rows(struct scan_plan *plan)
     plan->dim[0] = (struct scan_dim){plan->lines, plan->axis.size, plan->axis.size};
     plan->in_elements = plan->elements;
     plan->out_elements = plan->elements;
-    plan->pattern = SCAN_ROWS;
     plan->in_place = true;
     plan->gaps = false;
 }

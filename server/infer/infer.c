@@ -110,8 +110,7 @@ enum status infer_decode(struct request *request, struct error *err)
 /* Bytes of the output buffer that a device writes; the rest is zeroes. */
 static uint64_t computed_bytes(const struct request *request)
 {
-    bool empty = request->plan.pattern == SCAN_EMPTY;
-    return empty ? 0 : request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+    return request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
 }
 
 /* What is to be said of work that was given up: why. */
@@ -255,7 +254,7 @@ static bool prepare_to_queue(struct request *request)
     if (prepare_scan(request) != STATUS_OK) {
         return false;
     }
-    if (request->plan.pattern == SCAN_EMPTY) {
+    if (request->plan.elements == 0) {
         infer_encode(request);
         return false;
     }

@@ -140,7 +140,7 @@ static enum status prepare_part(struct request *request, const struct part_sizes
     if (sizes->hands_on) {
         TRY(keep_held(request, sizes, parallel, err));
     }
-    if (request->plan.pattern == SCAN_EMPTY) {
+    if (request->plan.elements == 0) {
         return STATUS_OK;
     }
     if (sizes->block_elements > 0) {

@@ -38,7 +38,7 @@ enum status part_totals_prepare(struct request *request, const struct part_sizes
     const uint64_t whole = sizes->superblocks * SCAN_SUPERBLOCK;
     unsigned char *rest = part->sums + 2 * sizes->superblocks * sizes->lines * sizes->sum_bytes;
     struct part_phase *phase = NULL;
-    if (plan->pattern == SCAN_EMPTY) {
+    if (plan->elements == 0) {
         return STATUS_OK;
     }
     if (sizes->superblocks > 0) {
@@ -111,8 +111,7 @@ enum status part_totals_finish(struct request *request, const struct part_sizes 
          d > (desc->axis < 0 ? desc->axis + desc->rank : desc->axis); d--) {
         inner *= (uint64_t)desc->sizes[d];
     }
-    for (uint64_t line = 0; line < sizes->lines && request->plan.pattern != SCAN_EMPTY;
-         line++) {
+    for (uint64_t line = 0; line < sizes->lines && request->plan.elements > 0; line++) {
         for (uint64_t k = 0; k < sizes->totals_per_line; k++) {
             uint64_t total = 0;
             if (k == sizes->superblocks) {

@@ -51,11 +51,11 @@ bool queue_waits(const struct queue *queue);
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
                        uint64_t now_ns);
 
-/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
- * times.queued. A slice has its place before what arrived after the request that it is of
- * (request->ticket), so that tensors that were begun are finished. Never blocks. A taker that
- * is awake has it at once; those that sleep are woken by queue_wake(), which is due soon, or by
- * the QUEUE_WAKE_PUSHESth push since then: a device begins while the loop reads on.
+/* Queue a planned request that has elements; sets state and times.queued. A slice has its place
+ * before what arrived after the request that it is of (request->ticket), so that tensors that
+ * were begun are finished. Never blocks. A taker that is awake has it at once; those that sleep
+ * are woken by queue_wake(), which is due soon, or by the QUEUE_WAKE_PUSHESth push since then: a
+ * device begins while the loop reads on.
  *
  * err   DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,

