@@ -33,9 +33,7 @@ void cpu_barrier(void);
     {                                   \
         return a < b ? b : a;           \
     }
-LEAST_AND_MOST(int)
 LEAST_AND_MOST(uint)
-LEAST_AND_MOST(long)
 LEAST_AND_MOST(ulong)
 
 OVERLOADED uint clz(uint x)
@@ -51,11 +49,6 @@ OVERLOADED ulong clz(ulong x)
 OVERLOADED ulong abs(long x)
 {
     return x < 0 ? 0 - (ulong)x : (ulong)x;
-}
-
-OVERLOADED ulong abs_diff(long a, long b)
-{
-    return a < b ? (ulong)b - (ulong)a : (ulong)a - (ulong)b;
 }
 
 #define isnan(x) ((x) != (x))
