@@ -124,10 +124,6 @@ void launcher_drop_lookback(struct launcher *launcher)
 
 /* ---- the table of a launch ---- */
 
-enum {
-    CHAIN_HEAD = 8 /* as in chain.cl */
-};
-
 /* What a piece's row says whoever divides it. */
 static struct scan_entry make_entry(const struct scan_group *group,
                                     const struct scan_piece *piece)

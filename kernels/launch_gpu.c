@@ -25,14 +25,6 @@ enum {
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
 };
 
-/* The state of look-back: a ticket counter in a line of its own, then slots for the totals of
- * blocks, for the S and the T of superblocks, a slot for 256 elements. Cleared before each
- * launch. */
-enum {
-    STATE_HEAD = 64 * sizeof(cl_uint),
-    SLOT_BYTES = 4 * sizeof(cl_uint)
-};
-
 enum way {
     WAY_LOOKBACK,
     WAY_SPINE,
@@ -90,8 +82,7 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
 static uint64_t divide_lookback(const struct scan_piece *piece,
                                 const struct scan_division *division, struct scan_entry *entry)
 {
-    const size_t element = dtype_info(piece->plan->dtype)->bytes;
-    const uint64_t lane_groups = element == 8 ? 2 : element == 4 ? 4 : 8;
+    const size_t lane_groups = LANE_GROUPS(dtype_info(piece->plan->dtype)->bytes);
     (void)division;
     entry->tile_groups = lane_groups * LANES;
     entry->tile_lines = 1;
@@ -248,9 +239,11 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
     if (status == STATUS_OK) {
         status = fill_spines(launcher, group, divide_lookback, group->count, &spines, err);
     }
+    /* slots for the totals of blocks, then for the S, then for the T of superblocks */
     const cl_ulong anchors_at = spines.blocks;
     const cl_ulong totals_at = anchors_at + spines.superblocks;
-    const uint64_t bytes = STATE_HEAD + (totals_at + spines.superblocks) * SLOT_BYTES;
+    const cl_ulong slots = totals_at + spines.superblocks;
+    const uint64_t bytes = (STATE_HEAD + slots * SLOT_WORDS) * sizeof(cl_uint);
     if (status == STATUS_OK) {
         status = grow_scratch(device, &launcher->lookback, bytes, err);
     }

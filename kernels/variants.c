@@ -12,17 +12,12 @@
 
 #include <assert.h>
 
-/* What the kernels need. */
+/* What the kernels need, besides what stands in table.cl. */
 enum {
-    NARROW_COLUMNS = 7,  /* most in a set of narrow.cl */
-    ROW_STEP = 64,       /* elements that line.cl takes at a time, at most */
-    TRANSPOSED_SIDE = 8, /* lines and elements of a transposed square of tile.cl */
-    STRIP_MAX = 1024,    /* columns, as in tile.cl */
-    CACHE_LINE_BYTES = 64,
-    PARTITION_BYTES = 1 << 18, /* of a partition, at most; but the kernels have room for the
-                                  totals of blocks of one that is twice as long */
-    STRIP_ALIGN = 64,          /* elements: a cache line, at least */
-    REDUCED_BLOCKS = 8         /* of a partition that are reduced side by side */
+    NARROW_COLUMNS = 7, /* most in a set of narrow.cl */
+    ROW_STEP = 64,      /* elements that line.cl takes at a time, at most */
+    STRIP_ALIGN = 64,   /* elements: a cache line, at least */
+    REDUCED_BLOCKS = 8  /* of a partition that are reduced side by side */
 };
 
 /* What is a matter of speed. */
@@ -390,9 +385,6 @@ static uint64_t inner_dim(const struct scan_plan *plan)
     return (uint64_t)best;
 }
 
-/* LANES of a gathered tile (tile.cl) by the bytes of an element. */
-static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
-
 /* Does the kernel zero the gaps between the nearest elements? */
 static bool zeroes_gaps(const struct scan_piece *piece)
 {
@@ -415,9 +407,9 @@ static uint64_t divide_strided(const struct scan_piece *piece,
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = CACHE_LINE_BYTES / element_bytes(piece);
-    uint64_t lanes = strided_lanes[element_bytes(piece)];
+    uint64_t tile = GATHERED_LINES(element_bytes(piece));
     uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = scan_ceil_div(lines, lanes) * lanes;
+    lines = scan_ceil_div(lines, tile) * tile;
     uint64_t fair =
         scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_LAUNCH_ITEMS), least) * least;
     entry->item_lines = lines < fair ? lines : fair;

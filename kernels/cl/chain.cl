@@ -32,7 +32,7 @@
  * there, whether it is underway, then these sums. They are written once, or again with the same
  * bits. */
 
-#define CHAIN_HEAD 8 /* words: states do not share a cache line with the tickets */
+#define CHAINED /* for launch.cl: work items take tickets */
 #if !defined(CHAIN_SPINS)
 #define CHAIN_SPINS 4096 /* tens of microseconds: some times what reducing a partition takes */
 #endif
@@ -220,8 +220,10 @@ struct partition {
 };
 
 /* Totals of whole blocks: of the first block's lines, then of the second one's and so on. The
- * kernel says how its lines are reduced, from element `first` of each on. */
-#define TOTALS_MAX (8192 / ELEM_BYTES + 16) /* variants.c knows */
+ * kernel says how its lines are reduced, from element `first` of each on. There is room for eight
+ * times what a partition has: variants.c may make one twice as long, and the last strip of
+ * columns nearly twice as wide. */
+#define TOTALS_MAX (8 * PARTITION_BYTES / BLOCK / ELEM_BYTES + 16)
 struct lines;
 NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals);
 

@@ -30,9 +30,8 @@
  * Tests build it with -DLOOKBACK_TEST=bits: see TEST_FALLBACK and its like.
  * Needs gpu_tile.cl before it. */
 
-/* Groups of a lane: about 64 bytes of elements, so that enough loads are under way. */
-#define LANE_GROUPS (ELEM_BYTES == 8 ? 2 : ELEM_BYTES == 4 ? 4 : 8)
-#define TILE_GROUPS (LANE_GROUPS * LANES) /* launch_gpu.c has the same */
+#define OWN_GROUPS  LANE_GROUPS(ELEM_BYTES)
+#define TILE_GROUPS (OWN_GROUPS * LANES)
 #define TILE_BLOCKS (TILE_GROUPS / GROUPS_PER_BLOCK)
 
 #define TEST_FALLBACK 1 /* every look is in vain but the last */
@@ -63,9 +62,7 @@
 
 /* ---- published sums ---- */
 
-#define STATE_HEAD 64 /* words before the slots: the ticket counter, in a line of its own */
-#define SLOT_WORDS 4
-#define PUBLISHED  0x10000u
+#define PUBLISHED 0x10000u
 
 union slot_bits {
     acc_t sum;
@@ -269,9 +266,9 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     chain.anchors = slots + ((index_t)anchors_at + own) * SLOT_WORDS;
     chain.totals = slots + ((index_t)totals_at + own) * SLOT_WORDS;
 
-    elem_t e[LANE_GROUPS][GROUP];
+    elem_t e[OWN_GROUPS][GROUP];
 #pragma unroll
-    for (uint r = 0; r < LANE_GROUPS; r++) {
+    for (uint r = 0; r < OWN_GROUPS; r++) {
         uint group = r * LANES + lane;
         index_t first = block * BLOCK + group * GROUP;
         index_t left = first < length ? length - first : 0;
@@ -279,7 +276,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     }
     test_delay(state, ticket[0], lane);
 #pragma unroll
-    for (uint r = 0; r < LANE_GROUPS; r++) {
+    for (uint r = 0; r < OWN_GROUPS; r++) {
         acc_t q[GROUP];
         group_sums(e[r], q);
         totals[SLOT(r * LANES + lane)] = q[GROUP - 1];
@@ -333,7 +330,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
         publish(chain.anchors + (superblock + 1) * SLOT_WORDS, acc_add(s, b));
     }
 #pragma unroll
-    for (uint r = 0; r < LANE_GROUPS; r++) {
+    for (uint r = 0; r < OWN_GROUPS; r++) {
         uint group = r * LANES + lane;
         index_t first = block * BLOCK + group * GROUP;
         if (first < length) {

@@ -10,6 +10,13 @@
 #define GROUP            8
 #define GROUPS_PER_BLOCK 32
 
+/* Of look-back (gpu_lookback.cl): groups of a lane, about 64 bytes of elements, so that enough
+ * loads are under way; and its state, in words of 32 bits: the ticket counter in a line of its
+ * own, then slots for the sums that work-groups publish. */
+#define LANE_GROUPS(bytes) ((bytes) == 8 ? 2 : (bytes) == 4 ? 4 : 8)
+#define STATE_HEAD         64
+#define SLOT_WORDS         4
+
 #if defined(__OPENCL_C_VERSION__)
 /* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
  * blocks side by side use different banks. */

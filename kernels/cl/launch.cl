@@ -4,7 +4,7 @@ VECTOR_KERNEL void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
                                __global acc_t *carry, __global ulong *table, ulong entry_at,
                                uint entry_count, ulong items, ulong chain_at)
 {
-#if defined(CHAIN_HEAD)
+#if defined(CHAINED)
     ulong item = chain_ticket(table + chain_at, chain_at > 0);
 #else
     ulong item = get_global_id(0);

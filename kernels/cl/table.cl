@@ -1,7 +1,16 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch
  * runs work items, numbered through all its pieces: what a work item is (a line, some lines, a
  * strip of columns, a partition of these) its kernel says. launch.c fills it; variants.h
- * includes this for the rows. */
+ * includes this for the rows, and for the numbers that the host and kernels for CPUs both go
+ * by. */
+
+#define CACHE_LINE_BYTES 64
+#define PARTITION_BYTES  (1 << 18) /* of elements in a partition (chain.cl), at most */
+#define CHAIN_HEAD       8 /* words: states do not share a cache line with the tickets */
+#define STRIP_MAX        1024 /* columns of a strip (tile.cl) */
+#define TRANSPOSED_SIDE  8    /* lines and elements of a transposed square (tile.cl) */
+/* Lines of a gathered tile (tile_buffer.cl), by the bytes of an element. */
+#define GATHERED_LINES(bytes) ((bytes) == 8 ? 32 : (bytes) == 1 ? 128 : 64)
 
 struct scan_entry {
     ulong first[3];  /* number of its first work item in the launch (of kernels for GPUs: work-group), */

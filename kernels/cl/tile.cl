@@ -30,7 +30,7 @@
 #endif
 
 #define ROWS 8                 /* of a group */
-#define CACHE_LINE (64 / ELEM_BYTES) /* elements of a cache line */
+#define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements of a cache line */
 
 /* Some lines side by side. Steps along the axis are in the direction of traversal. */
 struct lines {
@@ -183,7 +183,7 @@ NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *hi
 /* ---- squares of elements, transposed in registers ---- */
 
 #if defined(TRANSPOSED)
-#define SIDE 8 /* elements */
+#define SIDE TRANSPOSED_SIDE /* elements */
 #elif ELEM_BYTES == 8
 #define SIDE 4
 #elif ELEM_BYTES == 1
@@ -499,7 +499,6 @@ INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
 #if defined(COLUMNS)
 /* ---- columns ---- */
 
-#define STRIP_MAX   1024 /* columns */
 #define VECTORS_MAX (STRIP_MAX / GROUP + 1)
 
 INLINE uint vector_column(const struct lines *l, uint j)

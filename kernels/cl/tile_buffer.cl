@@ -15,17 +15,9 @@
 #define TILE_ROWS ROWS
 #endif
 #else
-#if ELEM_BYTES == 8
-#define LANES 32
-#define TILE_ROWS  64
-#elif ELEM_BYTES == 1
-#define LANES 128
-#define TILE_ROWS  128
-#else
-#define LANES 64
-#define TILE_ROWS  64
-#endif
-#define PITCH LANES
+#define LANES     GATHERED_LINES(ELEM_BYTES)
+#define TILE_ROWS (ELEM_BYTES == 1 ? 128 : 64)
+#define PITCH     LANES
 #endif
 
 /* What is the same for all sets of lines of a work item. */
