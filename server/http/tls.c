@@ -76,15 +76,28 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
+/* Where the client has no certificate, GnuTLS ends the handshake and says nothing: then clients
+ * know no more than that the connection broke. Its message is a list of no bytes, in TLS 1.3 behind
+ * a byte of another length. */
+static void alert_without_certificate(gnutls_session_t session, const gnutls_datum_t *message)
+{
+    const bool current = gnutls_protocol_get_version(session) >= GNUTLS_TLS1_3;
+    if (message->size <= (current ? 4U : 3U)) {
+        (void)gnutls_alert_send(session, GNUTLS_AL_FATAL,
+                                current ? GNUTLS_A_CERTIFICATE_REQUIRED
+                                        : GNUTLS_A_HANDSHAKE_FAILURE);
+    }
+}
+
 /* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
-static int on_finished(gnutls_session_t session, unsigned type, unsigned when,
-                       unsigned incoming, const gnutls_datum_t *message)
+static int on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                      const gnutls_datum_t *message)
 {
     struct conn *conn = gnutls_transport_get_ptr(session);
-    (void)type;
     (void)when;
-    (void)message;
-    if (incoming != 0 && handshake_over(conn)) {
+    if (incoming != 0 && type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT) {
+        alert_without_certificate(session, message);
+    } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;
@@ -149,8 +162,8 @@ void tls_begin(struct conn *conn, struct MHD_Connection *connection)
     gnutls_transport_set_ptr(session, conn);
     gnutls_transport_set_pull_function(session, tls_pull);
     gnutls_transport_set_vec_push_function(session, tls_push);
-    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
-                                       on_finished);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_POST,
+                                       on_message);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
         0) {
         deadline_cut(conn); /* it has libmicrohttpd's still, which are none */

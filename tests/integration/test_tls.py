@@ -559,6 +559,19 @@ def test_only_clients_with_a_certificate_of_the_authority_get_in(mutual, tmp_pat
     assert works(server)
 
 
+@pytest.mark.parametrize(
+    "version, says", [("TLSv1_2", "handshake failure"), ("TLSv1_3", "certificate required")]
+)
+def test_who_has_no_certificate_is_told_so(mutual, version, says):
+    server, tls, _ = mutual
+    context = tls.context()
+    context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+        with pytest.raises(ssl.SSLError) as error:
+            context.wrap_socket(raw, server_hostname="localhost").recv(1)
+    assert says in str(error.value)
+
+
 def test_the_command_shows_its_certificate(mutual):
     server, tls, _ = mutual
     url = f"https://localhost:{server.port}"
