@@ -357,8 +357,9 @@ static bool takes_long_to_free(const struct shm_region *region)
 /* In a thread of its own; false if there is none. */
 static bool free_elsewhere(struct shm_region *region)
 {
+    struct error ignored = ERROR_INIT;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, free_thread, region) != 0) {
+    if (thread_start(&thread, free_thread, region, "shared memory", &ignored) != STATUS_OK) {
         return false;
     }
     MUST(pthread_detach(thread));
