@@ -71,10 +71,9 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-int command_cumsum(const struct settings *given, struct tally *client)
+int command_cumsum(const struct settings *settings, struct tally *client)
 {
-    struct settings own = *given; /* with the output that a link leads to */
-    const struct settings *settings = &own;
+    struct settings followed = *settings; /* with the output that a link leads to */
     struct source source;
     char *output_path = NULL;
     enum format input = FORMAT_NONE;
@@ -84,7 +83,7 @@ int command_cumsum(const struct settings *given, struct tally *client)
         status = choose_formats(settings, &source, &input, &output);
     }
     if (status == EXIT_DONE) {
-        status = destination_follow(given->output, &own.output, &output_path);
+        status = destination_follow(settings->output, &followed.output, &output_path);
     }
     if (status == EXIT_DONE) {
         bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
@@ -95,9 +94,9 @@ int command_cumsum(const struct settings *given, struct tally *client)
                               "tensors in other formats, without strides",
                               source.name);
         } else if (whole) {
-            status = cumsum_whole(settings, client, &source, input, output);
+            status = cumsum_whole(&followed, client, &source, input, output);
         } else {
-            status = cumsum_parts(settings, client, &source, input, output);
+            status = cumsum_parts(&followed, client, &source, input, output);
         }
     }
     source_close(&source);
