@@ -52,10 +52,22 @@ enum {
     MOST_CUT = 8          /* in one sweep */
 };
 
+/* Where bytes wait, the close is to be a reset, as it is while some of them are left. MHD may read
+ * them all first, and after shutdown() the system does not tell a client whose window is closed
+ * that there is room again: it would hang in its send() for a minute. */
+static void reset_if_unread(struct conn *conn)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (conn_unread(conn)) {
+        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+}
+
 static void cut_conn(struct conn *conn, const char *why)
 {
     struct server *server = conn->loop->server;
     conn->cut = true;
+    reset_if_unread(conn);
     (void)shutdown(conn->fd, SHUT_RDWR);
     if (why != NULL) {
         metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);

@@ -4,8 +4,10 @@ import concurrent.futures
 import gzip
 import json
 import os
+import pathlib
 import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -417,6 +419,31 @@ def test_a_body_that_never_ends_is_cut_off(start_server):
         wire.send(post_bytes(PATH, BODY, [RAW])[:-1])
         assert wire.closed()
         assert time.monotonic() - started < 10
+    assert works(server)
+
+
+def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_window(start_server):
+    """A frozen service (docker pause) finds the deadline over and its buffers full. It reads them and
+    closes, and the client, which was told that there is no room, must see that nobody reads on. It
+    depends on what the service looks at first, the clock or the bytes: so some rounds."""
+    server = start_server("--body-timeout-ms", "200")
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])
+    head = request[: len(request) - MIB].replace(b"%d" % MIB, b"%d" % (512 * MIB))
+    threads = pathlib.Path(f"/proc/{server.pid}/task")
+    for _ in range(5):
+        with server.wire(10) as wire:
+            wire.send(head)
+            wire.await_read()
+            server.signal(signal.SIGSTOP)
+            until(lambda: all(") T " in file.read_text() for file in threads.glob("*/stat")))
+            wire.socket.settimeout(0.25)
+            with pytest.raises(TimeoutError):
+                wire.send(bytes(64 * MIB))
+            server.signal(signal.SIGCONT)
+            wire.socket.settimeout(10)
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                wire.send(bytes(512 * MIB))
+            assert wire.answer().status == 408
     assert works(server)
 
 
