@@ -22,7 +22,9 @@ enum {
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
-    SOON_BYTES = 64 << 10        /* tensors whose scan takes less than a launch does */
+    SOON_BYTES = 64 << 10,       /* tensors whose scan takes less than a launch does */
+    LONG_GAPS_BYTES = 32 << 20,  /* outputs whose gaps take milliseconds, ... */
+    OUTGROWN = 8                 /* ... of so many cells for one of the input */
 };
 
 /* ---- decoding ---- */
@@ -107,10 +109,22 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
+/* A long output with gaps, of far more cells than the input: all of it is zeroed before the scan, in
+ * steps. A device that did it with the scan, which could not be cut then, would be held, and the
+ * deadline not be seen, for as long as whoever sends a few elements likes. */
+static bool gaps_come_first(const struct request *request)
+{
+    const struct scan_plan *plan = &request->plan;
+    return plan->gaps && !plan->in_place && !infer_shm_used(request) &&
+           request->out_bytes >= LONG_GAPS_BYTES &&
+           plan->out_elements / OUTGROWN >= plan->in_elements;
+}
+
 /* Bytes of the output buffer that a device writes; the rest is zeroes. */
 static uint64_t computed_bytes(const struct request *request)
 {
-    return request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+    uint64_t bytes = request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+    return gaps_come_first(request) ? 0 : bytes;
 }
 
 /* What is to be said of work that was given up: why. */
@@ -160,8 +174,13 @@ static enum status complete_input(struct request *request, const struct parallel
         TRY(part_prepare(request, parallel, err));
     }
     uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
-    return parallel_zero(parallel, request_output_bytes(request) + computed,
-                         request->out_bytes - computed, err);
+    TRY(parallel_zero(parallel, request_output_bytes(request) + computed,
+                      request->out_bytes - computed, err));
+    if (gaps_come_first(request)) {
+        request->plan.gaps = false;
+        request->slice.holes = true; /* they are to be left alone */
+    }
+    return STATUS_OK;
 }
 
 /* Complete it, or say why that was given up. Thread: the owner. */

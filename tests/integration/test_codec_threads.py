@@ -282,6 +282,33 @@ def test_a_zero_tail_is_written_and_printed_off_the_loop(start_server):
 
 
 @pytest.mark.release_only
+@pytest.mark.parametrize("count, step", [(3, 64 * MIB), (24 * MIB, 5)], ids=["sparse", "dense"])
+def test_gaps_of_an_output_that_outgrows_its_input_are_zeroed_off_the_device(
+    start_server, count, step
+):
+    """Else a few elements hold a device for as long as their client likes, and past their deadline."""
+    server = start_server("--slice-bytes", "1MiB", "--log-requests", "false")
+    client = server.client(120)
+    path = f"/v1/cumsum?dtype=int8&shape={count}&strides=0&output_strides={step}"
+    answers = []
+
+    def send():
+        answers.append(client.post(path, b"\x01", calls.RAW))
+        return answers[0]
+
+    _, codec = spent_on(server, send)
+    assert codec > 0.01, "nobody but the device zeroed the gaps"
+    sums = np.frombuffer(answers[0].body, np.int8)
+    expected = np.zeros((count - 1) * step + 1, np.int8)
+    expected[::step] = np.arange(1, count + 1).astype(np.int8)
+    assert np.array_equal(sums, expected)
+    slices = metric(client, "tally_slices_total")
+    assert slices > 1 if count > 3 else slices == 0
+    client.close()
+    server.stop()
+
+
+@pytest.mark.release_only
 def test_a_zero_tail_takes_no_memory_that_was_not_counted(start_server):
     budget = 64 * MIB
     server = start_server("--memory-budget", str(budget), "--log-requests", "false")
