@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tally.call import Call, Caller, Request
-from tally.errors import BadAnswer, InvalidArgument, Rejected, TallyError
+from tally.errors import BadAnswer, ConnectionLost, InvalidArgument, Rejected, TallyError
 from tally.layout import V2_NAMES, Array, Scan
 from tally.transport import Pool, run
 
@@ -47,8 +47,7 @@ class _Region:
             try:
                 os.posix_fallocate(file, 0, self.size)  # no SIGBUS later
                 self.memory = mmap.mmap(file, self.size)
-                document = {"key": self.name, "offset": 0, "byte_size": self.size}
-                _post(caller, pool, f"/v2/systemsharedmemory/region/{self.name}/register", document)
+                self._register(caller, pool)
             finally:
                 os.close(file)
                 os.unlink(path)
@@ -58,6 +57,24 @@ class _Region:
             raise InvalidArgument(
                 f"cannot make {self.size} bytes of shared memory: {error}", field="shm"
             ) from error
+
+    def _register(self, caller: Caller, pool: Pool) -> None:
+        document = {"key": self.name, "offset": 0, "byte_size": self.size}
+
+        def forget_first(answered: bool) -> memoryview:
+            if not answered:  # it may be registered: a second time it would be refused
+                _forget(caller, pool, self)
+            return request.body
+
+        request = _posted(f"/v2/systemsharedmemory/region/{self.name}/register", document)
+        request.before_retry = forget_first
+        try:
+            run(Call(caller, request), pool)
+        except ConnectionLost:
+            _forget(caller, pool, self)
+            raise
+        finally:
+            request.before_retry = None  # which refers to it
 
 
 class _Lease:
@@ -169,15 +186,16 @@ class Regions:
             _forget(self.caller, self.pool, region)
 
 
-def _post(caller: Caller, pool: Pool, path: str, document: dict[str, Any] | None = None) -> None:
+def _posted(path: str, document: dict[str, Any] | None = None) -> Request:
     body = memoryview(json.dumps(document).encode() if document is not None else b"")
-    run(Call(caller, Request("POST", path, "application/json", body)), pool)
+    return Request("POST", path, "application/json", body)
 
 
 def _forget(caller: Caller, pool: Pool, region: _Region) -> None:
     """Let the server let go of a region, if it can be reached."""
     try:
-        _post(caller, pool, f"/v2/systemsharedmemory/region/{region.name}/unregister")
+        path = f"/v2/systemsharedmemory/region/{region.name}/unregister"
+        run(Call(caller, _posted(path)), pool)
     except TallyError:
         pass
 

@@ -142,6 +142,29 @@ def test_a_request_that_comes_late_does_not_spoil_the_next_attempt(connect, shm_
     assert regions(shm_server) == []
 
 
+@pytest.mark.parametrize("lost", [1, 100], ids=["one_answer", "all_answers"])
+def test_a_region_whose_registration_was_not_answered_is_not_left_behind(connect, shm_server, lost):
+    registered = []
+
+    def proxy(seen):
+        told = forward(seen, shm_server)
+        if "/register" not in seen.head:
+            return Told(told)
+        registered.append(seen)
+        return Told(told, cut=0 if len(registered) <= lost else None)
+
+    with LyingServer(proxy) as between:
+        client = connect(between.url, shm=True)
+        if lost == 1:
+            assert client.cumsum([1, 2]).tolist() == [1, 3]
+            assert len(regions(shm_server)) == 1
+        else:
+            with pytest.raises(tally.ConnectionLost):
+                client.cumsum([1, 2])
+        client.close()
+    assert regions(shm_server) == []
+
+
 def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatch):
     run = tally.shared.run
 
