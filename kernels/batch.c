@@ -2,11 +2,11 @@
  * does not fit alone is cut into boxes, a wave each (split.h). A wave is moved in, launched,
  * moved out and waited for:
  *
- *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab larger
- *                    than one buffer may be is seen through windows made for the wave, one for
- *                    the input's cells and one for the output's
- *   with transfers   inputs are packed into one device buffer, outputs that do not replace their
- *                    input into another
+ *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab
+ *                    larger than one buffer may be is seen through windows made for the wave,
+ *                    one for the input's cells and one for the output's
+ *   with transfers   inputs are packed into one device buffer, outputs that do not replace
+ *                    their input into another
  *
  * A call that fails ends the batch as DEVICE_ERROR or OUT_OF_MEMORY; the device is idle
  * afterwards, and the report says whether an input may have been overwritten. Thread: that of
@@ -536,8 +536,8 @@ static enum status run_regions(struct batch *batch, const struct region *regions
                                             : run_cut(batch, regions, err);
 }
 
-/* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
- * what does not fit is run by rows of its innermost dimension. */
+/* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours
+ * there: what does not fit is run by rows of its innermost dimension. */
 static enum status run_carried(struct batch *batch, const struct region *whole,
                                struct error *err)
 {
@@ -571,8 +571,8 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
     return status;
 }
 
-/* One slice: its lines' sums go to the device and come back; by way of memory of their own where
- * the lines are some of more, or where a read that fails may have written a part of them. */
+/* One slice: its lines' sums go to the device and come back; by way of memory of their own
+ * where the lines are some of more, or a read that fails may have written some of them. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     const struct region region = make_region(job);

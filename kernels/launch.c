@@ -1,9 +1,9 @@
 /* Chooses the kernels of a group, and launches those that read the table of table.cl: the
- * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant runs.
- * The kernels for GPUs are in launch_gpu.c.
+ * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
+ * runs. The kernels for GPUs are in launch_gpu.c.
  *
- * A table has an entry for each piece, then a row for each of their dimensions, then what work items of
- * cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: that of the device. */
+ * A table has an entry for each piece, then a row for each of their dimensions, then what work
+ * items of cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: the device's. */
 #include "kernels/launcher.h"
 
 #include "kernels/split.h"
@@ -147,7 +147,7 @@ static struct scan_entry make_entry(const struct scan_group *group,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
                                .partitions = 1,
-                               .wave = 1};
+                               .lookahead_every = 1};
 }
 
 enum status launcher_fill_table(struct launcher *launcher, const struct scan_division *division,
@@ -296,8 +296,8 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     return STATUS_OK;
 }
 
-/* A launch for each variant that any piece wants: the best one where there are vector kernels, or
- * the one that runs everything. */
+/* A launch for each variant that any piece wants: the best one where there are vector kernels,
+ * or the one that runs everything. */
 static enum status run_variants(struct launcher *launcher, const struct scan_group *group,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {

@@ -41,7 +41,7 @@ MUST_CHECK enum status launcher_create(const struct opencl *device, struct launc
 void launcher_destroy(struct launcher *launcher);
 
 /* Build the programs of a kind that jobs cannot do without, for offsets of any width. Those
- * that were compiled ahead, and any other that is not there yet, launcher_run() takes itself. */
+ * that were compiled ahead, and any other that is not there yet, launcher_run() takes. */
 MUST_CHECK enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
                                         struct error *err);
 

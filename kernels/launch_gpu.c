@@ -94,7 +94,7 @@ static uint64_t divide_lookback(const struct scan_piece *piece,
 struct spines {
     struct launch_table table;
     cl_uint pieces;
-    uint64_t groups; /* work-groups */
+    uint64_t work_groups;
     uint64_t blocks;
     uint64_t superblocks;
     uint64_t lines;
@@ -124,7 +124,7 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_grou
         spines->superblocks += entry->lines * entry->superblocks;
         spines->lines += entry->lines;
     }
-    spines->groups =
+    spines->work_groups =
         pieces < group->count ? table->entries[pieces].first[BY_ITEM] : table->items;
     const struct scan_plan *plan = group->pieces[0].plan;
     const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
@@ -181,8 +181,8 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
                                        OPENCL_ARG(launcher->superblocks.mem),
                                        OPENCL_ARG(group->carry)};
     const struct opencl_launch steps[] = {
-        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), spines->groups * LANES,
-         LANES},
+        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce),
+         spines->work_groups * LANES, LANES},
         {kernels[SCAN_KERNEL_GPU_SUPERBLOCKS], superblocks, ARRAY_COUNT(superblocks),
          spines->superblocks, SPINE_LOCAL_SIZE},
         {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), spines->lines,

@@ -63,8 +63,8 @@ MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
                    struct scan_plan *box);
 
-/* The whole superblocks of a plan's lines as lines of their own, in memory: those of a line take
- * the axis' place among the other dimensions. plan->axis.size >= SCAN_SUPERBLOCK. */
+/* The whole superblocks of a plan's lines as lines of their own, in memory: those of a line
+ * take the axis' place among the other dimensions. plan->axis.size >= SCAN_SUPERBLOCK. */
 void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *superblocks);
 
 /* All dimensions of the output with the axis among them, largest stride first.

@@ -1,6 +1,6 @@
-/* Building from source takes tenths of seconds, once for each program; drivers that compile keep
- * a cache of their own, if they want one. A build that fails is DEVICE_ERROR with the end of the
- * compiler's log. Thread: that of the device. */
+/* Building from source takes tenths of seconds, once for each program; drivers that compile
+ * keep a cache of their own, if they want one. A build that fails is DEVICE_ERROR with the end
+ * of the compiler's log. Thread: that of the device. */
 #include "kernels/program.h"
 
 #include "proto/macros.h"

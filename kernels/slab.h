@@ -20,8 +20,8 @@ enum {
 /* bytes > 0, rounded up to whole pages; zero-filled on creation. NULL without memory. */
 struct slab *slab_create(size_t bytes);
 
-/* Make it larger: its pages move to a larger place with what is in them, nothing is copied. False,
- * and it is as before, without memory, if a device has wrapped it, or it is adopted. */
+/* Make it larger: its pages move to a larger place with what is in them, nothing is copied.
+ * False, and it is as before, without memory, if a device has wrapped it, or it is adopted. */
 MUST_CHECK bool slab_extend(struct slab *slab, size_t bytes);
 
 /* A slab over somebody else's memory: whole pages, which outlive it. NULL without memory. */

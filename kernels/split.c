@@ -191,8 +191,8 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
     return true;
 }
 
-/* Sizes the compiler knows become plain moves; each has its loop, for to ask at every cell takes
- * longer than the move. */
+/* Sizes the compiler knows become plain moves; each has its loop, for to ask at every cell
+ * takes longer than the move. */
 #define COPY_CELLS(bytes)                                                               \
     for (uint64_t k = 0; k < count; k++) {                                              \
         memcpy(cells + k * to_step * (bytes), source + k * from_step * (bytes), bytes); \
@@ -349,7 +349,7 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
                                      .length = length};
 }
 
-/* Blocks of the slicing, `first` of which are done, as elements from the axis' start in memory. */
+/* Blocks of the slicing, `first` of which are done, as elements from the axis' start. */
 static uint64_t axis_part(const struct scan_slicing *slicing, uint64_t first, uint64_t blocks,
                           uint64_t *length)
 {

@@ -16,8 +16,8 @@
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
  *
- * The association of the additions knows of neither (docs/design/numerics.md: lines are cut between
- * blocks), so neither do the bits.
+ * The association of the additions knows of neither (docs/design/numerics.md: lines are cut
+ * between blocks), so neither do the bits.
  *
  * Gaps: cells of an output buffer that belong to no element become zero. */
 #ifndef TALLY_KERNELS_SPLIT_H
@@ -101,8 +101,8 @@ MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                                   struct scan_slicing *slicing);
 
 /* How to cut the elements first..first + length - 1 of the axis, as it is traversed, of a scan
- * whose lines come with sums or leave with some: the lines of each slice are neighbours. There may
- * be one step only; every slice carries. length > 0, plan->elements > 0, !plan->gaps */
+ * whose lines come with sums or leave with some: the lines of each slice are neighbours. There
+ * may be one step only; every slice carries. length > 0, plan->elements > 0, !plan->gaps */
 void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
                           struct scan_slicing *slicing);
 

@@ -36,7 +36,7 @@ enum {
     CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
     PARTITIONS = 8,           /* of a cut line for each thread, about */
     PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
-    LOOKAHEAD_PERCENT = 130,       /* length of the partition in a wave that is not reduced */
+    LOOKAHEAD_PERCENT = 130,       /* length of lookahead partitions, of that of others */
     BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
     BUSY_LIGHT_PERCENT = 45, /* the same of elements of 8 bytes, as fast as memory with one
                                  thread, and of strips but for 16-bit floats */
@@ -223,7 +223,8 @@ static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
     return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
-/* Elements of the partitions that a strip of `columns` lines is cut into, whole blocks; or all. */
+/* Elements of the partitions that a strip of `columns` lines is cut into: whole blocks, or
+ * all. */
 static uint64_t partition_length(const struct scan_piece *piece, uint64_t columns,
                                  const struct scan_division *division)
 {
@@ -241,25 +242,25 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
 }
 
 /* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as
- * there are threads for a strip longer than the others (chain.cl). */
+ * there are threads for a strip a lookahead partition (chain.cl). */
 static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t partition,
                       const struct scan_division *division, struct scan_entry *entry)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
-    const uint64_t wave = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
+    const uint64_t every = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
     uint64_t blocks = scan_ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
     if (partition / SCAN_BLOCK > REDUCED_BLOCKS) { /* which is a multiple */
         blocks = scan_ceil_div(blocks, REDUCED_BLOCKS) * REDUCED_BLOCKS;
     }
     const uint64_t lookahead = blocks * SCAN_BLOCK;
-    const uint64_t wave_length = lookahead + (wave - 1) * partition;
-    const uint64_t rest = length % wave_length;
-    entry->partitions = length / wave_length * wave + (rest > 0);
+    const uint64_t repeated = lookahead + (every - 1) * partition;
+    const uint64_t rest = length % repeated;
+    entry->partitions = length / repeated * every + (rest > 0);
     entry->partitions += rest > lookahead ? scan_ceil_div(rest - lookahead, partition) : 0;
     entry->partition_length = partition;
     entry->lookahead_length = lookahead;
-    entry->wave = wave;
+    entry->lookahead_every = every;
 }
 
 /* Partitions of `partition` elements of lines, `columns` side by side. */
@@ -289,8 +290,8 @@ static uint64_t divide_rows(const struct scan_piece *piece,
     return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
-/* The same of lines whose elements lie apart: the cache that a partition must fit holds what lies
- * between them, too. */
+/* The same of lines whose elements lie apart: the cache that a partition must fit holds what
+ * lies between them, too. */
 static uint64_t divide_steps(const struct scan_piece *piece,
                              const struct scan_division *division, struct scan_entry *entry)
 {
@@ -341,9 +342,9 @@ static uint64_t column_lanes(const struct scan_piece *piece)
     return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
 }
 
-/* Strips of columns; the kernel gives the last of a row what is left over, too. Those that would
- * keep threads waiting are cut: narrower ones, in partitions. Narrower than a vector is left
- * whole. */
+/* Strips of columns; the kernel gives the last of a row what is left over, too. Those that
+ * would keep threads waiting are cut: narrower ones, in partitions. Narrower than a vector is
+ * left whole. */
 static uint64_t divide_columns(const struct scan_piece *piece,
                                const struct scan_division *division, struct scan_entry *entry)
 {
@@ -471,8 +472,8 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, divide_generic, 0},
     [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
-                                 {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}, NULL,
-                                 NULL, NULL, NULL, 0},
+                                 {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
+                                 NULL, NULL, NULL, NULL, 0},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_ROWS]    = {CHAINED_SOURCES("line"), {"scan_rows"}, NULL,
@@ -492,7 +493,8 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_NARROW_5] = NARROW(5),
     [SCAN_VARIANT_NARROW_6] = NARROW(6),
     [SCAN_VARIANT_NARROW_7] = NARROW(7),
-    [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"}, "-DVERTICAL -DTRANSPOSED",
+    [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"},
+                                 "-DVERTICAL -DTRANSPOSED",
                                  are_uncut_rows, fill_squares, divide_transposed, 0},
 };
 /* clang-format on */

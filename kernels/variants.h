@@ -72,7 +72,7 @@ bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *pie
 /* The vector kernel that a CPU runs the piece by. */
 enum scan_variant_id scan_variant_choose(const struct scan_piece *piece);
 
-/* Zero the gaps that are left to the launch and that the variant's kernel does not zero itself. */
+/* Zero the gaps that are left to the launch and that the variant's kernel does not zero. */
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece);
 
 #endif

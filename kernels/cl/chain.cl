@@ -12,8 +12,8 @@
  *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
- * Reducing is what partitions cost more than a whole line. So each partition that leads a wave
- * of as many as there are threads is waited for and scanned at once, and longer than the
+ * Reducing is what partitions cost more than a whole line. So one partition in as many as there
+ * are threads, a lookahead partition, is waited for and scanned at once, and longer than the
  * others, by as much as they take to be reduced meanwhile:
  *
  *      one thread      |     scan 0    |     scan 2    |     scan 4    |
@@ -28,9 +28,9 @@
  * waited for, as a line on one thread would have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
- * tickets, then for each line or strip a state for each partition: whether the sums before it are
- * there, whether it is underway, then these sums. They are written once, or again with the same
- * bits. */
+ * tickets, then for each line or strip a state for each partition: whether the sums before it
+ * are there, whether it is underway, then these sums. They are written once, or again with the
+ * same bits. */
 
 #define CHAINED /* for launch.cl: work items take tickets */
 #if !defined(CHAIN_SPINS)
@@ -81,24 +81,26 @@ INLINE ulong chain_before(const struct chain *c, ulong partition)
 {
     __global const struct scan_entry *e = c->entry;
     return partition * e->partition_length +
-           (partition + e->wave - 1) / e->wave * (e->lookahead_length - e->partition_length);
+           (partition + e->lookahead_every - 1) / e->lookahead_every *
+               (e->lookahead_length - e->partition_length);
 }
 
 /* Elements of a partition. */
 INLINE ulong chain_length(const struct chain *c, ulong partition)
 {
     __global const struct scan_entry *e = c->entry;
-    return partition == e->partitions - 1 ? e->length - chain_before(c, partition)
-           : partition % e->wave == 0     ? e->lookahead_length
-                                          : e->partition_length;
+    return partition == e->partitions - 1        ? e->length - chain_before(c, partition)
+           : partition % e->lookahead_every == 0 ? e->lookahead_length
+                                                 : e->partition_length;
 }
 
 /* Elements from a partition to that which its thread will reduce next; 0: none. */
 INLINE ulong chain_prefetch_distance(const struct chain *c, ulong partition)
 {
     __global const struct scan_entry *e = c->entry;
-    bool next = partition % e->wave > 0 && partition + e->wave + 1 < e->partitions;
-    return next ? e->lookahead_length + (e->wave - 1) * e->partition_length : 0;
+    bool next = partition % e->lookahead_every > 0 &&
+                partition + e->lookahead_every + 1 < e->partitions;
+    return next ? e->lookahead_length + (e->lookahead_every - 1) * e->partition_length : 0;
 }
 
 INLINE __global ulong *chain_state(const struct chain *c, ulong partition)
@@ -126,7 +128,7 @@ INLINE void chain_publish(const struct chain *c, ulong partition)
 /* Is a partition to be scanned at once, when the sums before it are there? */
 INLINE bool chain_at_once(const struct chain *c, ulong partition)
 {
-    return partition % c->entry->wave == 0 || chain_ready(c, partition);
+    return partition % c->entry->lookahead_every == 0 || chain_ready(c, partition);
 }
 
 /* From now on a partition's input is no longer what it was. */
@@ -185,7 +187,7 @@ struct sums {
     lane_t *supers;
     lane_t *blocks;
     uint lines;
-    uint block;  /* the next one, in its superblock */
+    uint block;    /* the next one, in its superblock */
     bool reversed; /* the last line comes first */
 };
 
@@ -220,9 +222,9 @@ struct partition {
 };
 
 /* Totals of whole blocks: of the first block's lines, then of the second one's and so on. The
- * kernel says how its lines are reduced, from element `first` of each on. There is room for eight
- * times what a partition has: variants.c may make one twice as long, and the last strip of
- * columns nearly twice as wide. */
+ * kernel says how its lines are reduced, from element `first` of each on. There is room for
+ * eight times what a partition has: variants.c may make one twice as long, and the last strip
+ * of columns nearly twice as wide. */
 #define TOTALS_MAX (8 * PARTITION_BYTES / BLOCK / ELEM_BYTES + 16)
 struct lines;
 NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals);
@@ -259,7 +261,7 @@ NOINLINE void sums_advance(struct sums *s, const lane_t *totals, ulong length)
 /* From the sums before the lines, *s, to those before a partition of them. A partition that is
  * not scanned at once is reduced, and the sums after it are published. */
 NOINLINE void partition_sums(const struct chain *c, const struct lines *l,
-                           const struct partition *p, struct sums *s)
+                             const struct partition *p, struct sums *s)
 {
     lane_t own[TOTALS_MAX];
     bool reduces = !p->at_once && !p->last;
@@ -292,8 +294,9 @@ NOINLINE void partition_sums(const struct chain *c, const struct lines *l,
 
 /* Partition `number` of the lines, whole lines if they are not cut; carry: of the first line.
  * *s: the sums before the partition. */
-INLINE struct partition partition_begin(const struct chain *c, const struct lines *l, ulong number,
-                                        __global const acc_t *carry, struct sums *s)
+INLINE struct partition partition_begin(const struct chain *c, const struct lines *l,
+                                        ulong number, __global const acc_t *carry,
+                                        struct sums *s)
 {
     __global const struct scan_entry *e = c->entry;
     struct partition p = {number, 0, e->length, false, true};
@@ -320,8 +323,8 @@ INLINE struct partition partition_begin(const struct chain *c, const struct line
 }
 
 /* s: the sums after it. */
-INLINE void partition_end(const struct chain *c, const struct partition *p, const struct sums *s,
-                          __global acc_t *carry)
+INLINE void partition_end(const struct chain *c, const struct partition *p,
+                          const struct sums *s, __global acc_t *carry)
 {
     if (p->at_once && !p->last) {
         state_write(c, p->number + 1, s);

@@ -6,23 +6,24 @@
  * Tiles are taken by ticket. A tile is some blocks of one superblock:
  *
  *   1  load the tile into registers, chain its groups; publish the total of each of its blocks
- *   2  B: the totals of the superblock's earlier blocks, each read by a lane of its own, added in
- *      order by one. The superblock's last tile publishes the superblock's total T[s] = B[256]
- *   3  S: the nearest published S[a], a <= s, plus T[a], T[a+1], ... T[s-1], read by a lane each,
- *      added in order by one. Who has computed S[s] publishes it
+ *   2  B: the totals of the superblock's earlier blocks, each read by a lane of its own, added
+ *      in order by one. The superblock's last tile publishes the superblock's total
+ *      T[s] = B[256]
+ *   3  S: the nearest published S[a], a <= s, plus T[a], T[a+1], ... T[s-1], read by a lane
+ *      each, added in order by one. Who has computed S[s] publishes it
  *   4  write the tile
  *
  * No work-group relies on another one running. A lane that has looked for a block's total
  * LOOKS_MAX times in vain sums the block from the input (fallback), and publishes that. In
- * place, the input of an earlier tile may be output by then: but a tile overwrites nothing before
- * the totals of all its blocks are published, so a lane that has summed a block looks once more,
- * and takes what is published if it is.
+ * place, the input of an earlier tile may be output by then: but a tile overwrites nothing
+ * before the totals of all its blocks are published, so a lane that has summed a block looks
+ * once more, and takes what is published if it is.
  *
  * Memory order. A published sum is four words of 32 bits, each a flag and 16 bits of the sum: a
- * word that has its flag is right by itself, whatever else is visible, so sums need no fences. Two
- * places do: between publishing a tile's totals and overwriting its input (writer), and between
- * summing a block from the input and looking once more (reader). FENCE is the device-wide fence
- * there; and the last look is an atomic operation, which no cache answers.
+ * word that has its flag is right by itself, whatever else is visible, so sums need no fences.
+ * Two places do: between publishing a tile's totals and overwriting its input (writer), and
+ * between summing a block from the input and looking once more (reader). FENCE is the
+ * device-wide fence there; and the last look is an atomic operation, which no cache answers.
  *
  * Sources: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
  * (2016); Smith, Levien and Owens, "Decoupled Fallback" (SPAA 2025).
@@ -55,7 +56,8 @@
 #endif
 
 #if defined(__NV_CL_C_VERSION)
-#define FENCE() asm volatile("membar.gl;" ::: "memory") /* mem_fence may stop at the work-group */
+/* mem_fence may stop at the work-group */
+#define FENCE() asm volatile("membar.gl;" ::: "memory")
 #else
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
@@ -110,10 +112,10 @@ static int last_look(volatile __global uint *slot, acc_t *sum)
 struct chain {
     __global const elem_t *in;
     __global const struct scan_entry *entry;
-    index_t offset;                    /* of the line's first element in `in` */
-    volatile __global uint *blocks;    /* slots: totals of the line's blocks */
-    volatile __global uint *totals;    /* T of its superblocks */
-    volatile __global uint *anchors;   /* S of its superblocks */
+    index_t offset;                  /* of the line's first element in `in` */
+    volatile __global uint *blocks;  /* slots: totals of the line's blocks */
+    volatile __global uint *totals;  /* T of its superblocks */
+    volatile __global uint *anchors; /* S of its superblocks */
 };
 
 /* Sum a whole block from the input. */
@@ -231,7 +233,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
 {
     __local acc_t totals[SLOTS(TILE_GROUPS)]; /* group totals, then c[g] */
     __local acc_t own_total[TILE_BLOCKS];     /* block totals of the tile, then B[b] */
-    __local acc_t earlier[BLOCKS_PER_SUPERBLOCK]; /* block totals of the superblock before the tile */
+    __local acc_t earlier[BLOCKS_PER_SUPERBLOCK]; /* block totals before the tile */
     __local acc_t window[WINDOW];
     __local uchar anchored[WINDOW];
     __local acc_t line_sum[1];
@@ -250,7 +252,8 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     index_t block = tile * TILE_BLOCKS; /* the tile's first, in the line */
     index_t superblock = block / BLOCKS_PER_SUPERBLOCK;
     uint before = (uint)(block % BLOCKS_PER_SUPERBLOCK); /* blocks of it before the tile */
-    uint blocks = entry->blocks - block < TILE_BLOCKS ? (uint)(entry->blocks - block) : TILE_BLOCKS;
+    uint blocks =
+        entry->blocks - block < TILE_BLOCKS ? (uint)(entry->blocks - block) : TILE_BLOCKS;
     int last = superblock + 1 == entry->superblocks;
     /* does its superblock end here, and another one follow? */
     int ends = before + blocks == BLOCKS_PER_SUPERBLOCK && !last;
@@ -262,7 +265,8 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     index_t out_offset = at.out;
     volatile __global uint *slots = state + STATE_HEAD;
     index_t own = (index_t)entry->superblock_at + line * (index_t)entry->superblocks;
-    chain.blocks = slots + ((index_t)entry->block_at + line * (index_t)entry->blocks) * SLOT_WORDS;
+    chain.blocks =
+        slots + ((index_t)entry->block_at + line * (index_t)entry->blocks) * SLOT_WORDS;
     chain.anchors = slots + ((index_t)anchors_at + own) * SLOT_WORDS;
     chain.totals = slots + ((index_t)totals_at + own) * SLOT_WORDS;
 

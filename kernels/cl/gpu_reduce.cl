@@ -1,5 +1,5 @@
-/* Scans for GPUs: reduce, spine, scan, over lines of any length and layout, any number of pieces
- * in a launch.
+/* Scans for GPUs: reduce, spine, scan, over lines of any length and layout, any number of
+ * pieces in a launch.
  *
  *   gpu_reduce       total of every block of every line            reads the tensor once
  *   gpu_superblocks  block totals -> B[b] in place, superblock totals
@@ -11,11 +11,11 @@
  * no work-group ever waits for another, and the association is docs/design/numerics.md's by
  * construction.
  *
- * A tile is LANES groups. Lanes of a work-group are spread over lines and groups by two divisors,
- * so that lanes next to each other touch addresses next to each other: along the line where the
- * axis is contiguous, across lines where it is not. Barriers are straight-line and met by every
- * lane. Source of the scheme: reduce-then-scan, Merrill and Grimshaw, "Parallel Scan for Stream
- * Architectures" (2009).
+ * A tile is LANES groups. Lanes of a work-group are spread over lines and groups by two
+ * divisors, so that lanes next to each other touch addresses next to each other: along the line
+ * where the axis is contiguous, across lines where it is not. Barriers are straight-line and
+ * met by every lane. Source of the scheme: reduce-then-scan, Merrill and Grimshaw, "Parallel
+ * Scan for Stream Architectures" (2009).
  *
  * Needs gpu_tile.cl before it. */
 
@@ -27,8 +27,8 @@ struct lane_group {
     index_t line;
     uint line_in_tile;
     uint group_in_tile;
-    uint group;    /* of all the tile's lines */
-    uint mine;     /* the lane has a place in the tile */
+    uint group; /* of all the tile's lines */
+    uint mine;  /* the lane has a place in the tile */
     uint count;
     index_t first; /* position of its first element along the line, in traversal order */
 };
@@ -100,8 +100,8 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_a
     }
 }
 
-/* Replace `count` totals by the sums before them, from `sum` on; returns the sum of all. Several
- * at a time, so that loads need not wait for each other. */
+/* Replace `count` totals by the sums before them, from `sum` on; returns the sum of all.
+ * Several at a time, so that loads need not wait for each other. */
 #define TOTALS_AT_ONCE 16
 static acc_t chain_totals(__global acc_t *totals, index_t count, acc_t sum)
 {
@@ -124,11 +124,12 @@ static acc_t chain_totals(__global acc_t *totals, index_t count, acc_t sum)
     return sum;
 }
 
-/* One work-item a superblock: its blocks' totals become B[b], its total goes to the superblocks.
- * The first superblock of a piece may have been begun by an earlier one: its B is carried in. */
-__kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint count, ulong items,
-                              __global acc_t *block_totals, __global acc_t *superblock_totals,
-                              __global const acc_t *carry)
+/* One work-item a superblock: its blocks' totals become B[b], its total goes to the
+ * superblocks. The first superblock of a piece may have been begun by an earlier one: its B is
+ * carried in. */
+__kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint count,
+                              ulong items, __global acc_t *block_totals,
+                              __global acc_t *superblock_totals, __global const acc_t *carry)
 {
     if (get_global_id(0) >= items) {
         return;
@@ -151,7 +152,7 @@ __kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint 
         block_totals + (index_t)entry->block_at + line * blocks + begin, end - begin, b);
 }
 
-/* One work-item a line: its superblocks' totals become S[s]; the sums so far are carried out. */
+/* One work-item a line: its superblocks' totals become S[s]; the carry gets the sums so far. */
 __kernel void gpu_lines(__global const ulong *table, ulong entry_at, uint count, ulong items,
                         __global acc_t *superblock_totals, __global acc_t *carry)
 {
@@ -185,7 +186,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
          __global const acc_t *superblock_sums)
 {
     __local acc_t totals[SLOTS(LANES)]; /* group totals, then c[g] */
-    __local acc_t block_base[LANES];    /* block totals, then B[b]: one row a line in the tile */
+    __local acc_t block_base[LANES]; /* block totals, then B[b]: one row a line in the tile */
     struct lane_group lane = lane_group(table, entry_at, count);
     __global const struct scan_entry *entry = lane.entry;
     uint tile_blocks = ((uint)entry->tile_groups + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK;
@@ -213,5 +214,6 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
                             lane.line * (index_t)entry->superblocks +
                             ((index_t)entry->block + block) / BLOCKS_PER_SUPERBLOCK];
     }
-    write_group(out, entry, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)], q);
+    write_group(out, entry, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)],
+                q);
 }

@@ -1,5 +1,5 @@
-/* What the kernels for GPUs share: loading and storing of groups, the network of a group and the
- * chain of a block. launch_gpu.c includes it for the sizes.
+/* What the kernels for GPUs share: loading and storing of groups, the network of a group and
+ * the chain of a block. launch_gpu.c includes it for the sizes.
  *
  * A lane holds one group of 8 elements in registers, does its Kogge-Stone
  * network there, and gives one total to local memory; one lane a block chains those 32 totals.
@@ -18,12 +18,12 @@
 #define SLOT_WORDS         4
 
 #if defined(__OPENCL_C_VERSION__)
-/* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
- * blocks side by side use different banks. */
+/* Place of a group's total in local memory: a gap after each block, so that the lanes that
+ * chain blocks side by side use different banks. */
 #define SLOT(group)   ((group) + (group) / GROUPS_PER_BLOCK)
 #define SLOTS(groups) ((groups) + (groups) / GROUPS_PER_BLOCK)
 
-/* Eight neighbours move in words of 16 bytes (8 for one-byte elements) where they are aligned. */
+/* Eight neighbours move in words of 16 bytes (8 for one-byte elements) where aligned. */
 #if ELEM_BYTES == 1
 typedef uint2 word_t;
 #else
@@ -76,14 +76,14 @@ static void store_words(__global elem_t *out, index_t low, int reverse, const el
     }
 }
 
-/* Elements first .. first + count of the traversal, missing ones of the group as the identity. */
+/* Elements first .. first + count of the traversal; what the group lacks is the identity. */
 static void load_group(__global const elem_t *in, __global const struct scan_entry *entry,
                        index_t offset, index_t first, uint count, elem_t e[GROUP])
 {
     int reverse = (entry->flags & ENTRY_REVERSE) != 0;
     if (count == GROUP && entry->axis_in == 1) { /* one address, known order: wide loads */
-        load_words(in, offset + (reverse ? (index_t)entry->length - first - GROUP : first), reverse,
-                   e);
+        load_words(in, offset + (reverse ? (index_t)entry->length - first - GROUP : first),
+                   reverse, e);
         return;
     }
     for (uint i = 0; i < GROUP; i++) {
@@ -101,7 +101,7 @@ static void group_sums(const elem_t e[GROUP], acc_t q[GROUP])
         q[i] = load_acc(e[i]);
     }
     for (uint d = 1; d < GROUP; d *= 2) {
-        for (uint i = GROUP - 1; i >= d; i--) { /* downwards: q[i - d] is still the step's input */
+        for (uint i = GROUP - 1; i >= d; i--) { /* downwards: q[i - d] is not yet added to */
             q[i] = acc_add(q[i - d], q[i]);
         }
     }
@@ -120,7 +120,7 @@ static acc_t chain_block(__local acc_t *totals, uint first, uint groups)
     return c;
 }
 
-/* B of each of some blocks takes the place of its total, from `b` on; returns the sum of all. */
+/* B of each of some blocks takes the place of its total, from `b` on; returns their sum. */
 static acc_t chain_tile(__local acc_t *totals, uint blocks, acc_t b)
 {
     for (uint i = 0; i < blocks; i++) {
@@ -131,7 +131,8 @@ static acc_t chain_tile(__local acc_t *totals, uint blocks, acc_t b)
     return b;
 }
 
-/* Outputs of one group: s and b are S and B of its superblock and block, c the chain before it. */
+/* Outputs of one group: s and b are S and B of its superblock and block, c the chain before
+ * it. */
 static void write_group(__global elem_t *out, __global const struct scan_entry *entry,
                         index_t offset, index_t first, uint count, acc_t s, acc_t b, acc_t c,
                         const acc_t q[GROUP])

@@ -1,10 +1,10 @@
-/* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
- * group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer addition
- * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two vectors of
- * four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and PoCL's work-group
- * function does not tell the compiler to prefer shorter ones. Where no lane meets another
- * (-DVERTICAL) the whole vectors are faster, conversions above all.
- * -DTRANSPOSED: one vector of eight, whatever the type.
+/* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add,
+ * store. group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer
+ * addition is associative: any grouping gives the same bits). 64-bit accumulators are kept as
+ * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and
+ * PoCL's work-group function does not tell the compiler to prefer shorter ones. Where no lane
+ * meets another (-DVERTICAL) the whole vectors are faster, conversions above all. -DTRANSPOSED:
+ * one vector of eight, whatever the type.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * vec_t    WIDTH lanes; as sum: the same sum in every lane
@@ -12,8 +12,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE \
     static __attribute__((noinline)) /* seldom: not to be part of what runs often */
-/* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of them
- * into wider ones, and took minutes over it. */
+/* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of
+ * them into wider ones, and took minutes over it. */
 #if defined(__has_attribute)
 #if __has_attribute(intel_vec_len_hint)
 #define VECTOR_KERNEL __kernel __attribute__((intel_vec_len_hint(1)))
@@ -67,7 +67,7 @@ typedef struct {
 typedef struct {
     vec_t vec[VECS];
 } group_t;
-/* Every addition of sums, by name: tests/kernels/test_monoid.c puts another one in its place. */
+/* Every addition of sums, by name: tests/kernels/test_monoid.c has another in its place. */
 #if !defined(PLUS)
 #define PLUS(a, b) ((a) + (b))
 #endif
@@ -99,21 +99,21 @@ typedef struct {
 #define LAST(v)            __builtin_shufflevector(v, v, 3, 3, 3, 3)
 #define WITH_LAST(v, w)    __builtin_shufflevector(v, w, 0, 1, 2, 7)
 #elif WIDTH == 8
-#define SHIFT(below, v, d)                                                                     \
-    __builtin_shufflevector(below, v, 8 - d, 9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d,    \
+#define SHIFT(below, v, d)                                                                  \
+    __builtin_shufflevector(below, v, 8 - d, 9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d, \
                             15 - d)
 #define REVERSED(v)     __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
 #define LAST(v)         __builtin_shufflevector(v, v, 7, 7, 7, 7, 7, 7, 7, 7)
 #define WITH_LAST(v, w) __builtin_shufflevector(v, w, 0, 1, 2, 3, 4, 5, 6, 15)
 #else
-#define SHIFT(below, v, d)                                                                     \
-    __builtin_shufflevector(below, v, 16 - d, 17 - d, 18 - d, 19 - d, 20 - d, 21 - d, 22 - d,  \
-                            23 - d, 24 - d, 25 - d, 26 - d, 27 - d, 28 - d, 29 - d, 30 - d,    \
+#define SHIFT(below, v, d)                                                                    \
+    __builtin_shufflevector(below, v, 16 - d, 17 - d, 18 - d, 19 - d, 20 - d, 21 - d, 22 - d, \
+                            23 - d, 24 - d, 25 - d, 26 - d, 27 - d, 28 - d, 29 - d, 30 - d,   \
                             31 - d)
-#define REVERSED(v)                                                                            \
+#define REVERSED(v) \
     __builtin_shufflevector(v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
-#define LAST(v)                                                                                \
-    __builtin_shufflevector(v, v, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,  \
+#define LAST(v)                                                                               \
+    __builtin_shufflevector(v, v, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, \
                             15)
 #endif
 
@@ -190,8 +190,8 @@ INLINE elem_pack_t pack_from_float(float_pack_t x)
 
 #if defined(ACC_F64)
 /* As acc_to_odd_float(): floats that round to 16 bits as the accumulators themselves do. Where
- * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes: in
- * the last two bits, because the compiler takes a detour for a single one. Too large a value
+ * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes:
+ * in the last two bits, because the compiler takes a detour for a single one. Too large a value
  * becomes the largest float, which rounds to infinity like itself. */
 typedef VECTOR(float, WIDTH) float_vec_t;
 typedef VECTOR(ulong, WIDTH) ulong_vec_t;
@@ -257,8 +257,8 @@ INLINE elem_pack_t narrow(pack_t p)
 }
 #endif
 
-/* Any NaN among elements as the type's positive quiet one: what narrow() has left to do. A macro
- * for vectors of any length. */
+/* Any NaN among elements as the type's positive quiet one: what narrow() has left to do. A
+ * macro for vectors of any length. */
 #if defined(ELEM_F32)
 #define CANONICAL(v) ((v) == (v) ? (v) : as_float(0x7FC00000))
 #elif defined(ELEM_F64)
@@ -337,7 +337,7 @@ INLINE void group_stream(__global elem_t *p, group_t g)
     EACH_PACK { STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * WIDTH)); }
 }
 
-/* Kogge-Stone on `count` groups side by side: while one waits for its shuffles the others add. */
+/* Kogge-Stone on `count` groups side by side: while one waits for its shuffles others add. */
 #define GROUPS_SCAN(q, count)                 \
     do {                                      \
         const vec_t none_ = splat(LANE_ZERO); \

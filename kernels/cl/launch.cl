@@ -1,5 +1,5 @@
-/* The kernel of each vector variant: a work-group of one runs one work item of the launch's table,
- * as the file before this one says in run_item(). Comes last. */
+/* The kernel of each vector variant: a work-group of one runs one work item of the launch's
+ * table, as the file before this one says in run_item(). Comes last. */
 VECTOR_KERNEL void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
                                __global acc_t *carry, __global ulong *table, ulong entry_at,
                                uint entry_count, ulong items, ulong chain_at)

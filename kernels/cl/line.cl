@@ -5,17 +5,17 @@
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
- * the sums of groups, blocks and superblocks are chains of one addition each. Wide sums of narrow
- * elements go by quads instead (below). In place is fine: groups are read before they are
- * written. */
+ * the sums of groups, blocks and superblocks are chains of one addition each. Wide sums of
+ * narrow elements go by quads instead (below). In place is fine: groups are read before they
+ * are written. */
 #if defined(STEPS)
 #define KERNEL_NAME scan_steps
 #else
 #define KERNEL_NAME scan_rows
 #endif
 
-#define INTERLEAVED_GROUPS 4
-#define INTERLEAVED_ELEMENTS   (INTERLEAVED_GROUPS * GROUP)
+#define INTERLEAVED_GROUPS   4
+#define INTERLEAVED_ELEMENTS (INTERLEAVED_GROUPS * GROUP)
 
 /* ---- quads ----
  * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each
@@ -28,9 +28,9 @@
 #define GOES_BY_QUADS(line) true
 #endif
 #if defined(GOES_BY_QUADS)
-#define STREAM_ALIGN (GROUP * ELEM_BYTES)
-#define QUAD_GROUPS         4 /* groups */
-#define QUAD_ELEMENTS    (QUAD_GROUPS * GROUP)
+#define STREAM_ALIGN  (GROUP * ELEM_BYTES)
+#define QUAD_GROUPS   4 /* groups */
+#define QUAD_ELEMENTS (QUAD_GROUPS * GROUP)
 
 /* Elements of a group, one vector: as floats, where they are 16-bit ones. */
 #if defined(ELEM_F16) || defined(ELEM_BF16)
@@ -89,8 +89,9 @@ INLINE void cells_reverse(cells_t t[QUAD_GROUPS])
     t[1] = t1;
 }
 
-/* Two hints that change no value, for a compiler that knows vectors of four sums, and takes them:
- * PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group sizes.
+/* Two hints that change no value, for a compiler that knows vectors of four sums, and takes
+ * them: PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group
+ * sizes.
  *
  * KEEP_IN_MEMORY: elements are widened from memory, which is one operation; from a register it
  * is two, and one more for the upper half. A compiler that sees store and load would save them.
@@ -447,11 +448,11 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
     PLUS(__builtin_shufflevector(a, b, 0, 1, 4, 5),    \
          __builtin_shufflevector(a, b, 2, 3, 6, 7))
 #else
-#define ADD_PAIRS(a, b)                                             \
-    PLUS(__builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14),  \
+#define ADD_PAIRS(a, b)                                            \
+    PLUS(__builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14), \
          __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15))
-#define ADD_HALVES(a, b)                                            \
-    PLUS(__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11),   \
+#define ADD_HALVES(a, b)                                          \
+    PLUS(__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11), \
          __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
 #endif
 
@@ -463,7 +464,8 @@ INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
     if (GOES_BY_QUADS(l)) {
         const bool reverse = l->in_step < 0;
         vec_t v[GROUP]; /* element i of each: no shuffle of sums */
-        groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step, reverse);
+        groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step,
+                    reverse);
         vec_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
         return PLUS(low, PLUS(PLUS(v[4], v[5]), PLUS(v[6], v[7])));
     }
@@ -543,8 +545,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     ulong line = cut ? item % e->lines : item * e->item_lines; /* neighbours: different lines */
     ulong end = cut ? line + 1 : min(line + e->item_lines, e->lines);
     const struct chain chain = chain_of(launch->chain, e, line);
-    const struct line_sums begin = {splat(reset), splat(LANE_ZERO), splat(PLUS(reset, LANE_ZERO)),
-                                    (uint)e->block};
+    const struct line_sums begin = {splat(reset), splat(LANE_ZERO),
+                                    splat(PLUS(reset, LANE_ZERO)), (uint)e->block};
     lane_t super;
     lane_t blocks;
     struct sums sums = {&super, &blocks, 1, 0, false};

@@ -48,12 +48,13 @@ typedef struct {
 
 /* One lane index per lane of vector j. */
 #if WIDTH == 4
-#define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3)
+#define LANE_NUMBERS(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3)
 #elif WIDTH == 8
-#define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7)
+#define LANE_NUMBERS(f, j) \
+    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7)
 #else
-#define LANES(f, j)                                                                            \
-    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7), f(j, 8), f(j, 9),  \
+#define LANE_NUMBERS(f, j)                                                                    \
+    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7), f(j, 8), f(j, 9), \
         f(j, 10), f(j, 11), f(j, 12), f(j, 13), f(j, 14), f(j, 15)
 #endif
 
@@ -72,8 +73,8 @@ INLINE cells_t cells_add(cells_t a, cells_t b)
     return a;
 }
 
-/* Vector j of x moved up by `rows` rows, zeros moved in: the vectors it comes from, and how many
- * lanes of the lower one. */
+/* Vector j of x moved up by `rows` rows, zeros moved in: the vectors it comes from, and how
+ * many lanes of the lower one. */
 #define DISTANCE(rows) (((rows)*INNER + WIDTH - 1) / WIDTH)
 #define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * WIDTH)
 #define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).v[(j) < 0 ? 0 : (j)])
@@ -104,9 +105,9 @@ INLINE cells_t cells_totals(cells_t q)
 {
     cells_t totals;
 #define TOTAL_LANE(j, l) 2 * WIDTH - INNER + (WIDTH * (j) + (l)) % INNER
-#define TOTAL(j)                                                                               \
-    totals.v[j] = __builtin_shufflevector(q.v[VECTORS > 1 ? VECTORS - 2 : 0],                  \
-                                          q.v[VECTORS - 1], LANES(TOTAL_LANE, j));
+#define TOTAL(j)                                                              \
+    totals.v[j] = __builtin_shufflevector(q.v[VECTORS > 1 ? VECTORS - 2 : 0], \
+                                          q.v[VECTORS - 1], LANE_NUMBERS(TOTAL_LANE, j));
     EACH_VECTOR(TOTAL)
     return totals;
 }
@@ -117,7 +118,8 @@ INLINE cells_t cells_results(cells_t base, cells_t q, cells_t next)
     q = cells_add(base, q);
 #if !defined(ACC_INT)
 #define RESULT_LANE(j, l) WIDTH *(j) + (l) >= (GROUP - 1) * INNER ? WIDTH + (l) : (l)
-#define RESULT(j) q.v[j] = __builtin_shufflevector(q.v[j], next.v[j], LANES(RESULT_LANE, j));
+#define RESULT(j) \
+    q.v[j] = __builtin_shufflevector(q.v[j], next.v[j], LANE_NUMBERS(RESULT_LANE, j));
     EACH_VECTOR(RESULT)
 #endif
     return q;
@@ -170,7 +172,7 @@ INLINE cells_t cells_load(const bool reverse, const bool one_pack, __global cons
 
 /* The same near the ends of what may be read. */
 NOINLINE cells_t cells_load_edge(bool reverse, __global const elem_t *low,
-                               __global const elem_t *high, __global const elem_t *p)
+                                 __global const elem_t *high, __global const elem_t *p)
 {
     elem_t edge[CELLS];
     for (int i = 0; i < CELLS; i++) {
@@ -200,8 +202,8 @@ INLINE void cells_store(const bool reverse, const bool one_pack, elem_t *p, cell
 typedef VECTOR(elem_t, (32 / ELEM_BYTES > 16 ? 16 : 32 / ELEM_BYTES)) flush_t;
 typedef flush_t flush_any_t __attribute__((aligned(ELEM_BYTES)));
 
-/* `count` cells from the buffer to memory; both pointers are the lowest. Backwards what was stored
- * last is read last: the buffer has reached the cache. */
+/* `count` cells from the buffer to memory; both pointers are the lowest. Backwards what was
+ * stored last is read last: the buffer has reached the cache. */
 NOINLINE void flush(bool reverse, __global elem_t *out, const elem_t *cells, uint count)
 {
     const uint wide = sizeof(flush_t) / ELEM_BYTES;
@@ -251,8 +253,8 @@ enum traits {
     GENERAL = 8    /* sets of any length, and groups may reach out of what may be read */
 };
 
-/* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The sums of
- * the block's groups are left in s->groups, unless one group is all. */
+/* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The
+ * sums of the block's groups are left in s->groups, unless one group is all. */
 INLINE void block_scan(const int traits, const struct lines *l, __global const elem_t *in,
                        elem_t *to, uint rows, struct set_sums *s)
 {
@@ -359,7 +361,7 @@ NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, la
         cells_t sum = cells_splat(LANE_ZERO);
         for (uint k = 0; k < BLOCK; k += GROUP) {
             __global const elem_t *at = l->reverse ? l->in + (l->rows - row - k) * INNER - 1
-                                                     : l->in + (row + k) * INNER;
+                                                   : l->in + (row + k) * INNER;
             cells_t q = l->reverse ? cells_load(true, false, at) : cells_load(false, false, at);
             sum = cells_add(sum, cells_network(q)); /* the last row's lanes count */
         }

@@ -1,10 +1,10 @@
 /* IEEE 754 binary64 addition and conversions in integer arithmetic, for devices without fp64.
  *
  * Values travel as the 64 bits of a double (ulong). Every result has the bits that hardware
- * gives: round to nearest even, subnormals kept, NaN canonical (SOFT_F64_NAN); so a device without
- * doubles answers with the same bits as one with them, which no pair of floats can promise. About
- * 40 integer operations an addition: hidden behind memory on the GPUs that need it.
- * Also valid C17 (tests/unit/test_soft_f64.c compares it with the host's double there). */
+ * gives: round to nearest even, subnormals kept, NaN canonical (SOFT_F64_NAN); so a device
+ * without doubles answers with the same bits as one with them, which no pair of floats can
+ * promise. About 40 integer operations an addition: hidden behind memory on the GPUs that need
+ * it. Also valid C17 (tests/unit/test_soft_f64.c compares it with the host's double there). */
 
 #define SOFT_F64_MAGNITUDE 0x7FFFFFFFFFFFFFFFUL
 #define SOFT_F64_SIGN      0x8000000000000000UL
@@ -97,8 +97,8 @@ static ulong soft_f64_from_f32(uint x)
     return sign | ((ulong)(1023 - 126 - leading) << 52) | fraction;
 }
 
-/* binary64 bits to a narrower binary format with `fraction_bits` of fraction and exponents up to
- * `max_exponent` (its bias), one rounding; NaN becomes the format's canonical quiet NaN. The
+/* binary64 bits to a narrower binary format with `fraction_bits` of fraction and exponents up
+ * to `max_exponent` (its bias), one rounding; NaN becomes the format's canonical quiet NaN. The
  * result sits in the low bits. float32: 23, 127; float16: 10, 15; bfloat16: 7, 127. */
 static uint soft_f64_narrow(ulong x, uint fraction_bits, int max_exponent)
 {
@@ -110,10 +110,10 @@ static uint soft_f64_narrow(ulong x, uint fraction_bits, int max_exponent)
     }
     uint field;
     ulong significand = soft_significand(magnitude, &field);
-    int exponent = (int)field - 1023;          /* of the leading one */
-    int lowest = 1 - max_exponent;             /* smallest normal exponent */
+    int exponent = (int)field - 1023; /* of the leading one */
+    int lowest = 1 - max_exponent;    /* smallest normal exponent */
     int lost = exponent < lowest ? lowest - exponent : 0;
-    uint drop = 52 - fraction_bits - 3;        /* keep three extra bits to round by */
+    uint drop = 52 - fraction_bits - 3; /* keep three extra bits to round by */
     ulong kept = soft_shift_right(significand, lost > 64 ? 64 : drop + (uint)lost);
     ulong extra = kept & 7;
     kept >>= 3;

@@ -6,33 +6,33 @@
 
 #define CACHE_LINE_BYTES 64
 #define PARTITION_BYTES  (1 << 18) /* of elements in a partition (chain.cl), at most */
-#define CHAIN_HEAD       8 /* words: states do not share a cache line with the tickets */
+#define CHAIN_HEAD       8    /* words: states do not share a cache line with the tickets */
 #define STRIP_MAX        1024 /* columns of a strip (tile.cl) */
 #define TRANSPOSED_SIDE  8    /* lines and elements of a transposed square (tile.cl) */
 /* Lines of a gathered tile (tile_buffer.cl), by the bytes of an element. */
 #define GATHERED_LINES(bytes) ((bytes) == 8 ? 32 : (bytes) == 1 ? 128 : 64)
 
 struct scan_entry {
-    ulong first[3];  /* number of its first work item in the launch (of kernels for GPUs: work-group), */
-                     /* superblock and line */
-    ulong in_first;  /* elements to its cell with all indices 0 */
+    ulong first[3]; /* numbers in the launch of its first work item (of kernels for GPUs:
+                       work-group), superblock and line */
+    ulong in_first; /* elements to its cell with all indices 0 */
     ulong out_first;
-    ulong length;    /* of a line */
-    ulong axis_in;   /* elements between neighbours along the axis */
+    ulong length;  /* of a line */
+    ulong axis_in; /* elements between neighbours along the axis */
     ulong axis_out;
-    ulong flags;     /* ENTRY_* */
-    ulong block;     /* blocks of the lines' current superblock that earlier pieces did */
-    ulong carry;     /* its first line in the carry planes, */
+    ulong flags;       /* ENTRY_* */
+    ulong block;       /* blocks of the lines' current superblock that earlier pieces did */
+    ulong carry;       /* its first line in the carry planes, */
     ulong carry_lines; /* and from a line's S there to its B */
     ulong dims;
-    ulong dim_at;    /* words from this row to those of its dimensions: size, input and output stride */
+    ulong dim_at;    /* words from this row to those of its dimensions (entry_dim) */
     ulong lines;
     /* kernels for CPUs */
     ulong item_lines; /* lines of a work item, or columns of it */
     ulong partitions; /* that a line is cut into (chain.cl); 1: whole lines */
     ulong partition_length;
-    ulong lookahead_length; /* of partitions that lead a wave */
-    ulong wave;             /* partitions */
+    ulong lookahead_length; /* of lookahead partitions */
+    ulong lookahead_every;  /* partitions from one of these to the next */
     ulong state;            /* words from the first state of the launch to its first */
     ulong state_words;
     ulong inner;    /* tile_buffer.cl: the dimension whose lines go side by side */
@@ -59,8 +59,8 @@ struct scan_entry {
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
-#define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the nearest elements of the output too */
-#define ENTRY_SPINE     64 /* GPUs: sums of blocks and superblocks exist: more than one tile, or a carry */
+#define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the output's nearest elements, too */
+#define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
 
 #if defined(__OPENCL_C_VERSION__)
 /* What the additions of a line are grouped by (docs/design/numerics.md). */
@@ -69,9 +69,9 @@ struct scan_entry {
 
 /* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
  * at or before it. *own: its number in the entry. */
-static inline __global const struct scan_entry *find_entry(__global const ulong *table, ulong entry_at,
-                                                           uint count, uint by, ulong number,
-                                                           index_t *own)
+static inline __global const struct scan_entry *find_entry(__global const ulong *table,
+                                                           ulong entry_at, uint count, uint by,
+                                                           ulong number, index_t *own)
 {
     __global const struct scan_entry *entries =
         (__global const struct scan_entry *)(table + entry_at);

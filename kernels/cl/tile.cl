@@ -4,15 +4,18 @@
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
- *      row 1      x       x       x                   network, sums of groups, blocks, superblocks
+ *      row 1      x       x       x                   network, sums of groups, blocks, ...
  *
  * One walk down the axis for four kinds of layouts, which differ in how rows come and go:
  *
- *      scan_columns                 the axis is strided, neighbouring lines are contiguous: rows lie in memory
- *      scan_transposed, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
- *      scan_strided, -DGATHER       anything: tiles are gathered in a buffer in L1, scanned there, and put back
- *      scan_permuted, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
- *                                   output, the axis on neither: squares of these two dimensions
+ *      scan_columns     the axis is strided, neighbouring lines are contiguous: rows lie in
+ *                       memory
+ *      scan_transposed  (-DTRANSPOSED) contiguous lines: squares of them are transposed in
+ *                       registers
+ *      scan_strided     (-DGATHER) anything: tiles are gathered in a buffer in L1, scanned
+ *                       there, and put back
+ *      scan_permuted    (-DPERMUTED) the same, where one dimension is contiguous on the input,
+ *                       another one on the output, the axis on neither: squares of these two
  *
  * Rows that come through no buffer stay in registers. In place is fine, rows are read before
  * they are written; -DPERMUTED is never in place. A work item is a strip of columns of one
@@ -29,7 +32,7 @@
 #define COLUMNS
 #endif
 
-#define ROWS 8                 /* of a group */
+#define ROWS       8 /* of a group */
 #define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements of a cache line */
 
 /* Some lines side by side. Steps along the axis are in the direction of traversal. */
@@ -49,7 +52,7 @@ struct lines {
     bool prefetch_out; /* the same of the output, where the input repeats one row */
 #elif defined(TRANSPOSED)
     bool reverse;
-    ulong in_at[ROWS]; /* elements to each line; a last set that lacks some has its last line in */
+    ulong in_at[ROWS]; /* elements to each line; a set that lacks some has its last line in */
     ulong out_at[ROWS]; /* their place: all of them then read, compute and write the same */
     ulong next;         /* address of what is read after them */
 #else
@@ -101,8 +104,8 @@ INLINE void rows_network(group_t v[ROWS])
 }
 
 /* After it, their results; moves the sums on. */
-INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive, bool block_ends,
-                         bool super_ends)
+INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive,
+                         bool block_ends, bool super_ends)
 {
     group_t base = group_add(s->block_base, s->groups);
     group_t after;
@@ -172,7 +175,7 @@ INLINE void partial_store(__global elem_t *p, const elem_t *cells, uint count)
 
 /* Load `count` elements from p on: those in [low, high), zeros for the others. */
 NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *high,
-                      __global const elem_t *p, elem_t *cells, int count)
+                           __global const elem_t *p, elem_t *cells, int count)
 {
     for (int i = 0; i < count; i++) {
         cells[i] = p + i >= low && p + i < high ? p[i] : ELEM_ZERO;
@@ -206,16 +209,16 @@ typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
 #define LOW_HALVES(a, b)   __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH_HALVES(a, b)  __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
-#define EVERY_THIRD(p)                                                                         \
-    __builtin_shufflevector(                                                                   \
-        __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, 11, 14, 0, 0, 0),       \
+#define EVERY_THIRD(p)                                                                   \
+    __builtin_shufflevector(                                                             \
+        __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, 11, 14, 0, 0, 0), \
         SIDE_AT((p) + 14), 0, 1, 2, 3, 4, 9, 12, 15)
 #else
-#define LOW_HALVES(a, b)                                                                       \
+#define LOW_HALVES(a, b) \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_HALVES(a, b)                                                                      \
+#define HIGH_HALVES(a, b) \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define EVERY_SECOND(a, b)                                                                     \
+#define EVERY_SECOND(a, b) \
     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
 #define EVERY_THIRD(p)                                                                         \
     __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 15), 0, 3, 6, 9, \
@@ -282,7 +285,8 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
     }
 }
 
-INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
+                       group_t v[ROWS])
 {
     side_t x[SIDE];
     __global elem_t *out = l->reverse ? l->out - row - (ROWS - 1) : l->out + row;
@@ -318,8 +322,8 @@ INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 #else
 /* ---- rows in memory, or in the buffer of a tile ---- */
 
-/* Missing rows count nothing. Strips narrower than a vector load whole vectors all the same: lanes
- * beyond the row hold elements of rows to come and go nowhere. */
+/* Missing rows count nothing. Strips narrower than a vector load whole vectors all the same:
+ * lanes beyond the row hold elements of rows to come and go nowhere. */
 INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
 {
     __global const elem_t *in = l->in + (long)row * l->in_step + column;
@@ -344,7 +348,8 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
     }
 }
 
-INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
+                       group_t v[ROWS])
 {
     __global elem_t *out = l->out + (long)row * l->out_step + column;
     if (rows == ROWS && l->columns >= GROUP) {
@@ -403,13 +408,13 @@ INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 struct prefetches {
     __global const elem_t *row; /* of the next request, but for the line's offset */
     const struct line_set *line_set;
-    long pitch; /* from row to row, where requests are of rows, */
-    long next;  /* or lines of one (-DPERMUTED) */
-    uint line;  /* of the next request */
+    long pitch;    /* from row to row, where requests are of rows, */
+    long next;     /* or lines of one (-DPERMUTED) */
+    uint line;     /* of the next request */
     uint requests; /* left */
     uint per_step; /* requests of one step */
-    uint hop;   /* elements from one prefetch of a request to the next */
-    uint span;  /* elements of a request */
+    uint hop;      /* elements from one prefetch of a request to the next */
+    uint span;     /* elements of a request */
     bool by_line;
 };
 INLINE __global const elem_t *request_next(struct prefetches *a);
@@ -434,8 +439,8 @@ INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 
 /* ---- the walk ---- */
 
-/* Columns of a last, incomplete vector: it overlaps the one before it, and both compute the same
- * values. */
+/* Columns of a last, incomplete vector: it overlaps the one before it, and both compute the
+ * same values. */
 INLINE uint rest_column(const struct lines *l)
 {
     return l->columns < GROUP ? 0 : l->columns - GROUP;
@@ -526,7 +531,7 @@ NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, la
                     partition.in + (long)row * partition.in_step + column;
                 group_t v[ROWS];
 #pragma unroll
-                for (int r = 0; r < ROWS; r++) { /* not rows_load(): whole vectors need no test */
+                for (int r = 0; r < ROWS; r++) { /* not rows_load(): no vector needs a test */
                     v[r] = group_load(in + r * partition.in_step);
                 }
                 rows_prefetch(&partition, row, column);
@@ -593,7 +598,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     for (uint j = 0; j < vectors; j++) {
         sums[j] = begin;
         for (uint i = 0; i < lanes && chained; i++) {
-            sums_set(&sums[j], i, supers[vector_column(&l, j) + i], blocks[vector_column(&l, j) + i]);
+            sums_set(&sums[j], i, supers[vector_column(&l, j) + i],
+                     blocks[vector_column(&l, j) + i]);
         }
         sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
     }
@@ -618,7 +624,8 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
     for (int d = 1; d < 4; d *= 2) {
 #pragma unroll
         for (int r = ROWS - 1; r > 0; r--) {
-            v[r] = d < length && r % length >= d ? group_add(v[r >= d ? r - d : 0], v[r]) : v[r];
+            v[r] =
+                d < length && r % length >= d ? group_add(v[r >= d ? r - d : 0], v[r]) : v[r];
         }
     }
     if (exclusive) {

@@ -4,9 +4,9 @@
  * lines; with -DPERMUTED squares of two dimensions. */
 
 #if defined(PERMUTED)
-#define LANES (CACHE_LINE * CACHE_LINE)  /* lines of a tile: [permuted][inner] */
+#define TILE_LANES (CACHE_LINE * CACHE_LINE) /* lines of a tile: [permuted][inner] */
 #define PITCH \
-    (LANES + CACHE_LINE) /* of rows: a power of two apart they would share a set of L1 */
+    (TILE_LANES + CACHE_LINE) /* of rows: a power of two apart they would share a set of L1 */
 #if ELEM_BYTES == 8
 #define TILE_ROWS (4 * ROWS) /* rows; a divisor of BLOCK */
 #elif ELEM_BYTES == 4
@@ -15,9 +15,9 @@
 #define TILE_ROWS ROWS
 #endif
 #else
-#define LANES     GATHERED_LINES(ELEM_BYTES)
-#define TILE_ROWS (ELEM_BYTES == 1 ? 128 : 64)
-#define PITCH     LANES
+#define TILE_LANES GATHERED_LINES(ELEM_BYTES)
+#define TILE_ROWS  (ELEM_BYTES == 1 ? 128 : 64)
+#define PITCH      TILE_LANES
 #endif
 
 /* What is the same for all sets of lines of a work item. */
@@ -26,15 +26,16 @@ struct layout {
     __global elem_t *out;
     long in_step; /* along the axis, in the direction of traversal */
     long out_step;
-    long in_next; /* from a line to the next in the inner dimension; -DPERMUTED: on the output 1 */
-    long out_next;
+    long in_next; /* from a line to the next in the inner dimension */
+    long out_next; /* -DPERMUTED: 1 */
     long out_permuted; /* -DPERMUTED: to the next in the permuted dimension; on the input 1 */
     ulong rows;
     bool stream; /* past the caches: whole cache lines */
     bool zeroes; /* gaps between the nearest elements of the output */
 };
 
-/* The lines of a tile, lane by lane: some lines with the inner dimension innermost, or a square. */
+/* The lines of a tile, lane by lane: some lines with the inner dimension innermost, or a
+ * square. */
 #if defined(PERMUTED)
 struct line_set {
     long in; /* elements to the first line's cell with axis index 0 */
@@ -80,14 +81,14 @@ INLINE bool lane_ends(const struct line_set *set, uint lane)
 #else
 struct line_set {
     uint lines;
-    uint lanes;        /* whole vectors: those behind the lines repeat the last one, or are zeros */
-    bool whole;        /* all lanes have a line, and are neighbours, none of them the last */
-    bool stream;       /* rows are whole cache lines */
-    bool run[LANES];   /* SIDE lanes from here on are neighbours in the inner dimension */
-    bool ends[LANES];  /* the line is the last in this dimension */
-    long in[LANES];    /* elements to the line's cell with axis index 0 */
-    long out[LANES];
-    ulong number[LANES]; /* of the line in its entry */
+    uint lanes;  /* whole vectors: those behind the lines repeat the last one, or are zeros */
+    bool whole;  /* all lanes have a line, and are neighbours, none of them the last */
+    bool stream; /* rows are whole cache lines */
+    bool run[TILE_LANES];  /* SIDE lanes from here on are neighbours in the inner dimension */
+    bool ends[TILE_LANES]; /* the line is the last in this dimension */
+    long in[TILE_LANES];   /* elements to the line's cell with axis index 0 */
+    long out[TILE_LANES];
+    ulong number[TILE_LANES]; /* of the line in its entry */
 };
 #define RUN(lanes) (lanes)
 
@@ -266,7 +267,8 @@ INLINE void store_side(const struct gaps *g, __global elem_t *p, const elem_t *x
 }
 
 #if !defined(PERMUTED)
-/* Lines along the axis: squares gather until there is a whole cache line of each of their lines. */
+/* Lines along the axis: squares gather until there is a whole cache line of each of their
+ * lines. */
 INLINE void store_along(const struct layout *layout, const struct line_set *set, ulong row,
                         uint rows, const elem_t *cells)
 {
@@ -287,7 +289,10 @@ INLINE void store_along(const struct layout *layout, const struct line_set *set,
             for (uint k = 0; k < CACHE_LINE / SIDE; k++) {
                 side_t v[SIDE];
                 uint from = back ? low - k * SIDE : low + k * SIDE;
-                EACH_SIDE { v[i] = ((const side_t *)(cells + from * PITCH + lane + i * pitch))[0]; }
+                EACH_SIDE
+                {
+                    v[i] = ((const side_t *)(cells + from * PITCH + lane + i * pitch))[0];
+                }
                 transpose(v);
                 EACH_SIDE { gathered[i][k] = v[i]; }
             }
@@ -297,7 +302,7 @@ INLINE void store_along(const struct layout *layout, const struct line_set *set,
                 for (uint k = 0; k < CACHE_LINE / SIDE; k++) {
                     bool gap = k + 1 < CACHE_LINE / SIDE || row + high != highest;
                     store_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
-                             (const elem_t *)&gathered[i][k], gap);
+                               (const elem_t *)&gathered[i][k], gap);
                 }
             }
         }
@@ -343,7 +348,7 @@ INLINE void store_across(const struct layout *layout, const struct line_set *set
         for (uint lane = 0; lane < lanes && !whole; lane += SIDE) {
             if (lanes_run(set, lane)) {
                 store_side(&g, out + lane_out(layout, set, lane), cells + lane,
-                         !lane_ends(set, lane + SIDE - 1));
+                           !lane_ends(set, lane + SIDE - 1));
                 continue;
             }
             for (uint i = lane; i < lane + SIDE && lane_has_line(set, i); i++) {
@@ -419,11 +424,11 @@ INLINE struct prefetches prefetches_make(const struct layout *layout,
 
 /* next: the one that follows, or this one if none does. */
 static void line_set_scan(const struct launch *launch, __global const struct scan_entry *e,
-                        const struct layout *layout, const struct line_set *set,
-                        const struct line_set *next, elem_t *cells)
+                          const struct layout *layout, const struct line_set *set,
+                          const struct line_set *next, elem_t *cells)
 {
     __global acc_t *carry = launch->carry + e->carry;
-    struct column_sums sums[LANES / GROUP];
+    struct column_sums sums[TILE_LANES / GROUP];
     for (uint j = 0; j < set->lanes / GROUP; j++) {
         struct column_sums *s = &sums[j];
         sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
@@ -484,10 +489,10 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e)
     return squares;
 }
 
-/* Square `index` of an entry, neighbours in the inner dimension follow each other. Returns the next
- * one's index. */
+/* Square `index` of an entry, neighbours in the inner dimension follow each other. Returns the
+ * next one's index. */
 NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct scan_entry *e,
-                         ulong index, ulong end, struct line_set *set)
+                             ulong index, ulong end, struct line_set *set)
 {
     ulong rest = index;
     ulong weight = 1;
@@ -524,13 +529,13 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e)
     return e->lines;
 }
 
-/* The lines from number `first` on, `end` at most, in the order of the inner dimension. Returns the
- * number of the one behind them. */
+/* The lines from number `first` on, `end` at most, in the order of the inner dimension. Returns
+ * the number of the one behind them. */
 NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct scan_entry *e,
-                         ulong first, ulong end, struct line_set *set)
+                             ulong first, ulong end, struct line_set *set)
 {
     const ulong size = e->dims > 0 ? entry_dim(e, e->inner)[0] : 1;
-    const uint count = (uint)min((ulong)LANES, end - first);
+    const uint count = (uint)min((ulong)TILE_LANES, end - first);
     ulong outer = first / size;
     ulong index = first % size;
     set->lines = count;
@@ -577,7 +582,7 @@ NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct 
 }
 #endif
 
-/* Do all tiles' lines (rows, where the axis is not contiguous) begin at a cache line's start? */
+/* Do all tiles' lines (rows, where the axis is not contiguous) begin with a cache line? */
 INLINE bool is_stream_aligned(const struct layout *layout, __global const struct scan_entry *e)
 {
     ulong first = (ulong)(layout->out + e->out_first) / ELEM_BYTES;

@@ -1,7 +1,7 @@
 /* Element and accumulator types: the first part of every program.
  *   -DELEM_F16|BF16|F32|F64|I8|I16|I32|I64   element type (integers: of either sign)
- *   -DACC_F32|F64|SOFT_F64|INT               what sums are kept in; SOFT_F64: the bits of a double,
- *                                            added in integers (soft_f64.cl goes before this file)
+ *   -DACC_F32|F64|SOFT_F64|INT               what sums are kept in; SOFT_F64: the bits of a
+ *                                            double, added in integers (soft_f64.cl)
  *   -DINDEX=uint|ulong                       wide enough for every offset of the launch
  *
  * elem_t  as stored     ELEM_BYTES
@@ -13,7 +13,7 @@
  * Signed integers are summed as unsigned: wrapping is then defined, and the bits are the same.
  * float16 needs no cl_khr_fp16: its conversions are integer arithmetic without branches. */
 #pragma OPENCL FP_CONTRACT OFF
-#ifdef __clang__ /* wider vectors than the processor's go from function to function of one program */
+#ifdef __clang__ /* vectors wider than the processor's stay within one program */
 #pragma clang diagnostic ignored "-Wpsabi"
 #endif
 #if defined(ACC_F64)
@@ -73,18 +73,18 @@ typedef uint acc_t; /* narrower elements wrap when they are stored */
 #endif
 
 #if defined(ACC_SOFT_F64)
-#define acc_add(a, b) soft_f64_add(a, b)
+#define acc_add(a, b)     soft_f64_add(a, b)
 #define acc_from_float(x) soft_f64_from_f32(as_uint(x))
 #else
-#define acc_add(a, b) ((a) + (b))
+#define acc_add(a, b)     ((a) + (b))
 #define acc_from_float(x) ((acc_t)(x))
 #endif
 
 #if (defined(ELEM_F16) || defined(ELEM_BF16)) && !defined(ACC_SOFT_F64)
 /* The value as a float that rounds to nearest even at 16 bits as the value itself does: what
- * would be lost on the way is gathered in the last bit (round to odd). Values too small for that
- * to be a normal float are either exact in it (sums of bfloat16 numbers) or far below half the
- * smallest number (float16). */
+ * would be lost on the way is gathered in the last bit (round to odd). Values too small for
+ * that to be a normal float are either exact in it (sums of bfloat16 numbers) or far below half
+ * the smallest number (float16). */
 #if defined(ACC_F64)
 static inline float acc_to_odd_float(acc_t x)
 {

@@ -157,7 +157,8 @@ static const struct {
     ULONG(LOCAL_MEM_SIZE, 32 << 10),           ULONG(MAX_CONSTANT_BUFFER_SIZE, 64 << 10),
     ULONG(GLOBAL_MEM_CACHE_SIZE, 0),           ULONG(PARTITION_AFFINITY_DOMAIN, 0),
     UINT(MAX_WORK_ITEM_DIMENSIONS, 3),         UINT(ADDRESS_BITS, 8 * sizeof(void *)),
-    UINT(MEM_BASE_ADDR_ALIGN, UINT64_C(8) * CPU_ALIGN),  UINT(MIN_DATA_TYPE_ALIGN_SIZE, CPU_ALIGN),
+    UINT(MEM_BASE_ADDR_ALIGN, UINT64_C(8) * CPU_ALIGN),
+    UINT(MIN_DATA_TYPE_ALIGN_SIZE, CPU_ALIGN),
     UINT(GLOBAL_MEM_CACHELINE_SIZE, 64),       UINT(GLOBAL_MEM_CACHE_TYPE, CL_READ_WRITE_CACHE),
     UINT(LOCAL_MEM_TYPE, CL_GLOBAL),           UINT(MAX_CONSTANT_ARGS, 8),
     UINT(REFERENCE_COUNT, 1),                  UINT(AVAILABLE, CL_TRUE),
@@ -182,7 +183,7 @@ static const struct {
     SIZE(IMAGE3D_MAX_WIDTH, 0),                SIZE(IMAGE3D_MAX_HEIGHT, 0),
     SIZE(IMAGE3D_MAX_DEPTH, 0),
     ULONG(PARENT_DEVICE, 0), /* a null handle */
-    ULONG(PARTITION_PROPERTIES, 0),            ULONG(PARTITION_TYPE, 0), /* lists that end at once */
+    ULONG(PARTITION_PROPERTIES, 0),            ULONG(PARTITION_TYPE, 0), /* empty lists */
 };
 /* clang-format on */
 _Static_assert(sizeof(cl_device_id) == sizeof(cl_ulong), "handles have 64 bits");

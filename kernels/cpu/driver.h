@@ -1,6 +1,6 @@
 /* Tally's OpenCL driver for the processor: an OpenCL 1.2 device like any vendor's (cl_khr_icd),
- * with the kernels that were compiled for it when Tally was built. It has what kernels/ calls of
- * OpenCL; every other function is CL_INVALID_OPERATION.
+ * with the kernels that were compiled for it when Tally was built. It has what kernels/ calls
+ * of OpenCL; every other function is CL_INVALID_OPERATION.
  *
  *   cpu_icd.c      the dispatch table, through which the ICD loader calls all that follows, and
  *                  the life of objects
@@ -53,7 +53,7 @@ enum cpu_kind {
 };
 
 /* Every object begins with the dispatch table, as cl_khr_icd wants it, and is counted. It holds
- * what it was made of: a kernel its program; programs, queues, buffers and events the context. */
+ * what it was made of: a kernel its program; programs, queues, buffers, events the context. */
 struct cpu_object {
     const cl_icd_dispatch *dispatch;
     enum cpu_kind kind;

@@ -4,7 +4,7 @@
  *   name of the program, options, sources, then "kernel,name,signature" for each kernel
  *
  *   list_kernels         what the product uses
- *   list_kernels --all   those for GPUs, too, which have barriers: for tests under sanitizers */
+ *   list_kernels --all   those for GPUs, too, which have barriers: for sanitizers */
 #if !defined(TALLY_TESTING)
 #define TALLY_TESTING 1 /* some of the programs are of tests */
 #endif

@@ -1,6 +1,7 @@
 /* In place of types.cl in tests/kernels/test_monoid.c: a sum is a number that stands for the
- * tree of additions that made it. PLUS hashes its operands, so that neither their order nor their
- * grouping may change; ACC_ZERO is its identity on both sides, as -0.0 is of IEEE addition.
+ * tree of additions that made it. PLUS hashes its operands, so that neither their order nor
+ * their grouping may change; ACC_ZERO is its identity on both sides, as -0.0 is of IEEE
+ * addition.
  *
  * Built for float64 (vectors of two vectors of four) and for int64, whose integer shortcuts are
  * switched off here (vectors of one vector of eight). Of the former, every second row goes by
