@@ -54,7 +54,7 @@ KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 # The kernels as tests and the benchmark have them, with what kernels/testing.h offers.
 TESTING_OBJ = $(patsubst %.c,$(B)/testing/%.o,$(wildcard kernels/*.c)) $(call objs,$(DRIVER_SRC))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
-KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
+KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c
 
 # The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
 # that a machine may have, as `make install` and `make image` do. The trees share them, but those with
@@ -256,7 +256,7 @@ $(B)/%.o: %.cc
 # The OpenAPI document, from the table of routes and the fragments next to what they describe.
 OPENAPI   := build/openapi
 FRAGMENTS := $(wildcard proto/*.openapi.json server/pages/*.openapi.json)
-MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c
+MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c proto/text.c
 $(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h server/pages/page_table.h
 	@mkdir -p $(@D)
 	cc -std=c17 $(DEFS) -o $@ $<
@@ -288,7 +288,9 @@ run: deps
 
 # The client: libtally exports the tally_* names of client/tally.map and nothing else.
 SONAME := libtally.so.0
-CLIENT_OBJ := $(call objs,$(CLIENT_SRC) proto/dtype.c)
+# Of proto the library has this, too.
+CLIENT_PROTO_SRC := proto/dtype.c proto/text.c
+CLIENT_OBJ := $(call objs,$(CLIENT_SRC) $(CLIENT_PROTO_SRC))
 CFLAGS_client := -fvisibility=hidden
 .PHONY: client libtally.a libtally.so client-tests
 client: libtally.a libtally.so $(BIN)/tally
@@ -305,11 +307,11 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := $(addprefix proto/,dtype.c byte_size.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
-$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
+CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
+$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/media_type.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm
-$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out proto/dtype.c,$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
+$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lz -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))

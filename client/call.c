@@ -5,7 +5,7 @@
  * not happen is to send an input that the answer has begun to overwrite: spec.once. */
 #include "client/call.h"
 
-#include "client/text.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -8,9 +8,10 @@
  * the rest. The status and the sentence of a refusal name the field. */
 #include "client/cumsum_call.h"
 
-#include "client/text.h"
+#include "client/media_type.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

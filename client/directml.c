@@ -11,9 +11,10 @@
  * describes another tensor, or is not framed, is TALLY_BAD_ANSWER. Thread: the caller's. */
 #include "client/cumsum_call.h"
 #include "client/json_text.h"
+#include "client/media_type.h"
 #include "client/tally_directml.h"
-#include "client/text.h"
 #include "proto/dtype.h"
+#include "proto/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
  * TALLY_BAD_ANSWER; the outputs are touched only on success. Thread: the caller's. */
 #include "client/call.h"
 #include "client/json_text.h"
-#include "client/text.h"
+#include "client/media_type.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * tally_parts belongs to one at a time. */
 #include "client/cumsum_call.h"
 
-#include "client/text.h"
+#include "proto/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "kernels/program.h"
 
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -237,14 +238,13 @@ static enum status build_variant(const struct opencl *device, enum scan_variant_
     size_t count = 0;
     enum status status = STATUS_OK;
     program_spec_make(device, variant, type, &spec);
-    for (size_t used = 0; count < SCAN_KERNELS_MAX && kernels[count] != NULL; count++) {
+    for (; count < SCAN_KERNELS_MAX && kernels[count] != NULL; count++) {
         if (device->info.built_in) {
             program_kernel_name(kernels[count], spec.options, names[count]);
         } else {
             (void)snprintf(names[count], sizeof names[count], "%s", kernels[count]);
         }
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", count > 0 ? ";" : "",
-                                 names[count]);
+        text_append(all, sizeof all, "%s%s", count > 0 ? ";" : "", names[count]);
     }
     if (device->info.built_in) {
         CL_MAKE(status, err, made.program, clCreateProgramWithBuiltInKernels, device->context,

@@ -5,6 +5,7 @@
 
 #include "proto/carry.h"
 #include "proto/digits.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,13 +118,8 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
 
 void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (int d = 0; d < desc->rank && used < size; d++) {
-        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
-                         (long long)desc->sizes[d]);
-        used += n > 0 ? (size_t)n : 0;
-    }
+    text_append_list(text, size, desc->sizes, desc->rank);
 }
 
 enum status attribute_precision(const char *field, const char *text, enum precision *out,
@@ -176,12 +172,10 @@ static enum status unknown_parameter(const char *name, unsigned known, struct er
 {
     char field[64];
     char list[160] = "";
-    size_t used = 0;
     for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
         if (query_names[i].attribute & known) {
-            int n = snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
-                             query_names[i].name);
-            used += n > 0 ? (size_t)n : 0;
+            text_append(list, sizeof list, "%s%s", list[0] != '\0' ? ", " : "",
+                        query_names[i].name);
         }
     }
     (void)snprintf(field, sizeof field, "%.60s", name);

@@ -9,6 +9,7 @@
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/content_guess.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,16 +41,13 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
     if (err == NULL) {
         return;
     }
-    size_t used = strlen(err->detail);
     if (kind != CONTENT_UNKNOWN) {
-        (void)snprintf(err->detail + used, sizeof err->detail - used,
-                       "; the bytes look like %s: %s", content_name(kind),
-                       content_advice(kind));
+        text_append(err->detail, sizeof err->detail, "; the bytes look like %s: %s",
+                    content_name(kind), content_advice(kind));
     } else if (bytes.count == 0 && more > 0 && more <= NPY_USUAL_MAX && more % NPY_ALIGN == 0) {
-        (void)snprintf(
-            err->detail + used, sizeof err->detail - used,
-            "; %llu bytes more, as the header of an NPY file takes: if it is one, %s",
-            (unsigned long long)more, content_advice(CONTENT_NPY));
+        text_append(err->detail, sizeof err->detail,
+                    "; %llu bytes more, as the header of an NPY file takes: if it is one, %s",
+                    (unsigned long long)more, content_advice(CONTENT_NPY));
     }
 }
 

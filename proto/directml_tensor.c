@@ -2,6 +2,8 @@
  * read and checked against the level; then the rules that need several. */
 #include "proto/directml_tensor.h"
 
+#include "proto/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -245,15 +247,13 @@ static enum status check_type(const struct directml_level *level, enum dtype dty
                               const struct json_place *place, struct error *err)
 {
     char known[128] = "";
-    size_t used = 0;
     if ((level->types & 1U << dtype) != 0) {
         return STATUS_OK;
     }
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        if ((level->types & 1U << i) != 0 && used < sizeof known) {
-            int wrote = snprintf(known + used, sizeof known - used, "%s%s",
-                                 used == 0 ? "" : ", ", dtype_info((enum dtype)i)->directml);
-            used += wrote > 0 ? (size_t)wrote : 0;
+        if ((level->types & 1U << i) != 0) {
+            text_append(known, sizeof known, "%s%s", known[0] != '\0' ? ", " : "",
+                        dtype_info((enum dtype)i)->directml);
         }
     }
     return json_field_refuse(place, "DataType", -1, STATUS_INVALID_DTYPE, err,

@@ -1,6 +1,8 @@
 /* The element type table and look-ups in it. */
 #include "proto/dtype.h"
 
+#include "proto/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -89,12 +91,11 @@ bool dtype_find(enum dtype_family family, const char *text, size_t length, enum 
 
 void dtype_list(enum dtype_family family, char *text, size_t size)
 {
-    size_t used = (size_t)snprintf(text, size, "one of");
-    for (int i = 0; i < DTYPE_COUNT && used < size; i++) {
+    (void)snprintf(text, size, "one of");
+    for (int i = 0; i < DTYPE_COUNT; i++) {
         const char *name = family_name((enum dtype)i, family);
-        int n = name == NULL
-                    ? 0
-                    : snprintf(text + used, size - used, "%s %s", i > 0 ? "," : "", name);
-        used += n > 0 ? (size_t)n : 0;
+        if (name != NULL) {
+            text_append(text, size, "%s %s", i > 0 ? "," : "", name);
+        }
     }
 }

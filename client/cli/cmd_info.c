@@ -5,7 +5,7 @@
  * EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
-#include "client/text.h"
+#include "client/media_type.h"
 
 #include <inttypes.h>
 #include <string.h>

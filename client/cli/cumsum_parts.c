@@ -12,8 +12,8 @@
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
 #include "client/cli/terminal.h"
-#include "client/text.h"
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

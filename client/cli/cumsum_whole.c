@@ -7,7 +7,7 @@
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
-#include "client/text.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,8 +5,9 @@
 
 #include "client/cli/terminal.h"
 #include "client/json_text.h"
-#include "client/text.h"
+#include "client/media_type.h"
 #include "proto/npy_header.h"
+#include "proto/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include "client/cli/npz.h"
 
 #include "client/cli/terminal.h"
-#include "client/text.h"
 #include "proto/little_endian.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
 #include "client/cli/options.h"
 
 #include "client/cli/terminal.h"
-#include "client/text.h"
 #include "proto/byte_size.h"
 #include "proto/edit_distance.h"
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <assert.h>
 #include <errno.h>

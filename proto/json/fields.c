@@ -2,6 +2,7 @@
 #include "proto/json/fields.h"
 
 #include "proto/json/number_text.h"
+#include "proto/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -132,10 +133,8 @@ enum status json_fields_known(const struct json_place *place, const char *const 
     }
     char path[JSON_PATH_MAX];
     char list[320] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < count && used < sizeof list; i++) {
-        int n = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
-        used += n > 0 ? (size_t)n : 0;
+    for (size_t i = 0; i < count; i++) {
+        text_append(list, sizeof list, "%s%s", i > 0 ? ", " : "", names[i]);
     }
     json_path_of(place, json_object_iter_key(at), -1, path);
     return error_set_field(err, STATUS_UNKNOWN_FIELD, path,

@@ -3,6 +3,8 @@
  * one, commas between them are counted. */
 #include "proto/json/tensor.h"
 
+#include "proto/text.h"
+
 #include <stdio.h>
 #include <string.h>
 #ifdef __SSE2__
@@ -96,19 +98,13 @@ static bool is_space(char c)
 static void name_place(const struct walk *walk, int depth, int64_t index)
 {
     struct json_array *array = walk->array;
-    size_t used = 0;
     array->where[0] = '\0';
-    for (int d = 1; d <= depth; d++) {
-        uint64_t place = d < depth ? walk->commas[d] : (uint64_t)index;
-        if (d == depth && index < 0) {
-            break;
-        }
-        int written = snprintf(array->where + used, sizeof array->where - used, "[%llu]",
-                               (unsigned long long)place);
-        used += written > 0 ? (size_t)written : 0;
-        if (used >= sizeof array->where) {
-            break;
-        }
+    for (int d = 1; d < depth; d++) {
+        text_append(array->where, sizeof array->where, "[%llu]",
+                    (unsigned long long)walk->commas[d]);
+    }
+    if (depth > 0 && index >= 0) {
+        text_append(array->where, sizeof array->where, "[%llu]", (unsigned long long)index);
     }
     array->ragged = true;
 }

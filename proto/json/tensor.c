@@ -12,6 +12,7 @@
 
 #include "proto/json/number_text.h"
 #include "proto/json/pieces.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,10 +72,9 @@ static void element_path(const struct json_read *read, uint64_t element, char *p
         left /= extent;
         index[0] = left;
     }
-    int used = snprintf(path, size, "%s", read->field);
-    for (int d = 0; d < rank && used > 0 && (size_t)used < size; d++) {
-        used +=
-            snprintf(path + used, size - (size_t)used, "[%llu]", (unsigned long long)index[d]);
+    (void)snprintf(path, size, "%s", read->field);
+    for (int d = 0; d < rank; d++) {
+        text_append(path, size, "[%llu]", (unsigned long long)index[d]);
     }
 }
 

@@ -1,6 +1,7 @@
 /* The workers of all selected devices, and what they add up to. */
 #include "server/sched/device_pool.h"
 
+#include "proto/text.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -172,12 +173,9 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
 static void describe_devices(const struct scan_device_info *infos, size_t count, char *text,
                              size_t room)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < count && used < room; i++) {
-        int written = snprintf(text + used, room - used, "%s%zu (%s)", i == 0 ? "" : ", ", i,
-                               infos[i].name);
-        used += written > 0 ? (size_t)written : 0;
+    for (size_t i = 0; i < count; i++) {
+        text_append(text, room, "%s%zu (%s)", i == 0 ? "" : ", ", i, infos[i].name);
     }
 }
 

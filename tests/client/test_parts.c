@@ -5,8 +5,8 @@
 #include "client/cli/histogram.h"
 #include "client/internal.h"
 #include "client/json_text.h"
+#include "client/media_type.h"
 #include "client/tally_directml.h"
-#include "client/text.h"
 
 #include <math.h>
 #include <stdbool.h>

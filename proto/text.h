@@ -2,12 +2,11 @@
  *
  * A text is in an array of `size` bytes and ends with a zero byte. What does not fit is cut
  * off: arrays are as large as what is written there can become. Thread: any. */
-#ifndef TALLY_CLIENT_TEXT_H
-#define TALLY_CLIENT_TEXT_H
+#ifndef TALLY_PROTO_TEXT_H
+#define TALLY_PROTO_TEXT_H
 
 #include "proto/macros.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +14,5 @@ void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3
 
 /* "3,4,5" */
 void text_append_list(char *text, size_t size, const int64_t *numbers, int count);
-
-/* The media type of a Content-Type value equals `type`, parameters ignored. */
-bool media_type_is(const char *value, const char *type);
 
 #endif

@@ -1,11 +1,9 @@
-/* Texts of bounded size, appended to; media types. */
-#include "client/text.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 void text_append(char *text, size_t size, const char *format, ...)
 {
@@ -21,10 +19,4 @@ void text_append_list(char *text, size_t size, const int64_t *numbers, int count
     for (int i = 0; i < count; i++) {
         text_append(text, size, "%s%" PRId64, i == 0 ? "" : ",", numbers[i]);
     }
-}
-
-bool media_type_is(const char *value, const char *type)
-{
-    size_t length = strcspn(value, "; \t");
-    return length == strlen(type) && strncasecmp(value, type, length) == 0;
 }
