@@ -107,23 +107,25 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
     return STATUS_OK;
 }
 
-/* A present member that is not null, which no parameter may be. */
-static enum status find_not_null(const struct json_place *place, const char *name, bool *found,
-                                 struct error *err)
+static bool is_there(const struct json_place *place, const char *name)
 {
-    const json_t *value = json_field(place, name);
-    *found = value != NULL;
-    if (json_is_null(value)) {
+    return json_field(place, name) != NULL;
+}
+
+/* No parameter may be null; one that is absent is fine. */
+static enum status check_not_null(const struct json_place *place, const char *name,
+                                  struct error *err)
+{
+    if (json_is_null(json_field(place, name))) {
         return json_field_error(place, name, "a string, number or boolean", err);
     }
     return STATUS_OK;
 }
 
-/* A boolean; *found is false if it is absent. */
-static enum status read_bool(const struct json_place *place, const char *name, bool *found,
-                             bool *out, struct error *err)
+static enum status read_bool(const struct json_place *place, const char *name, bool *out,
+                             struct error *err)
 {
-    TRY(find_not_null(place, name, found, err));
+    TRY(check_not_null(place, name, err));
     return json_field_bool(place, name, true, out, err);
 }
 
@@ -134,13 +136,12 @@ static enum status read_attributes(const struct json_place *place,
         const struct spelling *row = &spellings[i];
         const char *text = NULL;
         char path[JSON_PATH_MAX];
-        bool found = false;
         bool flag = false;
         int64_t value = 0;
-        TRY(find_not_null(place, row->name, &found, err));
-        if (!found) {
+        if (!is_there(place, row->name)) {
             continue;
         }
+        TRY(check_not_null(place, row->name, err));
         json_path_of(place, row->name, -1, path);
         if (row->kind == VALUE_INTEGER) {
             TRY(json_field_int64(place, row->name, &value, err));
@@ -156,11 +157,10 @@ static enum status read_attributes(const struct json_place *place,
     return STATUS_OK;
 }
 
-/* A size; *found is false if it is absent. */
-static enum status read_size(const struct json_place *place, const char *name, bool *found,
-                             uint64_t *out, struct error *err)
+static enum status read_size(const struct json_place *place, const char *name, uint64_t *out,
+                             struct error *err)
 {
-    TRY(find_not_null(place, name, found, err));
+    TRY(check_not_null(place, name, err));
     return json_field_size(place, name, out, err);
 }
 
@@ -168,12 +168,11 @@ static enum status read_size(const struct json_place *place, const char *name, b
 static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
                               struct error *err)
 {
-    bool ignored = false;
     if (json_real_value(json_field(place, name)) >= 0x1p53) {
         *out = INT64_MAX;
         return STATUS_OK;
     }
-    return read_size(place, name, &ignored, out, err);
+    return read_size(place, name, out, err);
 }
 
 /* The operator keeps nothing between requests: sequence parameters are fine as long as they say
@@ -191,9 +190,8 @@ static enum status check_sequence(const struct json_place *place, struct error *
     }
     static const char *const flags[] = {"sequence_start", "sequence_end"};
     for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
-        bool has = false;
         bool value = false;
-        TRY(read_bool(place, flags[i], &has, &value, err));
+        TRY(read_bool(place, flags[i], &value, err));
         if (value) {
             return json_field_error(
                 place, flags[i], "false: the models are stateless and have no sequences", err);
@@ -220,27 +218,26 @@ enum status kserve_read_request_parameters(const struct json_place *root,
     TRY(check_sequence(&place, err));
     TRY(read_count(&place, "priority", &out->priority, err));
     TRY(read_count(&place, "timeout", &out->timeout_us, err));
-    bool has = false;
-    return read_bool(&place, "binary_data_output", &has, &out->binary_output, err);
+    return read_bool(&place, "binary_data_output", &out->binary_output, err);
 }
 
 static enum status read_window(const struct json_place *place, struct shm_window *window,
                                struct error *err)
 {
-    bool found = false;
     const char *region = NULL;
     uint64_t bytes = 0;
     uint64_t offset = 0;
-    bool has_bytes = false;
-    TRY(find_not_null(place, "shared_memory_region", &found, err));
-    if (found) {
+    const bool has_bytes = is_there(place, "shared_memory_byte_size");
+    const bool has_offset = is_there(place, "shared_memory_offset");
+    TRY(check_not_null(place, "shared_memory_region", err));
+    if (is_there(place, "shared_memory_region")) {
         TRY(json_field_string(place, "shared_memory_region", &region, err));
     }
-    TRY(read_size(place, "shared_memory_byte_size", &has_bytes, &bytes, err));
-    TRY(read_size(place, "shared_memory_offset", &found, &offset, err));
+    TRY(read_size(place, "shared_memory_byte_size", &bytes, err));
+    TRY(read_size(place, "shared_memory_offset", &offset, err));
     if (region == NULL) {
-        return has_bytes || found ? json_field_missing(place, "shared_memory_region", err)
-                                  : STATUS_OK;
+        return has_bytes || has_offset ? json_field_missing(place, "shared_memory_region", err)
+                                       : STATUS_OK;
     }
     if (!has_bytes) {
         return json_field_missing(place, "shared_memory_byte_size", err);
@@ -265,7 +262,8 @@ static enum status read_output_parameters(const struct json_place *place,
                                  "the models do not classify: a cumulative sum has no labels");
     }
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    TRY(read_bool(place, "binary_data", &out->has_binary_data, &out->binary_data, err));
+    out->has_binary_data = is_there(place, "binary_data");
+    TRY(read_bool(place, "binary_data", &out->binary_data, err));
     TRY(read_window(place, &out->shm, err));
     if (out->shm.region[0] != '\0' && out->binary_data) {
         return json_field_error(place, "binary_data",
@@ -284,7 +282,8 @@ static enum status read_input_parameters(const struct json_place *place,
                                         ATTRIBUTE_NAMES};
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(place, attributes, err));
-    TRY(read_size(place, "binary_data_size", &out->has_binary_size, &out->binary_size, err));
+    out->has_binary_size = is_there(place, "binary_data_size");
+    TRY(read_size(place, "binary_data_size", &out->binary_size, err));
     return read_window(place, &out->shm, err);
 }
 
