@@ -416,7 +416,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
 }
 
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
- * use. */
+ * use. Thread: who has the device. */
 static bool run_batch(struct worker *worker)
 {
     struct request *rest = NULL;
@@ -432,7 +432,9 @@ static bool run_batch(struct worker *worker)
         hold_batch(worker, first, 1, others);
         outcome = run_once(worker, &rest);
     }
-    return outcome == OUTCOME_DONE;
+    const bool works = outcome == OUTCOME_DONE;
+    worker->failures = works ? 0 : worker->failures;
+    return works;
 }
 
 /* ---- the thread ---- */
@@ -580,7 +582,6 @@ static bool serve_queue(struct worker *worker)
             if (!run_batch(worker)) {
                 return false;
             }
-            worker->failures = 0;
         }
     }
 }

@@ -181,7 +181,7 @@ static void who_goes_on_with_an_old_token_waits_alone(void **state)
         assert_int_equal(present(tokens, "foo"), STATUS_OK);
     }
     for (int i = 0; i < 40; i++) {
-        char guess[16];
+        char guess[32];
         (void)snprintf(guess, sizeof guess, "guess-%d", i);
         status = present(tokens, guess);
     }
