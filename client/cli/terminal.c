@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -33,7 +34,7 @@ enum {
 #define REDRAW_NS           INT64_C(100000000)
 #define APPEAR_NS           INT64_C(300000000) /* what is quicker needs no bar */
 
-static volatile sig_atomic_t interrupt_seen;
+static atomic_int interrupt_seen; /* set by the handler, asked for by every thread */
 static int64_t interrupt_ns; /* of the first; used by the handler only */
 
 /* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
