@@ -16,6 +16,7 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
+#include "server/sched/request.h"
 #include "server/sched/server.h"
 
 #include <pthread.h>
@@ -208,19 +209,13 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
     return wait;
 }
 
-/* Of two deadlines, of which 0 is none. */
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a == 0 || (b != 0 && b < a) ? b : a;
-}
-
 /* Duties of every tick, in every phase. */
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
-    run->deadline_ns = earlier(queue_sweep(run->server->queue, now_ns),
-                               codec_pool_sweep(run->server->codecs, now_ns));
+    run->deadline_ns = deadline_earlier(queue_sweep(run->server->queue, now_ns),
+                                        codec_pool_sweep(run->server->codecs, now_ns));
     run->deadline_ns =
-        earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
+        deadline_earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
     device_pool_tick(run->server->devices, now_ns);
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);

@@ -515,16 +515,12 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
-        const struct request *request = cursor.current;
-        uint64_t deadline_ns = request->deadline_ns;
-        if (request_verdict(request, now_ns) != STATUS_OK) {
+        if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
             leave_line(admission, &cursor, &expired);
-            continue;
+        } else {
+            earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
+            fair_step(&cursor);
         }
-        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
-            earliest = deadline_ns;
-        }
-        fair_step(&cursor);
     }
     struct request *stuck = break_deadlock(admission, now_ns);
     admit_waiting(admission, now_ns, &leaving);

@@ -119,9 +119,7 @@ static struct request *next_request(struct codec_pool *pool, enum work_class kin
         if (request_verdict(cursor.current, clock_now_ns()) == STATUS_OK) {
             return fair_take(&cursor);
         }
-        struct request *dropped = fair_drop(&cursor);
-        dropped->next = *expired;
-        *expired = dropped;
+        fair_drop(&cursor, expired);
     }
 }
 
@@ -398,10 +396,10 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
     MUST(pthread_mutex_lock(&pool->lock));
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
         size_t before = pool->lines[kind].count;
-        uint64_t at = fair_expire(&pool->lines[kind], now_ns, &expired);
+        earliest =
+            deadline_earlier(earliest, fair_expire(&pool->lines[kind], now_ns, &expired));
         (void)atomic_fetch_sub_explicit(&pool->waiting[kind], before - pool->lines[kind].count,
                                         memory_order_relaxed);
-        earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
     }
     MUST(pthread_mutex_unlock(&pool->lock));
     end_expired(expired);

@@ -196,7 +196,7 @@ void fair_step(struct fair_cursor *cursor)
     }
 }
 
-struct request *fair_drop(struct fair_cursor *cursor)
+static struct request *take_out(struct fair_cursor *cursor)
 {
     struct fair_line *line = cursor->line;
     struct fair_flow *flow = cursor->flow_before->next;
@@ -250,7 +250,14 @@ struct request *fair_take(struct fair_cursor *cursor)
     } else {
         line->ahead += high;
     }
-    return fair_drop(cursor);
+    return take_out(cursor);
+}
+
+void fair_drop(struct fair_cursor *cursor, struct request **dropped)
+{
+    struct request *request = take_out(cursor);
+    request->next = *dropped;
+    *dropped = request;
 }
 
 uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **expired)
@@ -258,18 +265,12 @@ uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **e
     uint64_t earliest = 0;
     struct fair_cursor cursor = fair_begin(line);
     while (cursor.current != NULL) {
-        const struct request *request = cursor.current;
-        uint64_t deadline_ns = request->deadline_ns;
-        if (request_verdict(request, now_ns) != STATUS_OK) {
-            struct request *dropped = fair_drop(&cursor);
-            dropped->next = *expired;
-            *expired = dropped;
-            continue;
+        if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
+            fair_drop(&cursor, expired);
+        } else {
+            earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
+            fair_step(&cursor);
         }
-        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
-            earliest = deadline_ns;
-        }
-        fair_step(&cursor);
     }
     return earliest;
 }

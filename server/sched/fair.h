@@ -97,8 +97,9 @@ void fair_step(struct fair_cursor *cursor);
  * returns the earliest deadline of the rest, 0 if none */
 uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **expired);
 
-/* Take the current request out of the line and go on to the next one. */
-struct request *fair_take(struct fair_cursor *cursor); /* it is served: it costs credit */
-struct request *fair_drop(struct fair_cursor *cursor); /* it is not: it costs nothing */
+/* Take the current request out of the line and go on to the next one: it is served, and costs
+ * credit; or it is not, costs nothing, and goes to the chain *dropped, which is in no order. */
+struct request *fair_take(struct fair_cursor *cursor);
+void fair_drop(struct fair_cursor *cursor, struct request **dropped);
 
 #endif

@@ -95,10 +95,10 @@ static struct request *lane_take(struct queue *queue, struct fair_cursor *cursor
 }
 
 /* The same, dropped unserved. */
-static struct request *lane_drop(struct queue *queue, struct fair_cursor *cursor)
+static void lane_drop(struct queue *queue, struct fair_cursor *cursor, struct request **dropped)
 {
     (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
-    return fair_drop(cursor);
+    fair_drop(cursor, dropped);
 }
 
 static enum status no_device(struct error *err)
@@ -213,9 +213,7 @@ static struct request *take_everything(struct queue *queue)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
-            struct request *request = lane_drop(queue, &cursor);
-            request->next = chain;
-            chain = request;
+            lane_drop(queue, &cursor, &chain);
         }
     }
     return chain;
@@ -238,8 +236,7 @@ uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
     MUST(pthread_mutex_lock(&queue->lock));
     for (int i = 0; i < LANE_COUNT; i++) {
         size_t before = queue->lanes[i].count;
-        uint64_t at = fair_expire(&queue->lanes[i], now_ns, &expired);
-        earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
+        earliest = deadline_earlier(earliest, fair_expire(&queue->lanes[i], now_ns, &expired));
         (void)atomic_fetch_sub_explicit(&queue->waiting, before - queue->lanes[i].count,
                                         memory_order_relaxed);
     }
@@ -320,9 +317,7 @@ static void drop_expired(struct queue *queue, struct fair_line *lane, uint64_t n
 {
     struct fair_cursor cursor = fair_begin(lane);
     while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-        struct request *request = lane_drop(queue, &cursor);
-        request->next = *expired;
-        *expired = request;
+        lane_drop(queue, &cursor, expired);
     }
 }
 
@@ -370,9 +365,7 @@ static void batch_form(struct queue *queue, struct fair_line *lane,
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            struct request *request = lane_drop(queue, &cursor);
-            request->next = *expired;
-            *expired = request;
+            lane_drop(queue, &cursor, expired);
         } else if (batch_has_room(batch, cursor.current, options)) {
             batch_add(batch, lane_take(queue, &cursor), now_ns);
         } else {

@@ -153,7 +153,7 @@ struct request {
     bool decoded;              /* call is valid */
     bool planned;              /* plan is valid */
 
-    size_t head_bytes; /* bytes in it */
+    size_t head_bytes; /* in `head`, its NUL not counted */
     struct request_body body;
     struct admission_hold admission;
     struct request_slice slice;
@@ -274,6 +274,12 @@ static inline enum status request_verdict(const struct request *request, uint64_
     }
     bool late = request->deadline_ns != 0 && now_ns >= request->deadline_ns;
     return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
+}
+
+/* The earlier of two deadlines, of which 0 is none. */
+static inline uint64_t deadline_earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
 /* Whoever is refused may try again after so long: whole seconds, which are the least there is. */

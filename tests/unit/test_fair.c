@@ -226,7 +226,12 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
             if (cursor.current == NULL) {
                 continue;
             }
-            struct request *gone = dice % 16 == 7 ? fair_drop(&cursor) : fair_take(&cursor);
+            struct request *gone = NULL;
+            if (dice % 16 == 7) {
+                fair_drop(&cursor, &gone);
+            } else {
+                gone = fair_take(&cursor);
+            }
             takes++;
             assert_in_range(takes - gone->times.queued, 1, 2000);
             taken_at[gone->ticket - begun] = takes;
