@@ -301,28 +301,27 @@ static bool all_computed(const struct slices *slices)
            (part == NULL || part->phase + 1 == part->phase_count);
 }
 
-/* A slice of a request that waits for nothing but its slices. */
+/* A slice is back of a request that waits for nothing else: the next one goes out, or the request
+ * is through or has failed, and is returned. */
 static struct request *push_next_slice(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    if (!all_computed(slices) &&
-        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+    if (all_computed(slices)) {
+        /* As if its slices had waited and run one after the other at the end. */
+        whole->times.computed = slices->slice.times.computed;
+        whole->times.started = whole->times.computed - slices->compute_ns;
+        whole->times.queued = whole->times.started - slices->queue_ns;
+        return whole;
+    }
+    if (atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
     }
-    if (slices->steps_done == slices->slicing.steps && !all_computed(slices)) {
+    if (slices->steps_done == slices->slicing.steps) {
         slices->part->phase++;
         set_slicing(slices, &slices->part->phases[slices->part->phase].slicing);
     }
-    if (slices->steps_done < slices->slicing.steps) {
-        bool more = push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
-        return more ? NULL : whole;
-    }
-    /* As if its slices had waited and run one after the other at the end. */
-    whole->times.computed = slices->slice.times.computed;
-    whole->times.started = whole->times.computed - slices->compute_ns;
-    whole->times.queued = whole->times.started - slices->queue_ns;
-    return whole;
+    return push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK ? NULL : whole;
 }
 
 struct request *slices_take_back(struct request *slice)
