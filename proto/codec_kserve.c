@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The inputs by name, and of outputs the second and the third. */
+/* The inputs. */
 enum kserve_tensor {
     TENSOR_X,
     TENSOR_AXIS,
@@ -284,7 +284,7 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     }
     TRY(json_field_array(root, "outputs", &list, err));
     struct json_place place;
-    for (size_t i = 0; i < json_array_size(list); i++) { /* no more than 3 */
+    for (size_t i = 0; i < json_array_size(list); i++) { /* a third is refused */
         TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
         TRY(read_output(&place, binary_default, out, err));
     }

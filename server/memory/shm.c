@@ -26,7 +26,7 @@ enum {
 struct shm_region {
     atomic_uint users; /* the table is one */
     int fd;            /* owned */
-    dev_t device;      /* with inode: which object it is */
+    dev_t device;      /* with inode: which object it is; of zero copy only */
     ino_t inode;
     struct shm_map *map; /* owned; NULL: windows are copied */
     struct kserve_shm_region info;
@@ -162,10 +162,7 @@ static enum status open_object(const struct shm_registry *registry,
                                const struct kserve_shm_region *region, int *out,
                                struct error *err)
 {
-    enum status status = check_key(registry, region->key, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(check_key(registry, region->key, err));
     if (region->byte_size == 0) {
         return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
                                "a region must have at least one byte");
@@ -175,7 +172,7 @@ static enum status open_object(const struct shm_registry *registry,
     if (fd < 0) {
         return open_error(errno, err);
     }
-    status = check_object(fd, region, err);
+    enum status status = check_object(fd, region, err);
     if (status != STATUS_OK) {
         (void)close(fd);
         return status;
@@ -229,10 +226,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
                          "a Unix socket");
     }
     int fd = -1;
-    enum status status = open_object(registry, region, &fd, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(open_object(registry, region, &fd, err));
     struct shm_region *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
         (void)close(fd);
@@ -248,7 +242,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
         entry->map = shm_map_create(fd, region->offset, region->byte_size);
     }
     MUST(pthread_mutex_lock(&registry->lock));
-    status = insert_region(registry, entry, err);
+    enum status status = insert_region(registry, entry, err);
     MUST(pthread_mutex_unlock(&registry->lock));
     if (status != STATUS_OK) {
         shm_release(entry);

@@ -76,7 +76,7 @@ void shm_release(struct shm_region *region); /* NULL is fine */
 /* All of a request's, which has none then. */
 void shm_release_all(struct shm_tensor shm[SHM_USES]);
 
-/* Zero copy: where the window lies. A nowhere, if it has to be copied: zero copy is off, the
+/* Zero copy: where the window lies. Nowhere, if it has to be copied: zero copy is off, the
  * object could not be mapped or lost pages since, or the window does not begin at a multiple of
  * `align` in memory. */
 struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
@@ -88,8 +88,8 @@ enum shm_overlap {
     SHM_OVERLAP
 };
 
-/* How the first `a_bytes` and `b_bytes` of two windows lie in the objects behind them, which
- * may be one object under two names. */
+/* Zero copy: how the first `a_bytes` and `b_bytes` of two windows lie in the objects behind them,
+ * which may be one object under two names. */
 enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
                              uint64_t a_bytes, const struct shm_region *b,
                              const struct shm_window *b_window, uint64_t b_bytes);

@@ -8,8 +8,10 @@
  *   http loop(s)  http_start(): a libuv loop each, which owns its connections and requests
  *   codec pool    codec_pool_create(): long texts
  *   device        device_pool_start(): one or two workers for each device
+ *   memory        memory_create(): unmaps slabs that are not used any more
  *   log writer    log_open()
  *   trace sender  tracer_open()
+ *   for a moment  shm_release(): frees a large object; device_pool_create(): lists the devices
  * All signals are blocked before the first thread starts; only main waits for them.
  *
  * The parts start in the order of the fields and stop in the reverse order, after the drain
