@@ -87,7 +87,6 @@ static enum status build_server(struct config *config, struct server *server,
                                           .small_block_bytes =
                                               QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
                                           .keep_ms = KEEP_SLABS_MS};
-    const struct queue_options queue = {.max_requests = (size_t)config->queue_depth};
     if (log_open(&log, &server->log, err) != STATUS_OK ||
         metrics_create(&server->metrics, err) != STATUS_OK ||
         open_tracer(config, server, err) != STATUS_OK ||
@@ -97,7 +96,7 @@ static enum status build_server(struct config *config, struct server *server,
         admission_create(server->memory, (size_t)config->queue_depth, &server->admission,
                          err) != STATUS_OK ||
         open_shm(config, server, err) != STATUS_OK ||
-        queue_create(&queue, &server->queue, err) != STATUS_OK ||
+        queue_create((size_t)config->queue_depth, &server->queue, err) != STATUS_OK ||
         codec_pool_create((size_t)config->codec_threads, &server->codecs, err) != STATUS_OK) {
         return err->status;
     }

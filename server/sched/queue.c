@@ -28,17 +28,16 @@ struct queue {
     atomic_uint unannounced[LANE_COUNT];    /* pushes that nobody was woken for yet */
     atomic_size_t waiting;                  /* requests; written by holders of the lock */
     atomic_bool usable;                     /* likewise */
-    pthread_mutex_t lock;                   /* guards everything below but options */
+    size_t max_requests;                    /* constant */
+    pthread_mutex_t lock;                   /* guards everything below */
     pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
-    struct queue_options options;
     struct fair_line lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */
     bool closed;
     unsigned shakes; /* queue_shake() so far */
 };
 
-enum status queue_create(const struct queue_options *options, struct queue **out,
-                         struct error *err)
+enum status queue_create(size_t max_requests, struct queue **out, struct error *err)
 {
     struct queue *queue = calloc(1, sizeof *queue);
     if (queue == NULL) {
@@ -48,7 +47,7 @@ enum status queue_create(const struct queue_options *options, struct queue **out
         thread_cond_init(&queue->arrived[i]);
     }
     MUST(pthread_mutex_init(&queue->lock, NULL));
-    queue->options = *options;
+    queue->max_requests = max_requests;
     fair_init(&queue->lanes[LANE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
     fair_init(&queue->lanes[LANE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
     atomic_init(&queue->usable, true);
@@ -112,12 +111,11 @@ enum status queue_admits(const struct queue *queue, struct error *err)
     if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         return no_device(err);
     }
-    if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >=
-        queue->options.max_requests) {
+    if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >= queue->max_requests) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu requests wait for a device already, the server's --queue-depth: "
                          "try again after Retry-After seconds",
-                         queue->options.max_requests);
+                         queue->max_requests);
     }
     return STATUS_OK;
 }
@@ -192,6 +190,9 @@ void queue_shake(struct queue *queue)
 
 void queue_return(struct queue *queue, struct request *first)
 {
+    if (first == NULL) {
+        return;
+    }
     MUST(pthread_mutex_lock(&queue->lock));
     bool accepted =
         atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;

@@ -3,8 +3,8 @@
  * Two lanes, small and large (QUEUE_LARGE_BYTES of slab memory), each shared fairly between
  * clients by bytes, first in, first out for each client (fair.h). The taker alternates between
  * lanes in which something waits, so that a stream of large tensors costs a small one at most
- * one of them, and a stream of small ones (each turn a batch of bounded size, see queue.h)
- * cannot hold a large one up for longer than one batch.
+ * one of them, and a stream of small ones (each turn a batch of bounded size, see below) cannot
+ * hold a large one up for longer than one batch.
  *
  * The bound (--queue-depth) is asked for before a body is read, queue_admits(). What was
  * admitted is never refused for want of room: its bytes were counted when they came.
@@ -31,12 +31,8 @@ enum {
     QUEUE_WAKE_PUSHES = 16 /* pushes after which takers are woken unasked */
 };
 
-struct queue_options {
-    size_t max_requests; /* --queue-depth */
-};
-
-MUST_CHECK enum status queue_create(const struct queue_options *options, struct queue **out,
-                                    struct error *err);
+/* max_requests   --queue-depth */
+MUST_CHECK enum status queue_create(size_t max_requests, struct queue **out, struct error *err);
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
 /* Whether one more request may come; asked before its body is read. No lock.
@@ -69,8 +65,8 @@ void queue_wake(struct queue *queue);
  * the queue is to be looked at. */
 void queue_shake(struct queue *queue);
 
-/* Put a chain (linked by next) back where it was in its lane, to run on another device. Without
- * a device in use it ends with DEVICE_ERROR. */
+/* Put a chain (linked by next) of requests whose turn did not come back where it was in its lane, to
+ * run on another device. Without a device in use it ends with DEVICE_ERROR. NULL is fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are
@@ -96,8 +92,8 @@ size_t queue_count_model(struct queue *queue, int model);
 
 /* ---- batches ---- */
 
-/* Forms batches: a worker that becomes free takes the request whose turn it is (queue.h) and
- * everything that may share a launch with it and waited meanwhile. No request waits for peers
+/* Forms batches: a worker that becomes free takes the request whose turn it is and everything that
+ * may share a launch with it and waited meanwhile. No request waits for peers
  * unless --batch-delay-us says so.
  *
  * Fairness. The first of a batch is always the oldest of the client whose turn it is (fair.h),

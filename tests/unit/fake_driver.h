@@ -256,7 +256,6 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
                                           .small_slab_bytes = 1 << 20,
                                           .small_block_bytes = 64 << 10,
                                           .keep_ms = 1000};
-    const struct queue_options queue = {.max_requests = 100000};
     bool made = config_parse(argc, argv, NULL, &fakes->config, err) == STATUS_OK &&
                 completion_init(&fakes->completion, err) == STATUS_OK &&
                 metrics_create(&fakes->server.metrics, err) == STATUS_OK &&
@@ -264,7 +263,7 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
                 clients_create(&fakes->server.clients, err) == STATUS_OK &&
                 admission_create(fakes->server.memory, 100000, &fakes->server.admission, err) ==
                     STATUS_OK &&
-                queue_create(&queue, &fakes->server.queue, err) == STATUS_OK &&
+                queue_create(100000, &fakes->server.queue, err) == STATUS_OK &&
                 codec_pool_create(1, &fakes->server.codecs, err) == STATUS_OK;
     if (!made) {
         abort();

@@ -9,12 +9,12 @@
 
 static struct completion completion;
 
-static inline int fake_queue_create(const struct queue_options *options, void **state)
+static inline int fake_queue_create(size_t max_requests, void **state)
 {
     if (completion_init(&completion, NULL) != STATUS_OK) {
         return 1;
     }
-    return queue_create(options, (struct queue **)state, NULL) != STATUS_OK;
+    return queue_create(max_requests, (struct queue **)state, NULL) != STATUS_OK;
 }
 
 static inline int fake_queue_destroy(void **state)

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct queue_options roomy = {.max_requests = 1000000};
 static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
 
 enum {
@@ -17,7 +16,7 @@ enum {
 
 static int set_up(void **state)
 {
-    return fake_queue_create(&roomy, state);
+    return fake_queue_create(1000000, state);
 }
 
 static void free_chain(struct request *first)

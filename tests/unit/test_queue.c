@@ -5,11 +5,9 @@
 
 #include <string.h>
 
-static const struct queue_options bounds = {.max_requests = 3};
-
 static int set_up(void **state)
 {
-    return fake_queue_create(&bounds, state);
+    return fake_queue_create(3, state);
 }
 
 /* Take one request (no company) and check that it is this one. */
