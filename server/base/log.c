@@ -23,7 +23,8 @@
 enum {
     BUFFER_BYTES = 256 * 1024,
     LOG_LINE_BYTES = 4096,
-    RESERVE = 8 /* of a line, for closing quote, brace and newline */
+    VALUE_BYTES = 1024, /* of a field: an endless path leaves room for the status behind it */
+    RESERVE = 8         /* of a line, for closing quote, brace and newline */
 };
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without lines */
@@ -127,10 +128,12 @@ static void put_byte_escape(struct log_line *line, unsigned char byte)
     line_put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
 }
 
-static void put_escaped(struct log_line *line, const char *text)
+/* Text of which more than `most` bytes would stand in the line is cut. */
+static void put_escaped(struct log_line *line, const char *text, size_t most)
 {
     const unsigned char *s = (const unsigned char *)text;
-    while (*s != '\0' && room_for(line, 16)) {
+    const size_t begin = line->used;
+    while (*s != '\0' && line->used - begin < most && room_for(line, 16)) {
         size_t length = printable_length(s);
         if (length == 0) {
             put_byte_escape(line, *s++);
@@ -188,7 +191,7 @@ static void log_line_begin(struct log_line *line, bool json, enum log_level leve
     put_string(line, json ? "\",\"level\":\"" : " ");
     put_string(line, level_names[level]);
     put_string(line, json ? "\",\"message\":\"" : " ");
-    put_escaped(line, message);
+    put_escaped(line, message, LOG_LINE_BYTES);
     put_string(line, json ? "\"" : "");
 }
 
@@ -200,7 +203,7 @@ static void log_line_text(struct log_line *line, const char *key, const char *va
     }
     bool quoted = line->json || !is_bare(value);
     put_string(line, quoted ? "\"" : "");
-    put_escaped(line, value);
+    put_escaped(line, value, VALUE_BYTES);
     if (quoted) {
         line->text[line->used++] = '"'; /* RESERVE has room */
     }

@@ -57,6 +57,7 @@ static void reset_record(struct exchange *exchange)
     memset((char *)exchange + first, 0, offsetof(struct exchange, header) - first);
     exchange->magic = EXCHANGE_MAGIC;
     exchange->path = "";
+    exchange->method = "";
     exchange->trace.trace[0] = 0;
     exchange->trace.trace[1] = 0;
     exchange->token_name[0] = '\0';
@@ -186,10 +187,25 @@ void exchange_refuse(struct exchange *exchange)
                    length < 0 ? 0 : (uint64_t)length - exchange->request.body.received);
 }
 
+/* What log and traces call it: those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them;
+ * "" for another. */
+static const char *known_method(const char *method)
+{
+    static const char *const known[] = {"GET",     "POST",    "HEAD",  "PUT",  "DELETE",
+                                        "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        if (strcmp(method, known[i]) == 0) {
+            return known[i];
+        }
+    }
+    return "";
+}
+
 enum exchange_step exchange_header(struct exchange *exchange, const char *method)
 {
     const struct header_check *header = &exchange->header;
     conn_begin(exchange->conn);
+    exchange->method = known_method(method);
     exchange->post = strcmp(method, "POST") == 0;
     exchange->head = strcmp(method, "HEAD") == 0;
     exchange->get = exchange->head || strcmp(method, "GET") == 0;

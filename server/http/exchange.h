@@ -73,6 +73,7 @@ struct exchange {
     struct MHD_Connection *connection;
     const struct route *route;       /* static; NULL: none is known */
     struct sockaddr_storage address; /* whose request it is: the peer's, or behind proxies */
+    const char *method; /* static; "": one that HTTP does not define, or none is known yet */
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */

@@ -61,10 +61,7 @@ void exchange_report(struct exchange *exchange)
     }
     const struct log_request line = {
         .id = request->id,
-        .method = exchange->post        ? "POST"
-                  : exchange->get       ? "GET"
-                  : exchange->preflight ? "OPTIONS"
-                                        : "",
+        .method = exchange->method,
         .path = exchange->route != NULL ? exchange->route->pattern : exchange->path,
         .client = client,
         .token = exchange->token_name,

@@ -156,6 +156,22 @@ def test_an_answer_from_500_on_is_an_error_and_one_from_400_on_is_the_callers(
     assert "--allow-client-shm" in root.status.message
 
 
+def test_log_and_spans_have_the_method_that_came(start_server, collector):
+    server = start_server("--otlp-endpoint", collector.url)
+    client = server.client()
+    for number, method in enumerate(["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "FROB"]):
+        trace = f"{number + 1:032x}"
+        client.request(
+            method,
+            "/livez",
+            headers={"traceparent": SAMPLED.replace(TRACE, trace), "X-Request-Id": method},
+        )
+        (root,) = [span for span in collector.trace(trace).values() if span.kind == 2]
+        known = method != "FROB"
+        assert attributes(root)["http.request.method"] == (method if known else "_OTHER")
+        assert line_of(server, f"id={method} ").get("method") == (method if known else None)
+
+
 def test_what_a_caller_has_not_sampled_is_not_sent_and_traces_begin_at_the_rate(
     start_server, collector
 ):
