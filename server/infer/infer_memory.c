@@ -250,10 +250,11 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 
 /* How long a small request waits, about, for a codec thread if it is a long text, and for a
  * device. */
-static uint64_t small_wait_ns(const struct request *request, uint64_t now_ns)
+static uint64_t small_wait_ns(const struct request *request)
 {
     const struct server *server = request->server;
-    uint64_t wait_ns = queue_wait_ns(server->queue, request->client, request->high, now_ns);
+    uint64_t wait_ns =
+        queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
     int64_t text_bytes = request->decoded ? 0 : request->body.declared;
     if (text_bytes > (int64_t)server->config->inline_json_bytes) {
         wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
@@ -279,16 +280,8 @@ enum status infer_check(struct request *request, struct error *err)
         status = admission_check(server->admission, request, claim, &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
-        uint64_t now_ns = clock_now_ns();
-        wait_ns = small_wait_ns(request, now_ns);
-        if (now_ns + wait_ns > request->deadline_ns) {
-            status = error_set(
-                err, STATUS_QUEUE_FULL,
-                "what waits before this request takes about %llu ms, and its deadline is in "
-                "%llu ms: try again after Retry-After seconds, or allow more time",
-                (unsigned long long)(wait_ns / NS_PER_MS),
-                (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
-        }
+        wait_ns = small_wait_ns(request);
+        status = request_check_wait(request, wait_ns, err);
     }
     request_retry_after(request, wait_ns);
     return status;

@@ -246,16 +246,11 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
     return true;
 }
 
-static bool commit_bytes(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
-{
-    uint64_t all = 0;
-    return commit_most(memory, bytes, 0, limit, &all, left);
-}
-
 enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
 {
     uint64_t left = 0;
-    if (!commit_bytes(memory, bytes, memory->options.budget_bytes, &left)) {
+    uint64_t all = 0;
+    if (!commit_most(memory, bytes, 0, memory->options.budget_bytes, &all, &left)) {
         return refuse_for_now(memory, bytes, left, err);
     }
     (void)atomic_fetch_add(&memory->reserved, bytes);
@@ -288,17 +283,10 @@ uint64_t memory_budget_large(const struct memory *memory)
     return budget - kept;
 }
 
-bool memory_promise_most(struct memory *memory, uint64_t bytes, uint64_t lack,
-                         uint64_t *promised)
+bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t *promised)
 {
     uint64_t left = 0;
     return commit_most(memory, bytes, lack, memory_budget_large(memory), promised, &left);
-}
-
-bool memory_promise(struct memory *memory, uint64_t bytes)
-{
-    uint64_t all = 0;
-    return memory_promise_most(memory, bytes, 0, &all);
 }
 
 void memory_unpromise(struct memory *memory, uint64_t bytes)
@@ -378,6 +366,12 @@ enum status memory_prepare(struct memory *memory, struct error *err)
                      need);
 }
 
+static enum status no_slab(struct error *err)
+{
+    return error_set(err, STATUS_OUT_OF_MEMORY,
+                     "the system has no memory for the tensor; try again");
+}
+
 static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,
                               struct error *err)
 {
@@ -389,8 +383,7 @@ static enum status take_small(struct memory *memory, size_t bytes, struct memory
             return STATUS_OK;
         }
         if (!grow_shared(memory)) {
-            return error_set(err, STATUS_OUT_OF_MEMORY,
-                             "the system has no memory for the tensor; try again");
+            return no_slab(err);
         }
     }
 }
@@ -473,8 +466,7 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
     let_leave(memory, evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY,
-                         "the system has no memory for the tensor; try again");
+        return no_slab(err);
     }
     MUST(pthread_mutex_lock(&memory->lock));
     memory->slab_bytes += idle == NULL ? slab_bytes(slab) : 0;

@@ -58,11 +58,10 @@ void memory_release(struct memory *memory, uint64_t bytes);
  * as they use it: what is promised is kept from others, but not counted as reserved. A part of
  * the budget is never promised, so that small requests find memory whatever large ones do. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
-MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes);
-/* The same, or as much of it as there is, if that is at most `lack` bytes less; *promised is how
- * much. */
-MUST_CHECK bool memory_promise_most(struct memory *memory, uint64_t bytes, uint64_t lack,
-                                    uint64_t *promised);
+/* Promise bytes, or as many of them as there are, if those are at most `lack` bytes less:
+ * *promised. */
+MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,
+                               uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
 /* Reserve bytes that were promised. */
 void memory_draw(struct memory *memory, uint64_t bytes);

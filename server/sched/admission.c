@@ -128,7 +128,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     uint64_t lack = larger_of(behind, small_part(admission, missing));
     uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
-        !memory_promise_most(admission->memory, missing, lack, &promised)) {
+        !memory_promise(admission->memory, missing, lack, &promised)) {
         return false;
     }
     hold->promised_bytes += promised;
@@ -244,12 +244,7 @@ static void admit_waiting(struct admission *admission, uint64_t now_ns, struct l
 
 static void hand_on(struct leaving *leaving)
 {
-    for (struct request *request = leaving->admitted.first; request != NULL;) {
-        struct request *next = request->next;
-        request->next = NULL;
-        completion_post(request->completion, request);
-        request = next;
-    }
+    completion_post_home(leaving->admitted.first);
     completion_fail(leaving->hopeless.first, STATUS_DEADLINE_PASSED,
                     "the request waited for other large ones until its deadline could not "
                     "be kept any more; its body was not read");
@@ -304,16 +299,7 @@ enum status admission_check(struct admission *admission, const struct request *r
                          "again after Retry-After seconds",
                          waiting);
     }
-    uint64_t now_ns = clock_now_ns();
-    if (request->deadline_ns != 0 && now_ns + *wait_ns > request->deadline_ns) {
-        return error_set(
-            err, STATUS_QUEUE_FULL,
-            "what waits before this request takes about %llu ms, and its deadline "
-            "is in %llu ms: try again after Retry-After seconds, or allow more time",
-            (unsigned long long)(*wait_ns / NS_PER_MS),
-            (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
-    }
-    return STATUS_OK;
+    return request_check_wait(request, *wait_ns, err);
 }
 
 bool admission_enter(struct admission *admission, struct request *request, uint64_t claim)
@@ -476,7 +462,6 @@ static bool only_slow_ones_wait(struct admission *admission)
  * returns that one, taken out of the line, or NULL */
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
-    struct request *last = NULL;
     bool all_active = admission->active > 0 && admission->active_waiting == admission->active;
     if (!all_active && !only_slow_ones_wait(admission)) {
         admission->stuck_since_ns = 0;
@@ -488,23 +473,20 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     if (clock_span_ns(admission->stuck_since_ns, now_ns) < STUCK_MS * NS_PER_MS) {
         return NULL;
     }
+    struct fair_cursor last = {.current = NULL};
     for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
          fair_step(&c)) {
         if (is_active(c.current) == all_active &&
-            (last == NULL || c.current->ticket > last->ticket)) {
-            last = c.current;
+            (last.current == NULL || c.current->ticket > last.current->ticket)) {
+            last = c;
         }
     }
-    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
-         fair_step(&c)) {
-        if (c.current == last) {
-            struct chain alone = {0};
-            leave_line(admission, &c, &alone);
-            break;
-        }
+    struct chain ended = {0};
+    if (last.current != NULL) {
+        leave_line(admission, &last, &ended);
     }
     admission->stuck_since_ns = 0;
-    return last;
+    return ended.first;
 }
 
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)

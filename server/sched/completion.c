@@ -61,6 +61,21 @@ void completion_post(struct completion *completion, struct request *first)
     }
 }
 
+/* One post for each run of requests of the same loop. */
+void completion_post_home(struct request *first)
+{
+    while (first != NULL) {
+        struct request *last = first;
+        while (last->next != NULL && last->next->completion == first->completion) {
+            last = last->next;
+        }
+        struct request *next = last->next;
+        last->next = NULL;
+        completion_post(first->completion, first);
+        first = next;
+    }
+}
+
 void completion_fail(struct request *first, enum status status, const char *format, ...)
 {
     struct error said = ERROR_INIT;
@@ -68,14 +83,11 @@ void completion_fail(struct request *first, enum status status, const char *form
     va_start(args, format);
     (void)vsnprintf(said.detail, sizeof said.detail, format, args);
     va_end(args);
-    while (first != NULL) {
-        struct request *next = first->next;
-        first->next = NULL;
-        (void)error_set(&first->error, status, "%s", said.detail);
-        first->times.finished = clock_now_ns();
-        completion_post(first->completion, first);
-        first = next;
+    for (struct request *request = first; request != NULL; request = request->next) {
+        (void)error_set(&request->error, status, "%s", said.detail);
+        request->times.finished = clock_now_ns();
     }
+    completion_post_home(first);
 }
 
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for)
@@ -94,6 +106,21 @@ void request_end_expired(struct request *first, uint64_t now_ns, const char *wai
         }
         first = next;
     }
+}
+
+enum status request_check_wait(const struct request *request, uint64_t wait_ns,
+                               struct error *err)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (request->deadline_ns == 0 || now_ns + wait_ns <= request->deadline_ns) {
+        return STATUS_OK;
+    }
+    return error_set(
+        err, STATUS_QUEUE_FULL,
+        "what waits before this request takes about %llu ms, and its deadline is in %llu ms: "
+        "try again after Retry-After seconds, or allow more time",
+        (unsigned long long)(wait_ns / NS_PER_MS),
+        (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
 }
 
 static struct request *take_all(struct completion *completion)

@@ -2,7 +2,7 @@
  * their connections takes them. A lock-free LIFO and an eventfd, written only when the list was
  * empty, so a batch of n answers wakes the loop once.
  *
- * The only function callable from a worker is completion_post(). */
+ * Workers call those that say `any` or `their owner`, the loop that owns the list the others. */
 #ifndef TALLY_SERVER_COMPLETION_H
 #define TALLY_SERVER_COMPLETION_H
 
@@ -25,6 +25,9 @@ void completion_deinit(struct completion *completion); /* nothing waits in it an
 
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
+
+/* Hand each request of a chain to its own loop; NULL is fine. Thread: their owner. */
+void completion_post_home(struct request *first);
 
 /* Wake the loop without a request: it looks at its heartbeat work now. Thread: any. */
 void completion_wake(struct completion *completion);

@@ -82,9 +82,7 @@ static void on_changed(void *argument)
     for (size_t i = 0; i < pool->device_count; i++) {
         divide_work(pool, i);
     }
-    enum device_pool_health health = device_pool_health(pool);
-    queue_set_usable(pool->plan.queue,
-                     health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
+    queue_set_usable(pool->plan.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
     MUST(pthread_mutex_unlock(&pool->changing));
 }
 
@@ -392,10 +390,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
 enum status device_pool_start(struct device_pool *pool, struct error *err)
 {
     for (size_t i = 0; i < pool->count; i++) {
-        enum status status = worker_start(&pool->workers[i], err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(worker_start(&pool->workers[i], err));
     }
     return STATUS_OK;
 }

@@ -292,6 +292,11 @@ static inline void request_retry_after(struct request *request, uint64_t wait_ns
  * Thread: their owner, holding no lock. (completion.c) */
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
+/* QUEUE_FULL if its deadline comes before it would have waited for so long. Thread: its owner.
+ * (completion.c) */
+MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
+                                          struct error *err);
+
 /* What is counted of a tensor request that has ended. */
 static inline struct metrics_request request_figures(const struct request *request)
 {

@@ -31,11 +31,6 @@ enum {
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without requests */
 
-static struct log *log_of(const struct worker *worker)
-{
-    return worker->plan->log;
-}
-
 enum device_state worker_state(const struct worker *worker)
 {
     return (enum device_state)atomic_load(&worker->state);
@@ -96,8 +91,8 @@ static void worker_fail(struct worker *worker, const char *reason)
     if (was_ready) {
         metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     }
-    log_message(log_of(worker), LOG_ERROR, "device %zu (%s) is out of use: %s", worker->number,
-                worker->info.name, reason);
+    log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) is out of use: %s",
+                worker->number, worker->info.name, reason);
 }
 
 /* Put requests into the record, both chains linked by next; it holds none. */
@@ -169,18 +164,10 @@ static bool call_end(struct worker *worker)
         }
         memory_release(memory, orphan_reserved);
         worker->plan->changed(worker->plan->pool);
-        log_message(log_of(worker), LOG_WARN, "device %zu (%s) came back and is tried again",
+        log_message(worker->plan->log, LOG_WARN, "device %zu (%s) came back and is tried again",
                     worker->number, worker->info.name);
     }
     return in_time;
-}
-
-/* Put requests back whose turn did not come. NULL: none. Thread: their owner. */
-static void put_back(struct worker *worker, struct request *first)
-{
-    if (first != NULL) {
-        queue_return(worker->plan->queue, first);
-    }
 }
 
 /* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
@@ -234,11 +221,11 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     MUST(pthread_mutex_unlock(&worker->lock));
     worker->plan->changed(worker->plan->pool);
     metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
-    log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
+    log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
     completion_fail(lost, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
                     worker->number, worker->info.name, reason);
-    put_back(worker, rest);
+    queue_return(worker->plan->queue, rest);
 }
 
 /* ---- a batch ---- */
@@ -276,21 +263,6 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     return bytes;
 }
 
-/* Post the chain: one post for each run of requests of the same loop. */
-static void post_chain(struct request *first)
-{
-    while (first != NULL) {
-        struct request *last = first;
-        while (last->next != NULL && last->next->completion == first->completion) {
-            last = last->next;
-        }
-        struct request *next = last->next;
-        last->next = NULL;
-        completion_post(first->completion, first);
-        first = next;
-    }
-}
-
 /* The batch is computed: count it and hand it on. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
                          const struct scan_report *report)
@@ -324,7 +296,7 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     const struct metrics_batch batch = {
         .requests = count, .models = worker->models, .launch = launch};
     metrics_batch(worker->plan->metrics, &batch);
-    post_chain(first);
+    completion_post_home(first);
 }
 
 static void fail_failed(struct worker *worker, struct request *first, const char *reason)
@@ -353,7 +325,7 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
     }
     if (again != NULL) {
         metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
-        put_back(worker, again);
+        queue_return(worker->plan->queue, again);
     }
 }
 
@@ -375,7 +347,7 @@ static void give_up(struct worker *worker, bool intact, const struct error *err)
     } else {
         fail_failed(worker, first, err->detail);
     }
-    put_back(worker, rest);
+    queue_return(worker->plan->queue, rest);
 }
 
 /* Run the batch in the record. *rest: what runs after it, unless the device is out of use. */
@@ -483,7 +455,7 @@ static bool open_device(struct worker *worker)
     set_state(worker, DEVICE_READY, NULL);
     plan->changed(plan->pool); /* whoever reads the state finds the work divided */
     MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(log_of(worker), worker->first ? LOG_INFO : LOG_DEBUG,
+    log_message(worker->plan->log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
                 worker->info.name, worker->info.platform,
                 (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
@@ -571,7 +543,7 @@ static bool serve_queue(struct worker *worker)
         enum batcher_result result =
             batcher_take(plan->queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
         if (!end_waiting(worker)) {
-            put_back(worker, result == BATCHER_TAKEN ? first : NULL);
+            queue_return(worker->plan->queue, result == BATCHER_TAKEN ? first : NULL);
             return false;
         }
         if (result == BATCHER_CLOSED) {

@@ -434,8 +434,8 @@ bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     struct memory_stats stats;
-    assert_true(memory_promise(f->server.memory, 1000));
-    f->request.admission.promised_bytes = 1000;
+    assert_true(
+        memory_promise(f->server.memory, 1000, 0, &f->request.admission.promised_bytes));
     assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
     assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OK);
     assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
@@ -472,8 +472,8 @@ static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    assert_true(memory_promise(f->server.memory, 9 << 20));
-    f->request.admission.promised_bytes = 9 << 20;
+    assert_true(
+        memory_promise(f->server.memory, 9 << 20, 0, &f->request.admission.promised_bytes));
     assert_int_equal(infer_charge(&f->request, 5 << 20, &err), STATUS_OK);
     assert_int_equal(infer_charge(&f->request, 12 << 20, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "needs 17 MiB"));
