@@ -8,6 +8,12 @@ cd "$(dirname "$0")/.."
 name=tally-$(sh deploy/version.sh)
 mkdir -p build/dist
 # git's tar has the commit's time for every file; gzip is told to leave out its own.
-git archive --format=tar --prefix="$name/" HEAD | gzip -9 -n >"build/dist/$name.tar.gz"
+# Step by step, so that what fails is seen, and under its name only when it is whole.
+trap 'rm -f "build/dist/$name.tar.new" "build/dist/$name.tar.gz.new"' EXIT
+git archive --format=tar --prefix="$name/" --output="build/dist/$name.tar.new" HEAD
+gzip -9 -n <"build/dist/$name.tar.new" >"build/dist/$name.tar.gz.new"
+mv "build/dist/$name.tar.gz.new" "build/dist/$name.tar.gz"
+rm -f "build/dist/$name.tar.new"
+trap - EXIT
 cd build/dist
 sha256sum "$name.tar.gz" | tee "$name.tar.gz.sha256"

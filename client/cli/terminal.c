@@ -10,8 +10,8 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -35,7 +35,7 @@ enum {
 #define APPEAR_NS           INT64_C(300000000) /* what is quicker needs no bar */
 
 static atomic_int interrupt_seen; /* set by the handler, asked for by every thread */
-static int64_t interrupt_ns; /* of the first; used by the handler only */
+static int64_t interrupt_ns;      /* of the first; used by the handler only */
 
 /* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
  * only one that comes later is a second one. */

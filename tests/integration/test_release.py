@@ -70,6 +70,27 @@ def test_another_version_is_found_wherever_it_stands_and_written_from_the_makefi
         assert "98.7.6" in (tmp_path / name).read_text()
 
 
+def test_without_a_commit_there_is_no_archive(tmp_path):
+    for name in ("Makefile", "deploy/dist.sh", "deploy/version.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((TOP / name).read_bytes())
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    ran = subprocess.run(
+        ["sh", "deploy/dist.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode != 0 and "git repository" in ran.stderr, ran
+    assert list((tmp_path / "build/dist").iterdir()) == []
+
+
+def test_packages_are_built_with_every_library_that_a_build_installs():
+    script = (TOP / "deploy/install-deps.sh").read_text()
+    packages = re.search(r'^run_packages="(.*?)"', script, re.M | re.S)[1].split()
+    control = (TOP / "deploy/debian/control").read_text()
+    wanted = re.search(r"^Build-Depends:(.*?)^\S", control, re.M | re.S)[1]
+    libraries = {name for name in packages if name.endswith("-dev")} - {"libc6-dev"}  # essential
+    assert libraries <= set(re.findall(r"[\w.+-]+", wanted))
+
+
 def test_the_archive_of_a_commit_is_the_same_each_time_and_has_every_file(tmp_path):
     clone = tmp_path / "clone"
     run("git", "clone", "-q", "--no-hardlinks", str(TOP), str(clone))
