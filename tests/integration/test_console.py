@@ -214,6 +214,28 @@ def test_integers_of_64_bits_stay_exact(page):
     assert "9007199254740377" in page.js("return document.getElementById('tally-plot').textContent")
 
 
+@pytest.mark.parametrize("dialect", ["v1", "v2"])
+def test_integers_of_csv_stay_exact_however_they_are_written(page, dialect):
+    page.set(data="+9007199254740993;009;-0;0", axis="0", dtype="int64", dialect=dialect)
+    page.send()
+    assert "9007199254740993,9007199254741002,9007199254741002" in page.answered()
+    page.set(data="+.5\n-.5\n5.\n007.e1", axis="0", dtype="float64")
+    page.send()
+    assert re.search(r"[^\d]0\.5,0(\.0)?,5(\.0)?,75(\.0)?\]", page.answered())
+
+
+def test_numbers_whose_difference_is_beyond_all_numbers_are_drawn(page):
+    page.set(data="[1e308, -1e308, 1]", axis="0", dtype="float64")
+    page.send()
+    page.answered()
+    for figure in ("input", "tally"):
+        points = page.js(
+            "return document.querySelector(arguments[0]).getAttribute('points')",
+            f"#{figure}-plot polyline",
+        )
+        assert "NaN" not in points and len(points.split()) == 3, points
+
+
 def test_native_precision_is_asked_for(page):
     page.set(data="[16777216, 1, 1]", axis="0", dtype="float32", precision="native")
     page.send()
@@ -304,7 +326,17 @@ WRONG = [
     ({"dialect": "directml", "dtype": "float64"}, "dtype", "FLOAT64 is not supported"),
     ({"data": "[[1,2],[3]]", "axis": "0"}, "data", "has 1 elements, expected 2"),
     ({"data": "[300]", "axis": "0", "dtype": "int8"}, "data", "300"),
+    (
+        {"data": "[[1,2],[3],[4,5,6]]", "axis": "0", "dialect": "v2"},
+        "data",
+        "depth 2 are arrays of 2",
+    ),
+    ({"data": '[{"a":1},2]', "axis": "0", "dialect": "openvino"}, "data", 'element 0 is {"a":1}'),
+    ({"data": '["a 1",2]', "axis": "0", "dialect": "directml"}, "data", 'element 0 is "a 1"'),
     ({"data": "1,2,x", "axis": "0"}, "data", "line 1, column 3"),
+    ({"data": "1,2\n3", "axis": "0", "dialect": "v2"}, "data", "line 2 has 1 numbers, expected 2"),
+    ({"data": "1,5;2,5", "axis": "0"}, "data", 'column 1 is "1,5", expected a number, like -1.5'),
+    ({"axis": "007"}, "axis", "expected a whole number"),
     ({"shape": "3,x"}, "shape", "separated by commas"),
     (
         {"data": "[1,2,3]", "shape": "2,2", "axis": "0", "dialect": "v2"},
