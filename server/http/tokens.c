@@ -342,8 +342,8 @@ static bool address_must_wait(const struct offender *offender, uint64_t key, uin
 }
 
 /* Count a wrong token for its address, or for itself if it came from there before: somebody who
- * goes on with an old one guesses nothing, and others at the address, who have a right one, must
- * not wait for him. False: it came too often. */
+ * goes on with an old one guesses nothing, and others at the address, whose tokens are right,
+ * need not wait. False: it came too often. */
 static bool count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
                               uint64_t now_ns)
 {

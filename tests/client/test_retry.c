@@ -174,8 +174,7 @@ static void back_off_grows_and_is_bounded(void **state)
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
         double took = seconds() - before;
-        /* mean of the sum: (8 + 16 + 10 * 32) / 2 = 172 ms; its bound 344 ms plus the requests
-         */
+        /* mean of the sum: (8 + 16 + 10 * 32) / 2 = 172 ms; its bound: 344 ms and the requests */
         assert_true(took > 0.02);
         assert_true(took < 3);
     }
