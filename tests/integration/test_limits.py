@@ -452,11 +452,12 @@ def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
     size = 4 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
     with server.wire() as wire:
-        wire.send(request[:MIB])
-        until(lambda: server.metric("tally_memory_reserved_bytes") > 0, 20)
+        wire.send(request[: MIB + 1000])
+        # Memory comes in powers of two: by then a MiB has been read.
+        until(lambda: server.metric("tally_memory_reserved_bytes") > MIB)
         server.pass_time(GRACE_S + 1.5)
-        wire.send(request[MIB : 2 * MIB])  # at more than the rate so far
-        until(lambda: server.metric("tally_memory_reserved_bytes") > MIB, 20)
+        wire.send(request[MIB + 1000 : 2 * MIB + 1000])  # at more than the rate so far
+        until(lambda: server.metric("tally_memory_reserved_bytes") > 2 * MIB)
         server.pass_time(2 * MIB / 65536)
         says = "--min-upload-rate"
         calls.expect_error(wire.answer(), 408, "request_timeout", says=says)
