@@ -1,10 +1,12 @@
 """Fail on documents that people would stumble over: `python3 tests/lint_docs.py [TOP]`.
 
 A Markdown file has lines of at most 120 columns, links that lead somewhere (headings too), and names
-only files and folders that exist; so do comments that name a document. Looks at what git tracks.
+only files and folders that exist; so do comments that name a document. Looks at what git tracks or would,
+or at all that lies in a tree without git, as `make dist` makes one.
 """
 
 import fnmatch
+import os
 import pathlib
 import re
 import subprocess
@@ -24,9 +26,16 @@ PLANTED = "tests/integration/test_lint_docs.py"
 
 
 def tracked(top):
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=top, capture_output=True, text=True, check=True).stdout
-    return [name for name in names.splitlines() if (top / name).is_file()]
+    if (top / ".git").exists():
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(command, cwd=top, stdout=subprocess.PIPE, text=True, check=True)
+        return [name for name in names.stdout.splitlines() if (top / name).is_file()]
+    found = []
+    for folder, below, names in os.walk(top):
+        below[:] = [name for name in below if pathlib.Path(folder, name) != top / "build"]
+        inside = pathlib.Path(folder).relative_to(top)
+        found += [str(inside / name) for name in names if not name.endswith(".pyc")]
+    return sorted(found)
 
 
 def anchors(text):
@@ -120,6 +129,8 @@ def comment_faults(tree, name):
 
 def faults(top):
     tree = Tree(top)
+    if not any(name.endswith(".md") for name in tree.files):
+        yield f"{top}: no documents are here to look at"
     for name in tree.files:
         if name.endswith(".md"):
             yield from page_faults(tree, name)

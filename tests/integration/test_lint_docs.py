@@ -1,5 +1,6 @@
-"""The check of documents finds what is planted, and nothing in a page that is right."""
+"""The check of documents finds what is planted, and nothing in a page that is right; with git and without."""
 
+import shutil
 import subprocess
 import sys
 
@@ -56,9 +57,49 @@ def test_a_planted_fault_is_found_where_it_is(tree, line, fault):
     assert found.startswith(f"README.md:{len(RIGHT.splitlines()) + 2}: ") and fault in found
 
 
+def test_a_tree_without_git_is_looked_at_all_the_same(tree):
+    shutil.rmtree(tree / ".git")
+    (tree / "build").mkdir()
+    (tree / "build/page.md").write_text("`proto/b.c`\n")
+    assert list(lint_docs.faults(tree)) == []
+    (tree / "README.md").write_text(RIGHT + "It is in `proto/b.c`.\n")
+    (found,) = lint_docs.faults(tree)
+    assert "there is no proto/b.c" in found
+
+
+def test_a_tree_without_documents_is_not_right(tmp_path):
+    (found,) = lint_docs.faults(tmp_path)
+    assert "no documents" in found
+
+
 def test_a_document_that_a_comment_names_must_be_there(tree):
     (tree / "proto/a.c").write_text("/* docs/none.md, docs/decisions/012 */\n")
     assert [found.split(": ")[1] for found in lint_docs.faults(tree)] == [
         "there is no docs/none.md",
         "there is no docs/decisions/012",
     ]
+
+
+def lint(tree, check):
+    (tree / "tests").mkdir(exist_ok=True)
+    shutil.copy(TOP / "tests/lint.sh", tree / "tests")
+    command = ["sh", "tests/lint.sh", check]
+    ran = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return ran.returncode, ran.stdout.decode()
+
+
+@pytest.mark.parametrize("git", ["with", "without"])
+def test_lint_looks_at_the_files_of_a_tree(tree, git):
+    if git == "without":
+        shutil.rmtree(tree / ".git")
+    assert lint(tree, "size")[0] == 0
+    (tree / "proto/long.c").write_text("\n" * 801)
+    status, said = lint(tree, "size")
+    assert status == 1 and "proto/long.c: 801 lines" in said
+
+
+def test_lint_that_git_tells_of_no_files_is_not_passed(tree):
+    shutil.rmtree(tree / ".git")
+    (tree / ".git").write_text("gitdir: /nowhere\n")
+    status, said = lint(tree, "size")
+    assert status == 1 and "found no file" in said
