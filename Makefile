@@ -385,36 +385,42 @@ sizing: deps-test
 sim: deps-test
 	@build/venv/bin/python tests/sim/page.py $(ARGS)
 
+# DESTDIR may have a blank in it. The rest is written into files whose readers end a path there.
 D := $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
+ifneq ($(word 2,$(PREFIX))$(word 2,$(LIBDIR)),)
+$(error PREFIX or LIBDIR is a path with a blank, "$(PREFIX)", "$(LIBDIR)": what asks pkg-config and systemd cannot use it)
+endif
 # With the kernels for every level of processor.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
 install:
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
-# All that README.md leads to.
-DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) deploy/tallyd.env.example LICENSE client/tally.h client/tally_directml.h
+# All that README.md leads to, and what that speaks of.
+DOCUMENTS = $(shell find docs client/examples deploy/kubernetes deploy/monitoring deploy/dask -type f) $(wildcard *.md deploy/*.md) \
+    $(addprefix deploy/,tallyd.env.example haproxy.cfg compose.yaml) LICENSE client/tally.h client/tally_directml.h client/python/README.md
+# What is made here is for everybody to read, whatever the umask.
 .PHONY: install-built
 install-built: all client opencl
-	install -d $(D)/bin $(D)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/fish/vendor_completions.d
-	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
-	install -m644 client/tally.h client/tally_directml.h $(D)/include
-	install -m644 $(LIB)/libtally.a $(DESTDIR)$(LIBDIR)
-	install -m755 $(LIB)/$(SONAME) $(LIB)/libtally_opencl.so $(DESTDIR)$(LIBDIR)
-	install -d $(DESTDIR)$(VENDORS)
-	echo "$(LIBDIR)/libtally_opencl.so" >$(DESTDIR)$(VENDORS)/tally.icd
-	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libtally.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in \
-	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tally.pc
-	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
-	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
-	$(BIN)/tally completion fish >$(D)/share/fish/vendor_completions.d/tally.fish
-	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
-	install -d $(D)/share/man/man8
-	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
-	for page in $(DOCUMENTS); do install -D -m644 $$page $(D)/share/doc/tally/$$page; done
-	install -d $(D)/lib/systemd/system
-	for unit in deploy/tallyd.service deploy/tallyd.socket; do \
-	    sed 's|/usr/local|$(PREFIX)|' $$unit >$(D)/lib/systemd/system/$${unit#deploy/}; done
+	install -d '$(D)/bin' '$(D)/include' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(D)/share/bash-completion/completions' '$(D)/share/zsh/site-functions' '$(D)/share/fish/vendor_completions.d'
+	install -m755 $(BIN)/tallyd $(BIN)/tally '$(D)/bin'
+	install -m644 client/tally.h client/tally_directml.h '$(D)/include'
+	install -m644 $(LIB)/libtally.a '$(DESTDIR)$(LIBDIR)'
+	install -m755 $(LIB)/$(SONAME) $(LIB)/libtally_opencl.so '$(DESTDIR)$(LIBDIR)'
+	install -d '$(DESTDIR)$(VENDORS)'
+	umask 022 && echo "$(LIBDIR)/libtally_opencl.so" >'$(DESTDIR)$(VENDORS)/tally.icd'
+	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libtally.so'
+	umask 022 && sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in \
+	    >'$(DESTDIR)$(LIBDIR)/pkgconfig/tally.pc'
+	umask 022 && $(BIN)/tally completion bash >'$(D)/share/bash-completion/completions/tally'
+	umask 022 && $(BIN)/tally completion zsh >'$(D)/share/zsh/site-functions/_tally'
+	umask 022 && $(BIN)/tally completion fish >'$(D)/share/fish/vendor_completions.d/tally.fish'
+	set -e; for page in client/man/*.[1-8]; do install -D -m644 $$page '$(D)/share/man/man'$${page##*.}/$${page##*/}; done
+	install -d '$(D)/share/man/man8'
+	umask 022 && $(BIN)/tallyd --print-config man >'$(D)/share/man/man8/tallyd.8'
+	set -e; for page in $(DOCUMENTS); do install -D -m644 $$page '$(D)/share/doc/tally/'$$page; done
+	install -d '$(D)/lib/systemd/system'
+	umask 022 && set -e; for unit in deploy/tallyd.service deploy/tallyd.socket; do \
+	    sed 's|/usr/local|$(PREFIX)|' $$unit >'$(D)/lib/systemd/system/'$${unit#deploy/}; done
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED)
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))

@@ -115,6 +115,15 @@ def page_faults(tree, name):
             yield f"{name}:{number}: {fault}"
 
 
+def changelog_faults(tree, name):
+    """Branches that are merged each bring their lines: what both have must not stand there twice."""
+    seen = {}
+    for number, line in enumerate((tree.top / name).read_text(encoding="utf-8").splitlines(), 1):
+        if len(line) > 40 and line in seen:
+            yield f"{name}:{number}: stands at line {seen[line]} already"
+        seen[line] = number
+
+
 def comment_faults(tree, name):
     """Documents that are named in code, and are not there. A decision may be named by its number."""
     text = (tree.top / name).read_text(encoding="utf-8", errors="ignore")
@@ -134,6 +143,8 @@ def faults(top):
     for name in tree.files:
         if name.endswith(".md"):
             yield from page_faults(tree, name)
+            if name == "CHANGELOG.md":
+                yield from changelog_faults(tree, name)
         elif name != PLANTED and not name.startswith(DATA):
             yield from comment_faults(tree, name)
 

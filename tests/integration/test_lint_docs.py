@@ -57,6 +57,12 @@ def test_a_planted_fault_is_found_where_it_is(tree, line, fault):
     assert found.startswith(f"README.md:{len(RIGHT.splitlines()) + 2}: ") and fault in found
 
 
+def test_a_line_that_two_merges_brought_is_found(tree):
+    line = "- A fault of long ago that was mended at last.\n"
+    (tree / "CHANGELOG.md").write_text("# Changelog\n\n" + line + "- Another.\n" + line)
+    assert list(lint_docs.faults(tree)) == ["CHANGELOG.md:5: stands at line 3 already"]
+
+
 def test_a_tree_without_git_is_looked_at_all_the_same(tree):
     shutil.rmtree(tree / ".git")
     (tree / "build").mkdir()

@@ -8,14 +8,20 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 
+import pytest
 from spdx_tools.spdx.model import RelationshipType
 from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from support.tallyd import BINARY, TOP
+
+sys.path.insert(0, str(TOP / "tests"))
+
+import lint_docs  # noqa: E402
 
 STATUS = """Package: {name}
 Status: install ok installed
@@ -149,6 +155,34 @@ def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M)
     for name in " ".join(copied).split():
         assert name == "." or name in kept
+
+
+@pytest.mark.release_only
+def test_an_installation_is_whole_and_for_everybody_to_read(tmp_path):
+    """Whatever the umask, into a folder with a blank in its name."""
+    make = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    settings = (f"DESTDIR={tmp_path}/a b", "PREFIX=/opt/tally")
+    run("make", "-s", "install-built", *settings, umask=0o077, env=make)
+    assert [path.name for path in tmp_path.iterdir()] == ["a b"]
+    top = tmp_path / "a b/opt/tally"
+    kept = [path for path in top.rglob("*") if path.stat().st_mode & 0o044 != 0o044]
+    assert kept == []
+    assert "prefix=/opt/tally\n" in (top / "lib/pkgconfig/tally.pc").read_text()
+    driver = (top / "etc/OpenCL/vendors/tally.icd").read_text().rstrip()
+    assert (tmp_path / f"a b{driver}").is_file()
+    documents = top / "share/doc/tally"
+    pages = list(documents.rglob("*.md"))
+    assert len(pages) > 40
+    for page in pages:
+        for target in lint_docs.LINK.findall(page.read_text()):
+            assert lint_docs.link_fault(None, page, target) is None, (page.name, target)
+
+
+@pytest.mark.parametrize("setting", ["PREFIX=/opt/a b", "LIBDIR=/opt/a b"])
+def test_a_prefix_that_its_readers_would_cut_at_a_blank_is_refused(setting):
+    command = ["make", "-n", "install", setting]
+    ran = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
+    assert ran.returncode == 2 and "a path with a blank" in ran.stderr
 
 
 def test_the_list_of_what_an_image_is_made_of_is_valid_and_complete(tmp_path):
