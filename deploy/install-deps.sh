@@ -13,7 +13,7 @@
 #   tools  what only the kernel proofs use: clang with its sanitizers, oclgrind
 #   release  what makes and checks Debian packages
 #
-# Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
+# Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
 # TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
 set -eu
 
@@ -63,30 +63,42 @@ install_packages() {
     [ -z "${TALLY_NO_INSTALL:-}" ] || die "missing (TALLY_NO_INSTALL is set): $*"
     say "installing $*"
     # The lists may be absent or stale: refresh them only if the first try fails.
-    apt_install "$@" || { as_root apt-get update -q >&2 && apt_install "$@"; } ||
+    apt_install "$@" || { apt update && apt_install "$@"; } ||
         die "apt-get could not install: $*; see its messages above, then run this again"
 }
 
-apt_install() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-        -o DPkg::Lock::Timeout=300 "$@" >&2
+# One at a time: apt-get waits for another one's lock when it installs, but not when it refreshes its lists.
+apt() {
+    as_root flock -w 3600 /var/lib/dpkg env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" >&2
 }
+apt_install() { apt install -y --no-install-recommends "$@"; }
+
+# Can this Python environment be used? Not where Python became another version, whose packages lie elsewhere, or where
+# the folder was moved: its programs begin with their path.
+venv_is_whole() {
+    "$1/bin/python" -c 'import pip' && read -r first <"$1/bin/pip" && first=${first#'#!'} && [ -x "${first%% *}" ]
+} 2>/dev/null
 
 # make_venv NAME REQUIREMENTS: a Python environment, brought up to date when its requirements change.
 make_venv() {
     venv=${VENV:-$top/build/$1}
     requirements=$2
     stamp=$venv/.$(basename "$requirements" .txt).$(cksum <"$requirements" | tr ' ' -)
-    [ -e "$stamp" ] && return 0
+    [ -e "$stamp" ] && venv_is_whole "$venv" && return 0
     [ -z "${TALLY_NO_INSTALL:-}" ] || die "$venv lacks $requirements (TALLY_NO_INSTALL is set)"
-    say "making the Python environment $venv from $(basename "$requirements")"
     mkdir -p "$venv"
-    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" ||
+    # Who comes second finds it made.
+    exec 9<"$venv"
+    flock 9
+    [ -e "$stamp" ] && venv_is_whole "$venv" && return 0
+    say "making the Python environment $venv from $(basename "$requirements")"
+    venv_is_whole "$venv" || python3 -m venv --clear "$venv" ||
         die "python3 -m venv $venv failed; is python3-venv of this Python installed?"
     # Not compiled ahead: most of it is never imported, and the rest Python compiles once.
-    "$venv/bin/pip" install -q --no-compile --disable-pip-version-check -r "$requirements" >&2 ||
+    "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check -r "$requirements" >&2 ||
         die "pip could not install $requirements; is the Python package index reachable?"
     : >"$stamp"
+    exec 9<&-
 }
 
 optional() { # those of the given packages that this distribution has

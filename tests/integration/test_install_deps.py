@@ -1,0 +1,96 @@
+"""deploy/install-deps.sh makes Python environments: one at a time, and anew where they cannot be used any more. The
+Python that makes them here is a shell script."""
+
+import os
+import subprocess
+
+import pytest
+
+from support.tallyd import TOP
+
+PACKAGES = """#!/bin/sh
+for package; do echo "installed $package"; done
+"""
+PYTHON = """#!/bin/sh
+[ "$*" = "-m venv --clear $4" ] && cd "$4" || exit 9
+echo made >>"$LOG"
+rm -rf ./* .[a-z]* && mkdir bin
+cat >bin/python <<'END'
+#!/bin/sh
+[ -e "$PACKAGES_OF_PYTHON" ] || exit 1
+[ "$1" = -c ] || { sleep 0.1 && echo "$*" >>"$LOG"; }
+END
+printf '#!%s\\n' "$PWD/bin/python" >bin/pip
+chmod +x bin/*
+"""
+
+
+@pytest.fixture(name="tree")
+def tree_fixture(tmp_path):
+    tree = tmp_path / "tree"
+    for name, text in {
+        "deploy/install-deps.sh": (TOP / "deploy/install-deps.sh").read_text(),
+        "tests/bench/requirements-mlserver.txt": "mlserver==1\n",
+        "stubs/dpkg-query": PACKAGES,
+        "stubs/python3": PYTHON,
+    }.items():
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    return tree
+
+
+def start(tree, **more):
+    path = f"{tree}/stubs:{os.environ['PATH']}"
+    packages = tree.parent / "python3.11"
+    packages.touch()
+    env = {"PATH": path, "LOG": str(tree.parent / "log"), "PACKAGES_OF_PYTHON": str(packages)}
+    command = ["sh", str(tree / "deploy/install-deps.sh"), "mlserver"]
+    return subprocess.Popen(command, env={**env, **more}, stderr=subprocess.PIPE, text=True)
+
+
+def done(tree, **more):
+    """What was done, since the last time."""
+    process = start(tree, **more)
+    assert process.communicate(timeout=60)[1] is not None and process.returncode == 0
+    return news(tree)
+
+
+def news(tree):
+    log = tree.parent / "log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return [" ".join(line.split()[:3]) for line in lines]
+
+
+ALL = ["made", "-m pip install"]
+
+
+def test_several_at_once_make_one_environment(tree):
+    processes = [start(tree) for _ in range(4)]
+    for process in processes:
+        assert process.communicate(timeout=60)[1] is not None and process.returncode == 0
+    assert news(tree) == ALL
+    assert done(tree) == []
+
+
+def test_an_environment_is_filled_anew_when_its_requirements_change(tree):
+    assert done(tree) == ALL
+    (tree / "tests/bench/requirements-mlserver.txt").write_text("mlserver==2\n")
+    assert done(tree) == ["-m pip install"]
+
+
+def test_an_environment_that_was_moved_is_made_anew(tree):
+    assert done(tree) == ALL
+    moved = tree.rename(tree.parent / "moved")
+    assert done(moved) == ALL
+    assert done(moved) == []
+
+
+def test_an_environment_of_another_python_is_made_anew(tree):
+    assert done(tree) == ALL
+    other = tree.parent / "python3.12"
+    (tree / "stubs/python3").write_text(PYTHON.replace("echo made", f"touch '{other}'; echo made"))
+    assert done(tree, PACKAGES_OF_PYTHON=str(other)) == ALL
+    assert done(tree, PACKAGES_OF_PYTHON=str(other)) == []
