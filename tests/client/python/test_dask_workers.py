@@ -33,6 +33,12 @@ def test_systemd_takes_the_unit_as_it_is(tmp_path):
     assert done.returncode == 0 and done.stdout + done.stderr == ""
 
 
+def test_no_variable_of_the_unit_is_a_setting_of_dask():
+    """DASK_SCHEDULER says how everything that a task computes by itself is to be computed."""
+    names = re.findall(r"\$(\w+)", UNIT.read_text())
+    assert len(names) == 2 and not any(name.startswith("DASK") for name in names)
+
+
 class Worker:
     """A worker in a process of its own, beside a tallyd of its own."""
 
@@ -42,8 +48,8 @@ class Worker:
         self.url = f"http://127.0.0.1:{self.server.port}"
         here = [str(TOP / "client" / "python"), str(pathlib.Path(__file__).parent)]
         settings = {
-            "DASK_SCHEDULER": scheduler,
-            "DASK_WORKER_OPTIONS": f"--no-nanny --nthreads 1 --name {name} --no-dashboard",
+            "SCHEDULER": scheduler,
+            "WORKER_OPTIONS": f"--no-nanny --nthreads 1 --name {name} --no-dashboard",
             "TALLY_URL": self.url,
         }
         with open(folder / f"{name}.log", "wb") as log:
