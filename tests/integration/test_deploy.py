@@ -1,0 +1,65 @@
+"""deploy/: systemd takes the units, and what they and the compose file set fits tallyd and each other."""
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from support.tallyd import BINARY, TOP
+
+SERVICE = (TOP / "deploy/tallyd.service").read_text()
+COMPOSE = yaml.safe_load((TOP / "deploy/compose.yaml").read_text())["services"]["tally"]
+CORES = 1024  # of a machine on which the files are right as they are
+
+
+def unit(key):
+    (value,) = re.findall(rf"^{key}=(\S+)$", SERVICE, re.M)
+    return int(value)
+
+
+def default(name):
+    said = subprocess.run([BINARY, "--print-config", "env"], capture_output=True, text=True)
+    return int(re.search(rf"^#TALLY_{name}=(\d+)$", said.stdout, re.M)[1])
+
+
+def mebibytes(text):
+    number, unit = re.fullmatch(r"(\d+)([gm])(?:ib)?", text.lower()).groups()
+    return int(number) * (1024 if unit == "g" else 1)
+
+
+def test_systemd_takes_the_units_as_they_are(tmp_path):
+    for name in ("tallyd.service", "tallyd.socket"):
+        text = (TOP / "deploy" / name).read_text()
+        (tmp_path / name).write_text(text.replace("/usr/local/bin/tallyd", str(BINARY)))
+    command = ["systemd-analyze", "verify", "--man=no", *tmp_path.iterdir()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout + done.stderr == ""
+
+
+def test_who_stops_it_waits_longer_than_a_drain_takes():
+    longest_s = default("DRAIN_DELAY_MS") / 1000 + default("DRAIN_TIMEOUT_S")
+    assert unit("TimeoutStopSec") > longest_s
+    assert int(COMPOSE["stop_grace_period"].removesuffix("s")) > longest_s
+
+
+def test_there_may_be_as_many_threads_as_a_large_machine_has(start_server):
+    few, more = (start_server("--cpus", str(cpus)).threads() for cpus in (1, 9))
+    of_a_core = (more - few) / 8 + 1  # the driver's start with the first large launch
+    assert 1.5 < of_a_core < 3.5  # two, or three with PoCL, but for one that only starts or ends
+    assert unit("TasksMax") >= few + 3 * CORES
+    assert COMPOSE["pids_limit"] == unit("TasksMax")
+
+
+def test_a_container_has_a_budget_of_half_its_memory_and_settings_that_there_are():
+    settings = COMPOSE["environment"]
+    assert 2 * mebibytes(settings["TALLY_MEMORY_BUDGET"]) == mebibytes(COMPOSE["mem_limit"])
+    command = [BINARY, "--print-config", "env"]
+    said = subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout
+    for name in settings:
+        assert re.search(rf"^#?{name}=", said, re.M), name
+
+
+@pytest.mark.parametrize("limit", [unit("LimitNOFILE"), COMPOSE["ulimits"]["nofile"]])
+def test_descriptors_are_enough_for_all_connections(limit):
+    assert limit > 2 * default("MAX_CONNECTIONS")
