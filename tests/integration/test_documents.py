@@ -1,4 +1,5 @@
-"""README.md and docs/: what a reader is shown to type (`$ ...`) runs as it stands and prints what stands below it."""
+"""README.md and docs/: what a reader is shown to type (`$ ...`) runs as it stands and prints what stands below it; what
+the pages name, the programs have, and the other way round."""
 
 import os
 import pathlib
@@ -11,6 +12,16 @@ import pytest
 from support.tallyd import BINARY, TOP
 
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+USERS_PAGES = [*PAGES, *(TOP / "docs/clients").glob("*.md"), *(TOP / "deploy").rglob("*.md")]
+TALLY = pathlib.Path(BINARY).with_name("tally")
+FLAG = r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-])"
+# Of curl and docker, where they are named alone.
+OTHERS_FLAGS = {"--fail-with-body", "--retry", "--gpus", "--group-add"}
+# What every reader of HTTP knows, and clients need not think of.
+PLAIN_HEADERS = {
+    *("Access-Control-Request-Method", "Content-Length", "ETag", "Host", "If-None-Match"),
+    "Transfer-Encoding",
+}
 CODES = (TOP / "proto" / "status.h").read_text()
 END = "\0"
 
@@ -65,8 +76,8 @@ def test_the_commands_of_a_page_print_what_it_says(server, tmp_path, page):
     assert len(printed) == len(commands) + 1 and printed[-1] == ""
 
 
-def printed(*arguments):
-    return subprocess.run([BINARY, *arguments], capture_output=True, text=True, check=True).stdout
+def printed(*arguments, program=BINARY):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def test_the_help_of_tallyd_has_each_default():
@@ -85,9 +96,7 @@ def test_the_manual_of_tallyd_names_options_that_it_has():
 
 
 def test_the_manual_of_tally_has_all_its_commands():
-    tally = pathlib.Path(BINARY).with_name("tally")
-    said = subprocess.run([tally, "--help"], capture_output=True, text=True, check=True).stdout
-    commands = re.findall(r"^  ([a-z]+)  ", said, re.M)
+    commands = re.findall(r"^  ([a-z]+)  ", printed("--help", program=TALLY), re.M)
     manual = (TOP / "client" / "man" / "tally.1").read_text()
     synopsis = re.search(r"^\.SH SYNOPSIS\n(.*?)^\.SH", manual, re.M | re.S)[1]
     assert {"cumsum", "token"} <= set(commands) <= set(re.findall(r"\w+", synopsis))
@@ -107,3 +116,119 @@ def test_each_file_of_the_client_is_on_its_map():
     folder = TOP / "client"
     words = set(re.findall(r"\w+", (folder / "README.md").read_text()))
     assert {path.stem for path in (*folder.glob("*.c"), *folder.glob("cli/*.c"))} <= words
+
+
+def text_of(pattern):
+    return "\n".join(path.read_text() for path in sorted(TOP.glob(pattern)))
+
+
+def section(page, heading):
+    text = (TOP / "docs" / page).read_text()
+    return re.search(rf"^## {heading}$(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+
+
+def shown(page):
+    """What stands in code, and the commands of our own programs."""
+    text = page.read_text()
+    yield from re.findall(r"`([^`\n]+)`", text)
+    yield from re.findall(r"^ +(?:\$ |sudo )?((?:tallyd?|make) .*)$", text, re.M)
+
+
+def test_each_flag_that_a_page_names_is_there():
+    flags = set(re.findall(FLAG, printed("--help")))
+    for command in re.findall(r"^  ([a-z]+)  ", printed("--help", program=TALLY), re.M):
+        flags |= set(re.findall(FLAG, printed(command, "--help", program=TALLY)))
+    for folder in ("bench", "fleet", "kernels", "load", "sim"):
+        flags |= set(re.findall(FLAG, text_of(f"tests/{folder}/*.[pcs]*")))
+    named = [
+        (page.name, flag)
+        for page in [*USERS_PAGES, TOP / "CONTRIBUTING.md"]
+        for text in shown(page)
+        if not re.match(r"(systemctl|prometheus|docker|curl|-H) ", text)
+        for flag in re.findall(FLAG, text)
+    ]
+    assert len(named) > 150
+    assert [name for name in named if name[1] not in flags | OTHERS_FLAGS] == []
+
+
+def test_each_variable_that_a_page_names_is_there_and_the_other_way_round():
+    settings = set(re.findall(r"^#(TALLY_\w+)=", printed("--print-config", "env"), re.M))
+    read = set(re.findall(r'getenv\("(TALLY_\w+)"\)', text_of("[ck]*/**/*.c")))
+    assert {"TALLY_URL", "TALLY_TOKEN", "TALLY_OPENCL_THREADS"} <= read
+    words = set(re.findall(r"\bTALLY_[A-Z][A-Z0-9_]*", text_of("client/tally.h")))
+    named = set()
+    for page in USERS_PAGES:
+        named |= set(re.findall(r"\bTALLY_[A-Z][A-Z0-9_]*\b", page.read_text()))
+    assert named <= settings | read | words, named - settings - read - words
+    assert read <= named
+
+
+def test_each_route_that_a_page_names_is_there(client):
+    routes = client.get("/openapi.json").json()["paths"]
+    patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", route)) for route in routes]
+    named = {
+        (page.name, route)
+        for page in USERS_PAGES
+        for route in re.findall(r"(?<![\w.:/])/v[12](?:/[\w.-]*\w)*", page.read_text())
+    }
+    assert len(named) > 10
+    assert [name for name in named if not any(one.fullmatch(name[1]) for one in patterns)] == []
+
+
+def test_each_metric_that_a_page_names_is_there(client):
+    families = set(re.findall(r"^# TYPE (\w+)", client.get("/metrics").body.decode(), re.M))
+    functions = set(re.findall(r"\btally_\w+", text_of("client/*.h")))
+    named = {
+        (page.name, name)
+        for page in USERS_PAGES
+        for name in re.findall(r"`((?:tally|nv|process)_[a-z0-9_]*[a-z0-9])[`{(]", page.read_text())
+    }
+    assert len(named) > 40
+    assert [name for name in named if name[1] not in families | functions] == []
+
+
+def test_each_header_that_is_read_or_answered_stands_in_a_page():
+    source = text_of("server/http/cors.c") + text_of("server/http/header_check.c")
+    headers = set(re.findall(r'(?:READ|KEEP)\("([\w-]+)"', source))
+    for fields in re.findall(r"_fields\[\] =\n(.*?);", source, re.S):
+        headers |= set(re.findall(r"[\w-]+", fields))
+    assert len(headers) > 25
+    pages = "\n".join(page.read_text() for page in PAGES)
+    missing = {name for name in headers if not re.search(rf"\b{name}\b", pages)}
+    assert missing <= PLAIN_HEADERS, missing - PLAIN_HEADERS
+
+
+def test_each_field_of_the_log_and_each_attribute_of_a_span_stands_in_its_section():
+    fields = re.findall(r'log_line_\w+\(&line, "(\w+)"', text_of("server/base/log.c"))
+    told = set(re.findall(r"\w+", section("watching.md", "The log")))
+    assert len(fields) > 15 and set(fields) - {"lines"} <= told, set(fields) - told
+    attributes = set(re.findall(r'"(tally\.\w+)"', text_of("server/base/trace_json.c")))
+    told = set(re.findall(r"`(tally\.\w+)`", section("watching.md", "Traces")))
+    assert len(attributes) > 5 and attributes == told
+
+
+def test_exit_statuses_are_told_alike():
+    manual = printed("--print-config", "man")
+    statuses = re.findall(r"^\.B (\d)$", manual, re.M)
+    page = section("running.md", "Signals and exit")
+    assert re.findall(r"^\| (\d) \|", page, re.M) == statuses == ["0", "1", "2", "3"]
+    said = re.search(r"^exit status:(.*)", printed("--help", program=TALLY), re.M | re.S)[1]
+    table = re.findall(r"^(\d+);", (TOP / "client/man/tally.1").read_text(), re.M)
+    assert re.findall(r"\b(\d+) [a-z]", said) == table
+
+
+def test_a_default_that_stands_behind_its_setting_is_right():
+    """As in `--drain-delay-ms` (5 s)."""
+    defaults = dict(re.findall(r"^#TALLY_(\w+)=(.*)$", printed("--print-config", "env"), re.M))
+    files = [*USERS_PAGES, *(path for path in (TOP / "deploy").glob("*.*") if path.is_file())]
+    units = {"ms": 1, "s": 1000, "": 1}
+    count = 0
+    for path in files:
+        found = re.findall(rf"({FLAG})`? \((\d+) ?(m?s?)\)", path.read_text())
+        for flag, number, unit in found:
+            name = flag[2:].replace("-", "_").upper()
+            if name in defaults:
+                scale = 1000 if name.endswith("_S") else 1
+                assert int(number) * units[unit] == int(defaults[name]) * scale, (path, flag)
+                count += 1
+    assert count >= 4
