@@ -3,8 +3,9 @@
 #
 #   deploy/image-root.sh ROOT VERSION      ROOT gets tallyd, tally, the libraries they need, certificates, a user
 #
-# With each library comes its package's copyright notice and, where scanners look for packages, its dpkg entry;
-# usr/share/doc/tally/sbom.spdx.json says what all of it is (sbom.sh, which lies next to this).
+# With each library comes its package's copyright notice, with the licences that it refers to, and, where scanners look
+# for packages, its dpkg entry; usr/share/doc/tally has Tally's licence, and sbom.spdx.json, which says what all of it
+# is (sbom.sh, which lies next to this).
 set -eu
 
 root=$1
@@ -25,7 +26,10 @@ for library in $libraries /usr/sbin/update-ca-certificates; do
     dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"
 done
 
+cp -a --parents /usr/share/common-licenses "$root"
+
 mkdir -p "$root/usr/share/doc/tally"
+cp /usr/local/share/doc/tally/LICENSE "$root/usr/share/doc/tally/copyright"
 sh "$(dirname "$0")/sbom.sh" "$root" "$2" >"$root/usr/share/doc/tally/sbom.spdx.json"
 
 echo 'tally:x:65532:65532::/nonexistent:/usr/sbin/nologin' >"$root/etc/passwd"

@@ -27,8 +27,12 @@ done
     exit 1
 }
 
-revision=$(git rev-parse HEAD)
-created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+# A tree without git, as `make dist` makes one, is of no commit that is known.
+revision=unknown created=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+if [ -e .git ]; then
+    revision=$(git rev-parse HEAD)
+    created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+fi
 # build TAG FLAG ...: the first one's layers serve the second one, too.
 build() {
     tag=$1

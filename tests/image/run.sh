@@ -129,6 +129,17 @@ sbom_is_right() {
     done
 }
 
+# licences_are_there: Tally's, and each that a copyright notice refers to.
+licences_are_there() {
+    case $tool in
+    buildah) cp -r "$mounted/usr/share" "$work/" ;;
+    *) "$tool" cp "$name:/usr/share" "$work/" ;;
+    esac
+    grep -q 'Apache License' "$work/share/doc/tally/copyright" || return 1
+    grep -hoE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$work"/share/doc/*/copyright | sort -u |
+        while read -r notice; do [ -s "$work/${notice#/usr/}" ] || return 1; done
+}
+
 passed=0 failed=0
 check() { # check WHAT COMMAND ...
     what=$1
@@ -163,6 +174,7 @@ check_image() {
     check "its labels say which version it is" label_is version "$(sh deploy/version.sh)"
     check "and of which commit" label_is revision "$revision"
     [ "$1" != latest ] || check "it has a list of what it is made of" sbom_is_right
+    [ "$1" != latest ] || check "and the licences of that" licences_are_there
     check "the health check finds it healthy, without a shell" health_check
     check "SIGTERM ends it cleanly" stop
     start
@@ -173,7 +185,8 @@ check_image() {
     remove_container
 }
 
-revision=$(git rev-parse HEAD)
+revision=unknown
+[ ! -e .git ] || revision=$(git rev-parse HEAD)
 tool=$(sh tests/image/build.sh | tail -n 1)
 check_image latest 60
 check_image debian 250
