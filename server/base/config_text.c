@@ -2,6 +2,8 @@
  * tallyd(8), which `make install` writes with --print-config man. */
 #include "server/base/config.h"
 
+#include "proto/byte_size.h"
+
 #include <string.h>
 
 enum {
@@ -142,6 +144,23 @@ static void put_tag(FILE *out, const char *name, const char *value)
     (void)fputc('\n', out);
 }
 
+/* What a number may be, and how many there may be of a list. */
+static void print_bounds(FILE *out, const struct config_row *row)
+{
+    char low[32];
+    char high[32];
+    if (row->type == CONFIG_SIZE) {
+        byte_size_text(row->min, low, sizeof low);
+        byte_size_text(row->max, high, sizeof high);
+        (void)fprintf(out, "From %s to %s.\n", low, high);
+    } else if (row->type == CONFIG_UINT) {
+        (void)fprintf(out, "From %llu to %llu.\n", (unsigned long long)row->min,
+                      (unsigned long long)row->max);
+    } else if (row->type == CONFIG_LIST) {
+        (void)fprintf(out, "At most %llu.\n", (unsigned long long)row->max);
+    }
+}
+
 static void print_option(FILE *out, const struct config_row *row)
 {
     char flag[64];
@@ -152,7 +171,9 @@ static void print_option(FILE *out, const struct config_row *row)
     put_line(out, row->help);
     (void)fputs(row->initial[0] == '\0' ? "Default: empty" : "Default: ", out);
     put_text(out, row->initial);
-    (void)fputs(".\nVariable: \\fB", out);
+    (void)fputs(".\n", out);
+    print_bounds(out, row);
+    (void)fputs("Variable: \\fB", out);
     put_text(out, variable);
     (void)fputs("\\fR.\n", out);
 }

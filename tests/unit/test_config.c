@@ -283,7 +283,7 @@ static void expect_tag(const char *page, const char *name)
     }
 }
 
-static void the_manual_page_has_every_flag_variable_and_help(void **state)
+static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
 {
     (void)state;
     char *page = text_of(config_print_man);
@@ -306,6 +306,11 @@ static void the_manual_page_has_every_flag_variable_and_help(void **state)
     for (size_t i = 0; i < config_action_count; i++) {
         expect_tag(page, config_actions[i].flag);
     }
+    assert_non_null(
+        strstr(page, "Default: 1024.\nFrom 1 to 1000000.\nVariable: \\fBTALLY_QUEUE"));
+    assert_non_null(
+        strstr(page, "\nFrom 4 KiB to 16 MiB.\nVariable: \\fBTALLY_MAX_HEADER_BYTES"));
+    assert_non_null(strstr(page, "\nAt most 16.\nVariable: \\fBTALLY_TRUSTED_PROXIES"));
     free(page);
 }
 
@@ -369,7 +374,7 @@ int main(void)
         cmocka_unit_test(a_flag_of_any_length_is_survived),
         cmocka_unit_test(other_actions_are_recognised),
         cmocka_unit_test(help_names_every_flag_and_fits_100_columns),
-        cmocka_unit_test(the_manual_page_has_every_flag_variable_and_help),
+        cmocka_unit_test(the_manual_page_has_every_flag_variable_range_and_help),
         cmocka_unit_test(every_default_is_valid_where_it_is_documented),
         cmocka_unit_test(the_example_environment_file_is_current),
     };
