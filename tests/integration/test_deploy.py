@@ -63,3 +63,22 @@ def test_a_container_has_a_budget_of_half_its_memory_and_settings_that_there_are
 @pytest.mark.parametrize("limit", [unit("LimitNOFILE"), COMPOSE["ulimits"]["nofile"]])
 def test_descriptors_are_enough_for_all_connections(limit):
     assert limit > 2 * default("MAX_CONNECTIONS")
+
+
+def seconds(text, of):
+    """Of a time in a configuration of HAProxy or nginx."""
+    number, unit = re.search(rf"{of} +(\d+)([smh])\b", text).groups()
+    return int(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+
+
+def test_proxies_wait_as_long_as_tallyd_does():
+    haproxy = (TOP / "deploy/haproxy.cfg").read_text()
+    nginx = (TOP / "docs/securing.md").read_text()
+    assert seconds(haproxy, "timeout http-request") * 1000 == default("HEADER_TIMEOUT_MS")
+    assert seconds(haproxy, "timeout http-keep-alive") < default("IDLE_TIMEOUT_S")
+    waiting_s = default("REQUEST_TIMEOUT_MS") / 1000
+    assert seconds(haproxy, "timeout server") == waiting_s
+    assert seconds(nginx, "proxy_read_timeout") == waiting_s
+    assert int(re.search(r" maxconn (\d+)", haproxy)[1]) < default("MAX_CONNECTIONS")
+    checks_s = int(re.search(r"check inter (\d+)s fall 2", haproxy)[1]) * 2
+    assert checks_s * 1000 < default("DRAIN_DELAY_MS")
