@@ -19,6 +19,7 @@ client/python/tally/__init__.py s/^(__version__ = ")[^"]*/\\1$version/
 client/tally.h s/^(.* Version of this library, ")[^"]*/\\1$version/
 deploy/kubernetes/README.md s/(called .tally:)[0-9.]*[0-9]/\\1$version/
 deploy/kubernetes/base/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
+deploy/kubernetes/overlays/dask/kustomization.yaml s/(name: tally[a-z-]*, newTag: )[^}]*/\\1$version/
 deploy/kubernetes/overlays/kserve/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
 server/pages/v2_pages.openapi.json s/^( *"version": ")[^"]*/\\1$version/
 END

@@ -1,4 +1,5 @@
-"""Render every overlay of deploy/kubernetes/ and check what comes out: `lint_kubernetes.py [--write-rule]`.
+"""Render every folder of deploy/kubernetes/, and its components together, and check what comes out:
+`lint_kubernetes.py [--write-rule]`.
 
 Kubernetes' own kinds against its schemas, those of Prometheus' operator and KEDA against models made from
 theirs, KServe's against its schemas (kserve_schemas.py), nothing unknown allowed; then checkov, with the
@@ -6,6 +7,7 @@ exceptions that the files argue. --write-rule writes the operator's copy of depl
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -21,7 +23,7 @@ from cloudcoil.models.prometheus_operator import v1 as operator
 TOP = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = TOP / "deploy" / "kubernetes"
 RULES = TOP / "deploy" / "monitoring" / "rules.yaml"
-RULE = FOLDER / "overlays" / "monitoring" / "prometheus-rule.yaml"
+RULE = FOLDER / "components" / "monitoring" / "prometheus-rule.yaml"
 RULE_HEAD = """\
 # deploy/monitoring/rules.yaml for Prometheus' operator. Made by tests/lint_kubernetes.py --write-rule.
 apiVersion: monitoring.coreos.com/v1
@@ -30,6 +32,12 @@ metadata:
   name: tally
   labels: {app.kubernetes.io/name: tally}
 spec:
+"""
+TOGETHER = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../base]
+components: [{}]
 """
 BINARIES = pathlib.Path(sys.executable).parent
 VERSION = "1.37"
@@ -44,6 +52,25 @@ MODELS = {
 def rule_text():
     lines = RULES.read_text().splitlines()
     return RULE_HEAD + "".join(f"  {line}".rstrip() + "\n" for line in lines)
+
+
+def folders(temporary):
+    """What can be rendered: the folders that are there, the README's, and all components that go together."""
+    for path in sorted(FOLDER.rglob("kustomization.yaml")):
+        if "kind: Component" not in path.read_text():
+            yield path.parent
+    readme = (FOLDER / "README.md").read_text()
+    texts = {"readme": re.search(r"(?:^    .*\n)+(?=\n\| folder)", readme, re.M)[0]}
+    names = {path.name for path in (FOLDER / "components").iterdir()}
+    for other in ("hpa", "keda"):
+        parts = ", ".join(f"../components/{name}" for name in sorted(names - {other}))
+        texts[f"without-{other}"] = TOGETHER.format(parts)
+    for name, text in texts.items():
+        folder = pathlib.Path(temporary) / name
+        folder.mkdir()
+        text = text.replace("../", f"{os.path.relpath(FOLDER, folder)}/")
+        (folder / "kustomization.yaml").write_text(text)
+        yield folder
 
 
 def render(folder):
@@ -128,10 +155,10 @@ def main():
     found = []
     if RULE.read_text() != rule_text():
         found.append(f"{RULE.name} is not {RULES.name}: run this with --write-rule")
-    with tempfile.TemporaryDirectory() as rendered:
-        for path in sorted(FOLDER.rglob("kustomization.yaml")):
-            name = path.parent.name
-            text, said = render(path.parent)
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as rendered:
+        for folder in folders(made):
+            name = folder.name
+            text, said = render(folder)
             documents = list(yaml.safe_load_all(text))
             if said or not documents:
                 found.append(f"{name}: kustomize: {said}")

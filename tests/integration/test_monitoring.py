@@ -22,7 +22,7 @@ from support.waiting import until
 
 MONITORING = TOP / "deploy" / "monitoring"
 RULES = MONITORING / "rules.yaml"
-KUBERNETES = TOP / "deploy" / "kubernetes" / "overlays"
+KUBERNETES = TOP / "deploy" / "kubernetes" / "components"
 RECORDED = json.loads((TOP / "tests" / "monitoring" / "step_load.json").read_text())
 RULE_TESTS = TOP / "tests" / "monitoring" / "rules_test.yaml"
 WATCHING = (TOP / "docs" / "watching.md").read_text()
