@@ -63,15 +63,15 @@ install_packages() {
     [ -z "${TALLY_NO_INSTALL:-}" ] || die "missing (TALLY_NO_INSTALL is set): $*"
     say "installing $*"
     # The lists may be absent or stale: refresh them only if the first try fails.
-    apt_install "$@" || { apt update && apt_install "$@"; } ||
+    apt_install "$@" || { apt_get update && apt_install "$@"; } ||
         die "apt-get could not install: $*; see its messages above, then run this again"
 }
 
 # One at a time: apt-get waits for another one's lock when it installs, but not when it refreshes its lists.
-apt() {
+apt_get() {
     as_root flock -w 3600 /var/lib/dpkg env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" >&2
 }
-apt_install() { apt install -y --no-install-recommends "$@"; }
+apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
 # Can this Python environment be used? Not where Python became another version, whose packages lie elsewhere, or where
 # the folder was moved: its programs begin with their path.
