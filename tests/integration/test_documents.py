@@ -102,14 +102,20 @@ def test_the_manual_of_tally_has_all_its_commands():
     assert {"cumsum", "token"} <= set(commands) <= set(re.findall(r"\w+", synopsis))
 
 
-def test_each_code_of_an_error_stands_in_the_table_of_errors():
-    rows = re.findall(r'^ +X\(\w+, +\w+, +"([a-z_]+)"\)', CODES, re.M)
-    codes = set(rows) - {"ok", "client_gone"}
+def test_each_code_of_an_error_stands_in_the_table_of_errors_with_its_status():
+    rows = re.findall(r'^ +X\(\w+, +(\w+), +"([a-z_]+)"\)', CODES, re.M)
+    codes = {code: category for category, code in rows if code not in ("ok", "client_gone")}
     assert len(codes) > 25
-    section = re.search(r"^## Errors$.*", (TOP / "docs" / "calling.md").read_text(), re.M | re.S)[0]
-    written = set(re.findall(r"`([a-z_]+)`", section))
-    assert {code for code in codes if not code.startswith("invalid_")} <= written
-    assert "`invalid_…`" in section
+    statuses = dict(re.findall(r"\[CATEGORY_(\w+)\] = \{(\d+)", text_of("server/http/respond.c")))
+    table = re.findall(r"^\|([\d, ]+).*?\|(.*?)\|.*$", section("calling.md", "Errors"), re.M)
+    told = {
+        (status, code)
+        for numbers, words in table
+        for status in re.findall(r"\d+", numbers)
+        for code in re.findall(r"`([a-z_]+…?)`", words)
+    }
+    for code, category in codes.items():
+        assert (statuses[category], re.sub("^invalid_.*", "invalid_…", code)) in told, code
 
 
 def test_each_file_of_the_client_is_on_its_map():
