@@ -292,10 +292,7 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
                                const void *input, void *output, struct tally_done done,
                                struct tally_error *err)
 {
-    client_error_reset(err);
-    if (client == NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-    }
+    CLIENT_TRY(client_require(client, err));
     MUST(pthread_mutex_lock(&client->async_lock));
     if (client->async == NULL) {
         client->async = async_open(client);

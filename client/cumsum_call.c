@@ -9,6 +9,7 @@
 #include "client/cumsum_call.h"
 
 #include "client/media_type.h"
+#include "proto/carry.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 #include "proto/text.h"
@@ -18,9 +19,8 @@
 #include <string.h>
 
 enum {
-    SUPERBLOCK = 65536, /* elements of a line that a total is of */
     CARRY_HEADER_MOST = 4096,
-    CARRY_LINE_MOST = 16 + 256 * 8
+    CARRY_LINE_MOST = (2 + CARRY_BLOCK) * 8 /* two sums, and elements */
 };
 
 _Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
@@ -151,7 +151,7 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
 /* Elements of all dimensions but the axis multiplied; UINT64_MAX: more. The scan is valid. */
 static uint64_t scan_lines(const struct tally_scan *scan)
 {
-    int64_t axis = scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
+    const int64_t axis = scan_axis(scan);
     uint64_t lines = 1;
     bool empty = false;
     bool overflow = false;
@@ -166,8 +166,8 @@ static uint64_t scan_lines(const struct tally_scan *scan)
 
 static int64_t scan_superblocks(const struct tally_scan *scan)
 {
-    int64_t size = scan->sizes[scan->axis < 0 ? scan->axis + scan->rank : scan->axis];
-    return size / SUPERBLOCK + (size % SUPERBLOCK != 0);
+    int64_t size = scan->sizes[scan_axis(scan)];
+    return size / CARRY_SUPERBLOCK + (size % CARRY_SUPERBLOCK != 0);
 }
 
 /* Type of one sum of a line's elements while it is computed. */
@@ -393,10 +393,7 @@ enum tally_status tally_totals(struct tally *client, const struct tally_scan *sc
                                const void *input, void *totals, struct tally_error *err)
 {
     struct cumsum_call call;
-    client_error_reset(err);
-    if (client == NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-    }
+    CLIENT_TRY(client_require(client, err));
     CLIENT_TRY(totals_call_init(&call, scan, input, totals, err));
     return call_run(client, &call.spec, err);
 }
@@ -405,10 +402,7 @@ enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *sc
                                const void *input, void *output, struct tally_error *err)
 {
     struct cumsum_call cumsum;
-    client_error_reset(err);
-    if (client == NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-    }
+    CLIENT_TRY(client_require(client, err));
     CLIENT_TRY(cumsum_call_init(&cumsum, scan, input, output, err));
     return call_run(client, &cumsum.spec, err);
 }

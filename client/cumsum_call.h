@@ -35,6 +35,12 @@ struct cumsum_call {
     struct cumsum_call *next; /* shared: the list it is in */
 };
 
+/* The axis counted from the first. The scan is valid. */
+static inline int64_t scan_axis(const struct tally_scan *scan)
+{
+    return scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
+}
+
 /* Fill *cumsum; everything but the two buffers is copied from the scan. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
                                    const void *input, void *output, struct tally_error *err);

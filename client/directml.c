@@ -374,14 +374,8 @@ tally_dml_cumulative_summation(struct tally *client,
 {
     bool in_place = false;
     struct dml_call call = {.desc = desc};
-    client_error_reset(err);
-    if (client == NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-    }
-    enum tally_status status = check_call(&call, input, output, &in_place, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(client_require(client, err));
+    CLIENT_TRY(check_call(&call, input, output, &in_place, err));
     write_head(&call, feature_level);
     call.output = bound_start(output);
     struct call_spec spec = {
@@ -399,7 +393,7 @@ tally_dml_cumulative_summation(struct tally *client,
         .write = dml_write,
         .context = &call,
     };
-    status = call_run(client, &spec, err);
+    enum tally_status status = call_run(client, &spec, err);
     free(call.answer_head);
     return status;
 }

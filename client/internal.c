@@ -56,6 +56,13 @@ enum tally_status client_error_set(struct tally_error *err, enum tally_status st
     return status;
 }
 
+enum tally_status client_require(const struct tally *client, struct tally_error *err)
+{
+    client_error_reset(err);
+    return client != NULL ? TALLY_OK
+                          : client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
+}
+
 enum tally_status client_error_no_memory(struct tally_error *err)
 {
     return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");

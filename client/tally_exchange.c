@@ -78,8 +78,8 @@ static const char *request_trouble(const struct tally_request *request)
 enum tally_status tally_exchange(struct tally *client, const struct tally_request *request,
                                  struct tally_error *err)
 {
-    client_error_reset(err);
-    const char *trouble = client == NULL ? "the client is NULL" : request_trouble(request);
+    CLIENT_TRY(client_require(client, err));
+    const char *trouble = request_trouble(request);
     if (trouble != NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "%s", trouble);
     }

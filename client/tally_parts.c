@@ -10,18 +10,11 @@
  * tally_parts belongs to one at a time. */
 #include "client/cumsum_call.h"
 
+#include "proto/carry.h"
 #include "proto/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    CARRY_HEADER_BYTES = 64,    /* docs/carry.md has the layout */
-    CARRY_POSITION_OFFSET = 32, /* in the header: int64 */
-    CARRY_MAGIC_BYTES = 8
-};
-
-static const char CARRY_MAGIC[] = "TALLYSUM";
 
 struct tally_parts {
     struct tally *client; /* borrowed */
@@ -38,12 +31,8 @@ struct tally_parts {
 struct tally_parts *tally_parts_open(struct tally *client, const struct tally_scan *scan,
                                      struct tally_error *err)
 {
-    client_error_reset(err);
-    if (client == NULL) {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-        return NULL;
-    }
-    if (tally_scan_bytes(scan, NULL, NULL, err) != TALLY_OK) {
+    if (client_require(client, err) != TALLY_OK ||
+        tally_scan_bytes(scan, NULL, NULL, err) != TALLY_OK) {
         return NULL;
     }
     if (scan->output_strides != NULL) {
@@ -65,7 +54,7 @@ struct tally_parts *tally_parts_open(struct tally *client, const struct tally_sc
         memcpy(parts->strides, scan->strides, list_bytes);
         parts->scan.strides = parts->strides;
     }
-    parts->along = &parts->sizes[scan->axis < 0 ? scan->axis + scan->rank : scan->axis];
+    parts->along = &parts->sizes[scan_axis(scan)];
     return parts;
 }
 
@@ -91,10 +80,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     }
     struct cumsum_call *call = &parts->call;
     *parts->along = count;
-    enum tally_status status = cumsum_call_init(call, &parts->scan, input, output, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(cumsum_call_init(call, &parts->scan, input, output, err));
     bool first = parts->carry.bytes == NULL;
     text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
     call->carry = &parts->next;
@@ -103,7 +89,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
         call->spec.head_bytes = (size_t)parts->carry.count;
         call->spec.head_header = "Tally-Carry-Length";
     }
-    status = call_run(parts->client, &call->spec, err);
+    enum tally_status status = call_run(parts->client, &call->spec, err);
     if (status == TALLY_OK) {
         struct carry done = parts->carry;
         parts->carry = parts->next;
@@ -133,7 +119,7 @@ enum tally_status tally_parts_restore(struct tally_parts *parts, const void *car
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "parts or carry is NULL");
     }
     if (bytes >= CARRY_HEADER_BYTES && memcmp(carry, CARRY_MAGIC, CARRY_MAGIC_BYTES) == 0) {
-        memcpy(&position, (const char *)carry + CARRY_POSITION_OFFSET, sizeof position);
+        memcpy(&position, (const char *)carry + CARRY_AT_POSITION, sizeof position);
     }
     if (position < 0) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,

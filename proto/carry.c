@@ -18,14 +18,10 @@ enum {
     AT_FLAGS = 18,
     AT_ZERO = 19,
     AT_LINES = 24,
-    AT_POSITION = 32,
     AT_REST = 40,
     FLAG_EXCLUSIVE = 1,
-    FLAG_REVERSE = 2,
-    MAGIC_BYTES = 8
+    FLAG_REVERSE = 2
 };
-
-static const char magic[] = "TALLYSUM";
 
 enum status carry_part(const char *field, const char *text, enum scan_part *part,
                        struct error *err)
@@ -133,11 +129,10 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     const unsigned type = bytes[AT_TYPE];
     const unsigned precision = bytes[AT_PRECISION];
     const unsigned flags = bytes[AT_FLAGS];
-    if (memcmp(bytes + AT_MAGIC, magic, MAGIC_BYTES) != 0) {
-        return REFUSE(err,
-                      "the carry does not begin with %s: send the bytes that the answer to "
-                      "the part before this one gave, unchanged",
-                      magic);
+    if (memcmp(bytes + AT_MAGIC, CARRY_MAGIC, CARRY_MAGIC_BYTES) != 0) {
+        return REFUSE(err, "the carry does not begin with " CARRY_MAGIC
+                           ": send the bytes that the answer to the part before this one gave, "
+                           "unchanged");
     }
     if (version != CARRY_VERSION) {
         return REFUSE(err,
@@ -160,7 +155,7 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         .exclusive = (flags & FLAG_EXCLUSIVE) != 0,
         .reverse = (flags & FLAG_REVERSE) != 0,
         .lines = little_endian_load(bytes + AT_LINES, 8),
-        .position = little_endian_load(bytes + AT_POSITION, 8),
+        .position = little_endian_load(bytes + CARRY_AT_POSITION, 8),
     };
     uint64_t expected = 0;
     if (found.position > INT64_MAX) {
@@ -296,7 +291,7 @@ enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, u
 void carry_write_head(const struct carry_head *head, unsigned char *bytes)
 {
     memset(bytes, 0, CARRY_HEADER_BYTES);
-    memcpy(bytes + AT_MAGIC, magic, MAGIC_BYTES);
+    memcpy(bytes + AT_MAGIC, CARRY_MAGIC, CARRY_MAGIC_BYTES);
     little_endian_store(bytes + AT_VERSION, 4, CARRY_VERSION);
     bytes[AT_TYPE] = (unsigned char)(head->dtype + 1);
     bytes[AT_PRECISION] =
@@ -304,7 +299,7 @@ void carry_write_head(const struct carry_head *head, unsigned char *bytes)
     bytes[AT_FLAGS] = (unsigned char)((head->exclusive ? FLAG_EXCLUSIVE : 0) |
                                       (head->reverse ? FLAG_REVERSE : 0));
     little_endian_store(bytes + AT_LINES, 8, head->lines);
-    little_endian_store(bytes + AT_POSITION, 8, head->position);
+    little_endian_store(bytes + CARRY_AT_POSITION, 8, head->position);
 }
 
 void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes)

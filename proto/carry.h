@@ -18,7 +18,11 @@
 
 #include <stddef.h>
 
+#define CARRY_MAGIC "TALLYSUM" /* its first bytes */
+
 enum {
+    CARRY_MAGIC_BYTES = sizeof CARRY_MAGIC - 1,
+    CARRY_AT_POSITION = 32, /* in the header, little-endian int64 */
     CARRY_HEADER_BYTES = 64,
     CARRY_VERSION = 1,
     CARRY_BLOCK = 256,       /* elements of a line after which its sums can be handed on */

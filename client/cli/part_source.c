@@ -2,6 +2,7 @@
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
+#include "proto/carry.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
 
@@ -13,7 +14,6 @@
 enum {
     HINT_TEXT = 256,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
-    BLOCK = 256,       /* elements of a line: between blocks a carry holds none */
     INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
 };
 
@@ -164,9 +164,10 @@ static uint64_t parts_of(uint64_t size, uint64_t step)
     return size / step + (size % step != 0);
 }
 
+/* Between blocks a carry of floats holds no elements. */
 static uint64_t whole_blocks(uint64_t count)
 {
-    return count > BLOCK ? count - count % BLOCK : count;
+    return count > CARRY_BLOCK ? count - count % CARRY_BLOCK : count;
 }
 
 struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
@@ -187,7 +188,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
     bool integer = tensor->dtype >= TALLY_INT8;
-    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : BLOCK);
+    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : CARRY_BLOCK);
     cutting.outer_step = 1;
     cutting.inner_step = line;
     if (cutting.length <= room / line) { /* whole lines */
