@@ -57,22 +57,34 @@ static bool add_header(struct call *call, const char *format, ...)
     return true;
 }
 
-static bool add_headers(struct call *call)
+/* What is left of the deadline is told: a further attempt has less of it. */
+static bool add_headers(struct call *call, int64_t now_ms)
 {
     const struct call_spec *spec = &call->spec;
+    curl_slist_free_all(call->headers);
+    call->headers = NULL;
     return (spec->content_type == NULL ||
             add_header(call, "Content-Type: %s", spec->content_type)) &&
            (spec->accept == NULL || add_header(call, "Accept: %s", spec->accept)) &&
            (spec->head_header == NULL ||
             add_header(call, "%s: %zu", spec->head_header, spec->head_bytes)) &&
-           (spec->deadline_ms <= 0 ||
-            add_header(call, "X-Request-Timeout-Ms: %" PRId64, spec->deadline_ms));
+           (call->deadline_at_ms == NEVER_MS ||
+            add_header(call, "X-Request-Timeout-Ms: %" PRId64, call->deadline_at_ms - now_ms));
+}
+
+/* NEVER_MS for a time that is none, or beyond all clocks. */
+static int64_t moment_after(int64_t now_ms, int64_t time_ms)
+{
+    int64_t moment_ms = 0;
+    return time_ms <= 0 || __builtin_add_overflow(now_ms, time_ms, &moment_ms) ? NEVER_MS
+                                                                               : moment_ms;
 }
 
 struct call *call_create(struct tally *client, const struct call_spec *spec,
                          struct tally_error *err)
 {
     size_t url_bytes = strlen(client->base_url) + strlen(spec->path) + 1;
+    int64_t now_ms = monotonic_ms();
     struct call *call = calloc(1, sizeof *call);
     if (call == NULL) {
         goto no_memory;
@@ -80,13 +92,12 @@ struct call *call_create(struct tally *client, const struct call_spec *spec,
     call->client = client;
     call->spec = *spec;
     call->url = malloc(url_bytes);
-    if (call->url == NULL || !add_headers(call)) {
+    if (call->url == NULL) {
         goto no_memory;
     }
     (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
-    if (client->options.timeout_ms > 0) {
-        call->give_up_ms = monotonic_ms() + client->options.timeout_ms;
-    }
+    call->give_up_ms = moment_after(now_ms, client->options.timeout_ms);
+    call->deadline_at_ms = moment_after(now_ms, spec->deadline_ms);
     return call;
 no_memory:
     call_destroy(call);
@@ -300,14 +311,23 @@ static void set_body(struct call *call, CURL *easy)
 
 enum tally_status call_prepare(struct call *call, CURL *easy)
 {
-    int64_t left = call->give_up_ms == 0 ? 0 : call->give_up_ms - monotonic_ms();
+    int64_t now_ms = monotonic_ms();
     client_error_reset(&call->error);
     call->error.attempts = call->attempts;
-    if (call->give_up_ms != 0 && left <= 0) {
+    if (now_ms >= call->give_up_ms) {
         return client_error_set(&call->error, TALLY_TIMEOUT,
                                 "no time was left to send the request (timeout_ms is %" PRId64
                                 ")",
                                 call->client->options.timeout_ms);
+    }
+    if (now_ms >= call->deadline_at_ms) {
+        return client_error_set(&call->error, TALLY_DEADLINE,
+                                "the deadline passed before the request was sent (deadline_ms "
+                                "is %" PRId64 ")",
+                                call->spec.deadline_ms);
+    }
+    if (!add_headers(call, now_ms)) {
+        return client_error_no_memory(&call->error);
     }
     call_answer_reset(&call->answer);
     call->sent = 0;
@@ -326,7 +346,9 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
     (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
     (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, call);
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->curl_message);
-    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)left);
+    (void)curl_easy_setopt(
+        easy, CURLOPT_TIMEOUT_MS,
+        (long)(call->give_up_ms == NEVER_MS ? 0 : call->give_up_ms - now_ms));
     if (curl_easy_setopt(easy, CURLOPT_URL, call->url) != CURLE_OK) {
         return client_error_no_memory(&call->error);
     }
@@ -352,7 +374,7 @@ static void timeout_error(struct call *call)
     char server[SERVER_TEXT];
     server_url_print(call->client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-    bool all_used = call->give_up_ms != 0 && monotonic_ms() >= call->give_up_ms;
+    bool all_used = monotonic_ms() >= call->give_up_ms;
     if (ready_us == 0 && !all_used) {
         (void)client_error_set(&call->error, TALLY_CONNECT,
                                "no connection to %s within %" PRId64 " ms", server,
@@ -472,7 +494,8 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
     }
     if (worth_a_retry(call)) {
         call->retry_at_ms = monotonic_ms() + retry_after_ms + backoff_ms(call);
-        bool in_time = call->give_up_ms == 0 || call->retry_at_ms < call->give_up_ms;
+        bool in_time =
+            call->retry_at_ms < call->give_up_ms && call->retry_at_ms < call->deadline_at_ms;
         bool soon =
             options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
         if (in_time && soon) {

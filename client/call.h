@@ -34,7 +34,7 @@ struct call_spec {
     int (*read_body)(void *user, uint64_t offset, void *to, size_t count); /* instead of body */
     tally_progress_fn progress;                                            /* NULL: none */
     void *user;          /* of read_body and progress */
-    int64_t deadline_ms; /* 0: none */
+    int64_t deadline_ms; /* from the call's start; 0: none */
     bool once;           /* no retry after answer bytes were written: in place, or a pipe */
     bool in_order; /* the answer to a tensor: refuse it if it starts before all was sent */
     bool single;   /* one attempt */
@@ -48,6 +48,8 @@ struct call_spec {
     void *context; /* of begin and write */
 };
 
+#define NEVER_MS INT64_MAX
+
 enum call_verdict {
     CALL_DONE,
     CALL_RETRY
@@ -57,9 +59,10 @@ struct call {
     struct tally *client; /* borrowed */
     struct call_spec spec;
     char *url;                  /* owned */
-    struct curl_slist *headers; /* owned */
-    int64_t give_up_ms;         /* 0: never */
-    int64_t retry_at_ms;        /* on monotonic_ms()'s clock */
+    struct curl_slist *headers; /* owned: of the current attempt */
+    int64_t give_up_ms;         /* on monotonic_ms()'s clock, as are the others; NEVER_MS */
+    int64_t deadline_at_ms;     /* no attempt begins after it; NEVER_MS */
+    int64_t retry_at_ms;
     int attempts;
     int stale;    /* attempts on kept connections that turned out to be closed */
     bool touched; /* answer bytes were written, in any attempt */
@@ -74,7 +77,7 @@ struct call {
     struct tally_error error; /* how it went so far; status TALLY_OK while nothing failed */
 };
 
-/* NULL and *err set: no memory. The clock of timeout_ms starts. */
+/* NULL and *err set: no memory. The clocks of timeout_ms and of the deadline start. */
 struct call *call_create(struct tally *client, const struct call_spec *spec,
                          struct tally_error *err);
 void call_destroy(struct call *call);

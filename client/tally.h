@@ -38,7 +38,7 @@ enum tally_status {
     TALLY_TIMEOUT = 6,         /* timeout_ms passed */
     TALLY_REJECTED = 7,        /* the server refused the request (4xx): mend it */
     TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or the queue is full */
-    TALLY_DEADLINE = 9,        /* 504: the deadline sent with the request passed */
+    TALLY_DEADLINE = 9,        /* 504, or before it was sent: the deadline passed */
     TALLY_SERVER_ERROR = 10,   /* other 5xx */
     TALLY_BAD_ANSWER = 11,     /* not the answer to this request; not used */
     TALLY_CANCELLED = 12,      /* by a progress or answer callback, or tally_close() */
@@ -129,7 +129,7 @@ struct tally_scan {
     int32_t reserved;
     uint64_t input_bytes;       /* room behind `input`, checked unless 0 */
     uint64_t output_bytes;      /* room behind `output`, checked unless 0 */
-    int64_t deadline_ms;        /* the server drops the request if still queued then; 0: none */
+    int64_t deadline_ms;        /* of the call: the server drops it if still queued; 0: none */
     tally_progress_fn progress; /* NULL: none. Called from inside the call */
     void *progress_user;
 };

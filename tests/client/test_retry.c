@@ -134,6 +134,64 @@ static void retry_after_is_waited_for(void **state)
     assert_true(took >= 0.99 && took < 5);
 }
 
+struct told {
+    int failures;
+    int delay_ms;           /* of each answer */
+    int64_t deadline_ms[2]; /* that each request told; -1: none */
+};
+
+static void script_slow_refusals(void *user, const struct fake_request *request,
+                                 struct fake_answer *answer)
+{
+    static const char name[] = "X-Request-Timeout-Ms: ";
+    struct told *told = user;
+    const char *line = strstr(request->head, name);
+    assert_true(request->number < 2);
+    told->deadline_ms[request->number] =
+        line == NULL ? -1 : strtoll(line + strlen(name), NULL, 10);
+    if (request->number < told->failures)
+        fake_answer_error(answer, 503, "", "{}");
+    else
+        fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
+    answer->delay_ms = told->delay_ms;
+}
+
+static enum tally_status call_with_deadline(struct told *told, int64_t deadline_ms,
+                                            struct tally_error *err)
+{
+    struct tally_options options = quick();
+    struct fake_server *server = fake_server_start(script_slow_refusals, told, SIZE_MAX, NULL);
+    struct tally *client = tally_open(fake_server_url(server), &options, err);
+    struct tally_scan scan = scan_of(&FOUR);
+    int32_t output[4];
+    scan.deadline_ms = deadline_ms;
+    enum tally_status status = tally_cumsum(client, &scan, INPUT, output, err);
+    tally_close(client);
+    fake_server_stop(server);
+    return status;
+}
+
+static void a_further_attempt_has_what_is_left_of_the_deadline(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct told told = {.failures = 1, .delay_ms = 50};
+    assert_int_equal(call_with_deadline(&told, 3600000, &err), TALLY_OK);
+    assert_true(told.deadline_ms[0] <= 3600000);
+    assert_true(told.deadline_ms[1] > 0 && told.deadline_ms[1] <= told.deadline_ms[0] - 49);
+    assert_int_equal(call_with_deadline(&told, INT64_MAX, &err), TALLY_OK);
+    assert_int_equal(told.deadline_ms[1], -1); /* as good as none */
+}
+
+static void no_attempt_begins_after_the_deadline(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct told told = {.failures = 2, .delay_ms = 600};
+    assert_int_equal(call_with_deadline(&told, 600, &err), TALLY_BUSY);
+    assert_int_equal(err.attempts, 1);
+}
+
 static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
 {
     (void)state;
@@ -377,6 +435,8 @@ int main(void)
         cmocka_unit_test(other_answers_are_not_repeated),
         cmocka_unit_test(retry_after_is_waited_for),
         cmocka_unit_test(a_retry_after_beyond_all_time_is_not_waited_for),
+        cmocka_unit_test(a_further_attempt_has_what_is_left_of_the_deadline),
+        cmocka_unit_test(no_attempt_begins_after_the_deadline),
         cmocka_unit_test(back_off_grows_and_is_bounded),
         cmocka_unit_test(the_total_timeout_covers_the_retries),
         cmocka_unit_test(connections_lost_before_the_answer_are_made_again),
