@@ -2,10 +2,12 @@
  * whole; checkpoint.h has its layout. */
 #include "client/cli/checkpoint.h"
 
+#include "client/cli/destination.h"
 #include "client/cli/terminal.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,65 +88,77 @@ static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
     return fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;
 }
 
+/* The folder of a name, the caller's to free, and what follows it. NULL: no memory. */
+static char *folder_of(const char *name, const char **last)
+{
+    const char *slash = strrchr(name, '/');
+    *last = slash == NULL ? name : slash + 1;
+    return slash == NULL ? strdup(".") : strndup(name, (size_t)(*last - name));
+}
+
+/* The new name of a file is on the disk. Else a machine that goes down may come back with the
+ * checkpoint of before beside sums of after. Not every folder may be read, or can do it. */
+static bool sync_folder(const char *name)
+{
+    const char *last = NULL;
+    char *folder = folder_of(name, &last);
+    int fd = folder == NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool failed = fd >= 0 && fsync(fd) != 0 && errno != EINVAL;
+    int reason = errno;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    free(folder);
+    errno = reason;
+    return !failed;
+}
+
 int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
 {
-    size_t size = strlen(name) + sizeof ".new";
-    char *path = malloc(size);
+    char *path = NULL;
     bool saved = false;
-    if (path == NULL) {
+    if (asprintf(&path, "%s.new", name) < 0) {
         return complain_no_memory();
     }
-    (void)snprintf(path, size, "%s.new", name);
     FILE *file = fopen(path, "we");
     if (file != NULL) {
         saved = write_checkpoint(file, checkpoint);
         saved = fclose(file) == 0 && saved;
     }
-    saved = saved && rename(path, name) == 0;
+    saved = saved && rename(path, name) == 0 && sync_folder(name);
     int status = saved ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
     free(path);
     return status;
 }
 
-/* The folder that a name leads to, and what follows it. */
-static bool find_folder(const char *name, struct stat *folder, const char **last)
-{
-    char text[PATH_MAX] = ".";
-    const char *slash = strrchr(name, '/');
-    size_t count = slash == NULL ? 0 : (size_t)(slash - name) + 1;
-    *last = name + count;
-    if (count >= sizeof text) {
-        return false;
-    }
-    memcpy(text, name, count);
-    text[count == 0 ? 1 : count] = '\0';
-    return stat(text, folder) == 0;
-}
-
 /* Is it the file of the result, or of the result so far, however it is spelled? */
 static bool is_output(const char *name, const char *output)
 {
-    struct stat folder;
-    struct stat of_output;
+    struct stat here;
+    struct stat there;
     const char *last = NULL;
     const char *output_last = NULL;
-    if (!find_folder(name, &folder, &last) || !find_folder(output, &of_output, &output_last)) {
-        return false;
-    }
+    char *folder = folder_of(name, &last);
+    char *output_folder = folder_of(output, &output_last);
+    bool one_folder = folder != NULL && output_folder != NULL && stat(folder, &here) == 0 &&
+                      stat(output_folder, &there) == 0 && here.st_dev == there.st_dev &&
+                      here.st_ino == there.st_ino;
+    free(folder);
+    free(output_folder);
     size_t count = strlen(output_last);
-    return folder.st_dev == of_output.st_dev && folder.st_ino == of_output.st_ino &&
-           strncmp(last, output_last, count) == 0 &&
-           (last[count] == '\0' || strcmp(last + count, ".partial") == 0);
+    return one_folder && strncmp(last, output_last, count) == 0 &&
+           (last[count] == '\0' || strcmp(last + count, PARTIAL) == 0);
 }
 
 /* Is there a result so far? */
 static bool is_begun(const char *output)
 {
-    char path[PATH_MAX];
+    char *path = NULL;
     struct stat about;
-    int length = snprintf(path, sizeof path, "%s.partial", output);
-    return length > 0 && (size_t)length < sizeof path && stat(path, &about) == 0 &&
-           about.st_size > 0;
+    bool named = asprintf(&path, "%s" PARTIAL, output) >= 0;
+    bool begun = named && stat(path, &about) == 0 && about.st_size > 0;
+    free(named ? path : NULL);
+    return begun;
 }
 
 int checkpoint_check(const char *name, const char *output)
@@ -167,11 +181,11 @@ int checkpoint_check(const char *name, const char *output)
     }
     /* Its own checkpoint would go on with what this job wrote. */
     return !there && is_begun(output)
-               ? complain(
-                     EXIT_USAGE,
-                     "%s.partial is the result so far of a job with another checkpoint: go "
-                     "on with that one by --resume, or remove the file",
-                     output)
+               ? complain(EXIT_USAGE,
+                          "%s" PARTIAL
+                          " is the result so far of a job with another checkpoint: go "
+                          "on with that one by --resume, or remove the file",
+                          output)
                : EXIT_DONE;
 }
 

@@ -37,12 +37,10 @@ static mode_t current_umask(void)
 /* A new file in the directory of `name`. */
 static int open_beside(const char *name, mode_t mode, char **temporary)
 {
-    size_t size = strlen(name) + sizeof ".XXXXXX";
-    char *path = malloc(size);
-    if (path == NULL) {
+    char *path = NULL;
+    if (asprintf(&path, "%s.XXXXXX", name) < 0) {
         return -1;
     }
-    (void)snprintf(path, size, "%s.XXXXXX", name);
     int fd = mkstemp(path);
     if (fd < 0) {
         free(path);
@@ -77,16 +75,28 @@ int destination_follow(const char *name, const char **place, char **path)
     *place = name;
     *path = NULL;
     if (name == NULL || strcmp(name, "-") == 0 || lstat(name, &link) != 0 ||
-        !S_ISLNK(link.st_mode) || stat(name, &about) != 0 || !S_ISREG(about.st_mode)) {
+        !S_ISLNK(link.st_mode)) {
         return EXIT_DONE;
     }
-    if (fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == about.st_dev &&
+    bool there = stat(name, &about) == 0;
+    if (there && !S_ISREG(about.st_mode)) {
+        return EXIT_DONE;
+    }
+    if (there && fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == about.st_dev &&
         standard.st_ino == about.st_ino) {
         *place = NULL;
         return EXIT_DONE;
     }
+    /* What a link leads to has a name once it is there. */
+    int fd = there ? -1 : open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     *path = realpath(name, NULL);
     *place = *path;
+    if (fd >= 0 && *path != NULL) {
+        (void)unlink(*path);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
     return *path != NULL ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
 }
 
@@ -123,12 +133,10 @@ int destination_open(const char *name, const struct expectation *expected,
 
 int destination_open_partial(const char *name, bool there, struct destination *destination)
 {
-    size_t size = strlen(name) + sizeof ".partial";
-    char *path = malloc(size);
-    if (path == NULL) {
+    char *path = NULL;
+    if (asprintf(&path, "%s" PARTIAL, name) < 0) {
         return complain_no_memory();
     }
-    (void)snprintf(path, size, "%s.partial", name);
     *destination =
         (struct destination){.name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
     destination->fd = open(path, O_RDWR | O_CLOEXEC | (there ? 0 : O_CREAT), 0666);

@@ -17,6 +17,8 @@
 #include "client/cli/format.h"
 #include "client/cli/options.h"
 
+#define PARTIAL ".partial" /* behind the name of a result: the result so far */
+
 /* What the answer must be. */
 struct expectation {
     enum format format;
@@ -42,10 +44,10 @@ struct destination {
     bool local;        /* and that it was wrong here, not with the answer */
 };
 
-/* The name that an output's name leads to, in *place: where it is a link to a file, that of the
- * file, which is *path, the caller's, else NULL; where that file is standard output already
- * (/dev/stdout), NULL. Else the link would be replaced, not the file. EXIT_DONE, or the status
- * after complaining. */
+/* The name that an output's name leads to, in *place: where it is a link to a file, be it there
+ * yet or not, that of the file, which is *path, the caller's, else NULL; where that file is
+ * standard output already (/dev/stdout), NULL. Else the link would be replaced, not the file.
+ * EXIT_DONE, or the status after complaining. */
 int destination_follow(const char *name, const char **place, char **path);
 
 /* name NULL or "-": standard output. EXIT_DONE, or the status after complaining. */

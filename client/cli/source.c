@@ -169,7 +169,11 @@ int source_open(const char *name, struct source *source)
     if (!standard) {
         (void)fcntl(source->fd, F_SETFL, O_RDONLY);
     }
-    if (S_ISREG(about.st_mode) && (!standard || lseek(source->fd, 0, SEEK_CUR) == 0)) {
+    /* Files of /proc say that they are empty, and are not. */
+    char byte;
+    bool file =
+        S_ISREG(about.st_mode) && (about.st_size > 0 || pread(source->fd, &byte, 1, 0) != 1);
+    if (file && (!standard || lseek(source->fd, 0, SEEK_CUR) == 0)) {
         source->bytes = (uint64_t)about.st_size;
         source->changed = about.st_mtim;
         return EXIT_DONE;

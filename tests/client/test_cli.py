@@ -232,6 +232,39 @@ class Cumsum(Directory):
         self.assertEqual(sorted(os.listdir(self.path("links"))), ["one", "stdout", "two"])
         self.assertEqual(self.files(), ["in.npy", "links", "out.bin"])
 
+    def test_a_result_goes_where_a_link_leads_to_nothing_yet(self):
+        source = self.path("in.npy", npy("|u1", (2,), b"\1\2"))
+        os.mkdir(self.path("links"))
+        os.symlink("../out.bin", self.path("links/one"))
+        os.symlink("nowhere/out.bin", self.path("links/lost"))
+        for flags in (["--frobnicate"], ["--checkpoint", self.path("job")], []):
+            done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/one"), *flags)
+            self.assertEqual(done.returncode == 0, "out.bin" in self.files(), done.stderr)
+        self.assertEqual(self.read("out.bin"), b"\1\3")
+        done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/lost"))
+        self.assert_failed(done, 7, "links/lost: No such file or directory")
+        self.assertTrue(all(os.path.islink(self.path("links/" + n)) for n in ("one", "lost")))
+        self.assertEqual(sorted(os.listdir(self.path("links"))), ["lost", "one"])
+        self.assertEqual(self.files(), ["in.npy", "links", "out.bin"])
+
+    def test_a_file_that_says_it_is_empty_and_is_not_is_read(self):
+        with open("/proc/version", "rb") as file:
+            self.assertEqual(os.fstat(file.fileno()).st_size, 0)
+            data = file.read()
+        described = ["-f", "raw", "-d", "uint8", "-s", "-1"]
+        expected = bytes(sum(data[: i + 1]) % 256 for i in range(len(data)))
+        done = tally("cumsum", "/proc/version", *described)
+        self.assert_done(done)
+        self.assertEqual(done.stdout, expected)
+        with open("/proc/version", "rb") as file:
+            done = subprocess.run(
+                [TALLY, "cumsum", *described], stdin=file, capture_output=True, check=True
+            )
+        self.assertEqual(done.stdout, expected)
+        done = tally("cumsum", self.path("empty", b""), *described, "-F", "npy")
+        self.assert_done(done)
+        self.assertIn(b"'shape': (0,)", done.stdout)
+
     def test_flags_reach_the_server(self):
         source = self.path("in.npy", npy("<i8", (4,), struct.pack("<4q", 1, 2, 3, 4)))
         for flags, expected in [

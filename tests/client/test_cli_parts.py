@@ -37,6 +37,13 @@ int %s
     return raise(SIGKILL);
 }
 """
+FAILING_FOLDER = b"""
+#include <errno.h>
+int fsync(int fd)
+{
+    return errno = EIO, fd < 0 ? fd : -1;
+}
+"""
 FAILING_SYNC = rb"""
 #include <errno.h>
 #include <stdio.h>
@@ -495,14 +502,15 @@ class Servers(Directory):
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
-        code = self.path("sync.c", FAILING_SYNC)
-        library = self.path("sync.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
         source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
         out = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
-        done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
-        self.assert_failed(done, 7, "Input/output error")
-        self.assertNotIn("out.npy", self.files())
+        for text in (FAILING_SYNC, FAILING_FOLDER):
+            code = self.path("sync.c", text)
+            library = self.path("sync.so")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+            done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
+            self.assert_failed(done, 7, "Input/output error")
+            self.assertNotIn("out.npy", self.files())
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_job_begun_anew_and_killed_at_once_goes_on_with_what_is_there(self):
