@@ -224,7 +224,7 @@ static enum tally_status begin_carry(const struct cumsum_call *cumsum,
         __builtin_add_overflow(most, CARRY_HEADER_MOST, &most)) {
         most = UINT64_MAX;
     }
-    if (answer->carry_length < 0 || (uint64_t)answer->carry_length > most ||
+    if (answer->carry_length < CARRY_HEADER_BYTES || (uint64_t)answer->carry_length > most ||
         __builtin_add_overflow(*due, (uint64_t)answer->carry_length, due)) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer to a part has no carry that is one "

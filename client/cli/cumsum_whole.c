@@ -15,7 +15,9 @@
 
 enum {
     OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
-    HINT_TEXT = 256
+    HINT_TEXT = 256,
+    JSON_SHARE = 32,     /* most bytes of an answer for one of the request: "1,", 25 digits */
+    JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
 };
 
 /* One run of the command. */
@@ -249,6 +251,8 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
         status = write_request(job);
     }
     if (status == EXIT_DONE) {
+        uint64_t sent = job->body != NULL ? job->body_bytes : source->bytes;
+        expected.json_most = sent > JSON_LEAST / JSON_SHARE ? sent * JSON_SHARE : JSON_LEAST;
         status = destination_open(settings->output, &expected, &job->destination);
     }
     if (status == EXIT_DONE) {

@@ -193,6 +193,11 @@ static int refuse_answer(struct destination *destination, const char *format, ..
     return -1;
 }
 
+static int refuse_length(struct destination *destination, uint64_t most)
+{
+    return refuse_answer(destination, "the answer is longer than %" PRIu64 " bytes", most);
+}
+
 /* The answer may be right, but its place cannot take it. */
 static int fail_here(struct destination *destination, const char *why)
 {
@@ -304,6 +309,10 @@ int destination_check(struct destination *destination, const struct tally_answer
         (lseek(destination->fd, 0, SEEK_SET) != 0 || ftruncate(destination->fd, 0) != 0)) {
         return fail_here(destination, errno_text());
     }
+    if (destination->expected.format == FORMAT_JSON &&
+        answer->content_length > (int64_t)destination->expected.json_most) {
+        return refuse_length(destination, destination->expected.json_most);
+    }
     destination->written = 0;
     destination->kept_bytes = 0;
     destination->npy_parsed = false;
@@ -370,12 +379,12 @@ int destination_write(struct destination *destination, const void *bytes, size_t
         take_npy_head(destination, &from, &count) != 0) {
         return -1;
     }
-    if (destination->written > destination->due) {
-        return refuse_answer(destination, "the answer is longer than %" PRIu64 " bytes",
-                             destination->due);
+    bool json = destination->expected.format == FORMAT_JSON;
+    uint64_t most = json ? destination->expected.json_most : destination->due;
+    if (destination->written > most) {
+        return refuse_length(destination, most);
     }
-    return destination->expected.format == FORMAT_JSON ? keep_bytes(destination, from, count)
-                                                       : write_all(destination, from, count);
+    return json ? keep_bytes(destination, from, count) : write_all(destination, from, count);
 }
 
 /* ---- the end ---- */

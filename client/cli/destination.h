@@ -26,6 +26,7 @@ struct expectation {
     enum tally_dtype dtype;
     struct number_list shape;
     uint64_t raw_bytes; /* of raw numbers; UINT64_MAX: the server refuses such strides */
+    uint64_t json_most; /* of JSON, which is kept in memory: what is longer is no answer */
 };
 
 struct destination {

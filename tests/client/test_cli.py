@@ -673,6 +673,14 @@ class Cumsum(Directory):
                     done = tally("cumsum", *strided, stdin=b"ab", url=s.url)
                     self.assertEqual(done.returncode, status, (told, done.stderr))
 
+    def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
+        for bytes_, status in ((1 << 30, 3), ((1 << 30) + 1, 6)):
+            cut = answer(b'{"data":[').replace(b"Length: 9", b"Length: %d" % bytes_)
+            with Server(lambda *_, cut=cut: cut) as s:
+                done = tally("cumsum", "--retries", "0", stdin=b"[1]", url=s.url)
+                self.assertEqual(done.returncode, status, done.stderr)
+        self.assertIn(b"the answer is longer than 1073741824 bytes", done.stderr)
+
     def test_a_connection_lost_in_the_answer_is_made_again(self):
         good = npy("<f4", (2,), bytes(8))
         whole = sums(bytes(8), "float32", "1,2,1")

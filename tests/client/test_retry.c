@@ -330,6 +330,7 @@ struct part_script {
     size_t cut;
     unsigned char payload[64][64 + 16];
     int announced; /* bytes of a carry; -1: no header */
+    int left_out;  /* of its 64 bytes: those do not come */
 };
 
 static void script_parts(void *user, const struct fake_request *request,
@@ -345,10 +346,10 @@ static void script_parts(void *user, const struct fake_request *request,
         snprintf(carry, sizeof carry, "Tally-Carry-Length: %d\r\n", script->announced);
     snprintf(answer->text, sizeof answer->text,
              "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-             "Tally-Dtype: int32\r\nTally-Shape: 4\r\n%sContent-Length: 80\r\n\r\n",
-             carry);
-    answer->payload = payload;
-    answer->payload_bytes = sizeof script->payload[0];
+             "Tally-Dtype: int32\r\nTally-Shape: 4\r\n%sContent-Length: %d\r\n\r\n",
+             carry, 80 - script->left_out);
+    answer->payload = payload + script->left_out;
+    answer->payload_bytes = sizeof script->payload[0] - (size_t)script->left_out;
     if (request->number > 0) { /* the carry of the last answer that was whole comes with it */
         assert_non_null(strstr(request->head, "Tally-Carry-Length: 64\r\n"));
         assert_non_null(strstr(request->head, "part=next"));
@@ -409,9 +410,10 @@ static void a_part_that_failed_can_be_given_again(void **state)
 static void an_answer_without_a_carry_is_none(void **state)
 {
     (void)state;
-    static const int announced[] = {-1, 0, 63, 65, 100000};
+    static const int announced[] = {-1, 0, 63, 65, 100000, 0, 63};
+    static const int left_out[] = {0, 0, 0, 0, 0, 64, 1};
     for (size_t i = 0; i < sizeof announced / sizeof *announced; i++) {
-        struct part_script script = {.announced = announced[i]};
+        struct part_script script = {.announced = announced[i], .left_out = left_out[i]};
         struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
         struct tally *client = quick_client(fake_server_url(server), -1);
         struct tally_error err;
