@@ -19,6 +19,7 @@ import json
 import mmap
 import os
 import secrets
+import time
 import weakref
 from typing import Any
 
@@ -32,6 +33,7 @@ from tally.transport import Pool, run
 FOLDER = "/dev/shm"
 UNIT = 1 << 20  # sizes of regions are multiples, so that similar arrays share them
 KEPT = 8  # idle regions
+FORGET_SECONDS = 5.0  # whoever is done, or interrupted, waits no longer for the server
 
 
 class _Region:
@@ -191,17 +193,23 @@ def _posted(path: str, document: dict[str, Any] | None = None) -> Request:
     return Request("POST", path, "application/json", body)
 
 
-def _forget(caller: Caller, pool: Pool, region: _Region) -> None:
-    """Let the server let go of a region, if it can be reached."""
-    try:
-        path = f"/v2/systemsharedmemory/region/{region.name}/unregister"
-        run(Call(caller, _posted(path)), pool)
-    except TallyError:
-        pass
+def _forget(caller: Caller, pool: Pool, *regions: _Region) -> None:
+    """Let the server let go of regions, if it can be reached."""
+    due = time.monotonic() + FORGET_SECONDS
+    for region in regions:
+        request = _posted(f"/v2/systemsharedmemory/region/{region.name}/unregister")
+        request.deadline = due
+        try:
+            run(Call(caller, request), pool)
+        except TallyError:
+            pass
 
 
 def _forget_all(
     caller: Caller, pool: Pool, regions: collections.deque[_Region], process: int
 ) -> None:
-    while regions and process == os.getpid():
-        _forget(caller, pool, regions.pop())
+    if process == os.getpid():
+        idle = []
+        while regions:
+            idle.append(regions.pop())
+        _forget(caller, pool, *idle)

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import pathlib
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -163,6 +165,42 @@ def test_a_region_whose_registration_was_not_answered_is_not_left_behind(connect
                 client.cumsum([1, 2])
         client.close()
     assert regions(shm_server) == []
+
+
+def test_a_server_that_hangs_is_not_waited_for_to_give_regions_back(connect, monkeypatch):
+    monkeypatch.setattr("tally.shared.FORGET_SECONDS", 0.25)
+
+    def script(seen):
+        # Idle regions are of two calls side by side, so that there is more than one.
+        if "unregister" in seen.head or hung.is_set():
+            return Told(b"", hang=True)
+        if "infer" in seen.head:
+            both.wait()
+        return Told(
+            b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n"
+            if "infer" in seen.head
+            else b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        )
+
+    both, hung = threading.Barrier(2), threading.Event()
+    with LyingServer(script) as server:
+        client = tally.Client(server.url, shm=True)
+
+        def call():
+            with pytest.raises(tally.Rejected):
+                client.cumsum([1, 2])
+
+        threads = [threading.Thread(target=call) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        hung.set()
+        began = time.monotonic()
+        client.close()
+        assert time.monotonic() - began < 60  # not the ten minutes of a call for each of them
+        told = [head for head in server.heads if "unregister" in head]
+        assert all("X-Request-Timeout-Ms" in head for head in told) and told
 
 
 def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatch):
