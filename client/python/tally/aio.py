@@ -16,6 +16,7 @@ import inspect
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec
@@ -23,6 +24,7 @@ from typing import Any, Concatenate, ParamSpec
 from tally.call import (
     ERROR_BYTES,
     HEAD_BYTES,
+    HEAD_START,
     TEXT_BYTES,
     Call,
     Head,
@@ -383,23 +385,24 @@ class AsyncClient(Options[AsyncParts]):
             wire.close()
 
     async def _connect(self, call: Call) -> _Wire:
-        loop = asyncio.get_running_loop()
-        address, tls = self._caller.address, self._caller.tls
-        if address.socket_path is not None:
-            opening: Any = loop.create_unix_connection(_Wire, address.socket_path)
-        else:
-            name = address.host if tls is not None else None
-            opening = loop.create_connection(
-                _Wire, address.host, address.port, ssl=tls, server_hostname=name
-            )
         left = min(call.give_up - time.monotonic(), self._caller.connect_timeout)
         try:
-            _, wire = await asyncio.wait_for(opening, max(left, 0))
+            return await asyncio.wait_for(self._open_wire(), max(left, 0))
         except asyncio.TimeoutError:
             raise call.no_connection(TimeoutError()) from None
         except OSError as error:
             raise call.no_connection(error) from error
-        return wire  # type: ignore[no-any-return]
+
+    async def _open_wire(self) -> _Wire:
+        loop = asyncio.get_running_loop()
+        address, tls = self._caller.address, self._caller.tls
+        if address.socket_path is not None:
+            _, wire = await loop.create_unix_connection(_Wire, address.socket_path)
+            return wire
+        opened = await _open_socket(address.host, address.port)
+        name = address.host if tls is not None else None
+        _, wire = await loop.create_connection(_Wire, sock=opened, ssl=tls, server_hostname=name)
+        return wire
 
     async def _finish(self, call: Call, wire: _Wire, head: Head, whole: bool) -> bytes:
         """Read the body; keep the connection if it may be."""
@@ -424,6 +427,30 @@ class AsyncClient(Options[AsyncParts]):
                 self._wires.append(wire)
             else:
                 wire.close()
+
+
+async def _open_socket(host: str, port: int) -> socket.socket:
+    """A socket that is connected to the first address of a host that answers."""
+    loop = asyncio.get_running_loop()
+    *others, last = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, _, _, _, place in others:
+        try:
+            return await asyncio.wait_for(_connect_to(place, family), HEAD_START)
+        except (OSError, asyncio.TimeoutError):
+            pass
+    return await _connect_to(last[4], last[0])
+
+
+async def _connect_to(place: Any, family: int) -> socket.socket:
+    # asyncio sends at once, without TCP's delay, where the protocol is said.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    opened.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 class _Stale(Exception):

@@ -51,6 +51,7 @@ HEAD_BYTES = 1 << 16  # of an answer's head
 LONGEST_MS = 10**12  # that the service is told: 30 years
 RETRY_AFTER_MAX = 30.0  # seconds; who is asked to wait longer gives up at once
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
+HEAD_START = 1.0  # seconds for each address of a host but the last, which has all that are left
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # The header fields that decide something.

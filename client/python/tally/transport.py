@@ -30,7 +30,16 @@ import time
 from typing import Any
 
 from tally.address import Address
-from tally.call import ERROR_BYTES, HEAD_BYTES, TEXT_BYTES, Call, Head, not_http, parse_head
+from tally.call import (
+    ERROR_BYTES,
+    HEAD_BYTES,
+    HEAD_START,
+    TEXT_BYTES,
+    Call,
+    Head,
+    not_http,
+    parse_head,
+)
 from tally.errors import TallyError
 
 JOINED_BYTES = 1 << 14  # of the body that travel in one piece with the head
@@ -120,23 +129,38 @@ class Answer(http.client.HTTPResponse):
         self.will_close = head.will_close
 
 
+def _open_socket(address: Address, give_up: float) -> socket.socket:
+    """A socket that is connected; to the first address of a host that answers."""
+    if address.socket_path is not None:
+        return _connect_to(address.socket_path, give_up, socket.AF_UNIX)
+    *others, last = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    for family, _, _, _, place in others:
+        try:
+            return _connect_to(place, min(give_up, time.monotonic() + HEAD_START), family)
+        except OSError:
+            pass
+    return _connect_to(last[4], give_up, last[0])
+
+
+def _connect_to(place: Any, give_up: float, family: int) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.settimeout(seconds_left(give_up))
+        opened.connect(place)
+        if family != socket.AF_UNIX:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
 class Connection:
     """An open connection. ConnectionError, TimeoutError or ssl.SSLError: there is none."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, give_up: float) -> None:
         self.kept = False  # it has been in the pool, so the server may have closed it
-        left = seconds_left(give_up)
-        if address.socket_path is not None:
-            opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            opened.settimeout(left)
-            try:
-                opened.connect(address.socket_path)
-            except OSError:
-                opened.close()
-                raise
-        else:
-            opened = socket.create_connection((address.host, address.port), left)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened = _open_socket(address, give_up)
         if tls is not None:
             opened.settimeout(seconds_left(give_up))
             try:

@@ -1,7 +1,9 @@
 """When the clients try again, how long they wait, and when they give up. The cases of
 tests/client/test_retry.c, and the retry budget."""
 
+import contextlib
 import email.utils
+import socket
 import threading
 import time
 
@@ -107,6 +109,65 @@ def test_connections_lost_before_the_answer_are_made_again(connect):
         x = array()
         assert connect(server.url).cumsum(x, 0, out=x).tolist() == SUMS
         assert server.requests == 4
+
+
+@contextlib.contextmanager
+def silence():
+    """An address where connecting takes for ever: its queue is full, and nobody accepts."""
+    with socket.create_server(
+        ("127.0.0.1", 0), backlog=0
+    ) as listener, contextlib.ExitStack() as kept:
+        place = listener.getsockname()
+        for _ in range(4):
+            waiting = kept.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(place)
+        yield place
+
+
+def addresses(*places):
+    """As getaddrinfo() tells them."""
+    kind = socket.SOCK_STREAM
+    return lambda *_, **__: [(socket.AF_INET, kind, 6, "", place) for place in places]
+
+
+def test_an_address_that_is_silent_is_passed_over(connect, monkeypatch):
+    """Of a host with several: whoever stands behind the silent ones gets most of the time."""
+    monkeypatch.setattr("tally.transport.HEAD_START", 0.05)
+    monkeypatch.setattr("tally.aio.HEAD_START", 0.05)
+    with silence() as dead, LyingServer(lambda seen: tensor()) as server:
+        living = server.listener.getsockname()
+        monkeypatch.setattr("socket.getaddrinfo", addresses(dead, dead, living))
+        client = connect("http://many.example", connect_timeout=20)
+        began = time.monotonic()
+        assert client.cumsum(array(), 0).tolist() == SUMS
+        assert time.monotonic() - began < 15
+
+
+def test_connecting_to_several_addresses_takes_no_longer_than_to_one(connect, monkeypatch):
+    with silence() as dead:
+        monkeypatch.setattr("socket.getaddrinfo", addresses(*[dead] * 30))
+        for options, kind in (
+            ({"connect_timeout": 0.3}, tally.ConnectFailed),
+            ({"timeout": 0.3}, tally.CallTimeout),
+        ):
+            began = time.monotonic()
+            with pytest.raises(kind):
+                connect("http://many.example", **options).cumsum(array(), 0)
+            assert time.monotonic() - began < 8
+
+
+def test_an_address_that_refuses_is_passed_over(connect, monkeypatch):
+    with LyingServer(lambda seen: tensor()) as server, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(
+            "socket.getaddrinfo", addresses(free.getsockname(), server.listener.getsockname())
+        )
+        assert connect("http://many.example").cumsum(array(), 0).tolist() == SUMS
+        monkeypatch.setattr("socket.getaddrinfo", addresses(*[free.getsockname()] * 2))
+        with pytest.raises(tally.ConnectFailed, match="cannot reach http://many.example"):
+            connect("http://many.example").cumsum(array(), 0)
 
 
 def test_a_kept_connection_that_was_closed_costs_no_retry(connect):
