@@ -211,6 +211,8 @@ class Call:
         self.retry_after = 0.0  # seconds, as the last answer asked
         self.received = 0  # bytes of the answer's body, in this attempt
         self.carry_bytes = 0  # in front of them
+        self.connection: Any = None  # that it has: another thread may cut it off
+        self.holding = threading.Lock()  # guards `connection` while it is given back
         caller.budget.count_call()
 
     def head(self) -> bytes:

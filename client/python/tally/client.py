@@ -39,7 +39,7 @@ from tally.parts import (
     chains,
 )
 from tally.shared import Regions
-from tally.transport import Pool, run, tls_context
+from tally.transport import Pool, cut_off, run, tls_context
 
 Precision = Literal["wide", "native"]
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
@@ -296,16 +296,21 @@ class Client(Options[Parts]):
         array, _, axis = scan.operand
         lock = threading.Lock()
         failed = threading.Event()
+        under_way: set[Call] = set()
 
         def work(chain: list[Index]) -> None:
             carry = b""
             for block, part in blocks(scan, chain):
-                if failed.is_set():
-                    return
+                call = Call(self._caller, raw_request(block, part, carry))
+                with lock:
+                    if failed.is_set():
+                        return
+                    under_way.add(call)
                 try:
-                    carry = self._run(raw_request(block, part, carry))
+                    carry = run(call, self._pool)
                     finish(block)
                     with lock:
+                        under_way.remove(call)
                         meter.add(block.operand.array.nbytes)
                 except BaseException:
                     failed.set()
@@ -317,8 +322,11 @@ class Client(Options[Parts]):
             try:
                 for _ in threads.map(work, found):
                     pass
-            except BaseException:
-                failed.set()
+            except BaseException:  # an interrupt, say: no thread but this one hears of it
+                with lock:
+                    failed.set()
+                    for call in under_way:
+                        cut_off(call)
                 raise
 
     def devices(self) -> list[Device]:

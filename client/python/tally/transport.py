@@ -20,6 +20,7 @@ Thread: a connection belongs to one call at a time; the pool to all threads.
 from __future__ import annotations
 
 import collections
+import contextlib
 import http.client
 import math
 import os
@@ -278,6 +279,15 @@ def run(call: Call, pool: Pool) -> bytes:
         _renew(call, answered=head is not None)
 
 
+def cut_off(call: Call) -> None:
+    """End a call of another thread: what it waits for does not come, and it does not try again."""
+    call.give_up = 0.0
+    with call.holding:
+        if call.connection is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(call.connection.socket, socket.SHUT_RDWR)  # not TLS's own
+
+
 def _renew(call: Call, answered: bool) -> None:
     if call.request.before_retry is not None:
         call.request.body = call.request.before_retry(answered)
@@ -297,6 +307,7 @@ def _connect(call: Call) -> Connection:
 
 def _exchange(call: Call, connection: Connection) -> tuple[Answer, bool]:
     """The answer, its head read; and whether the request had been sent whole before."""
+    call.connection = connection
     try:
         whole = connection.send(call.head(), call.request.body, call.give_up)
         return connection.answer(call.request.method), whole
@@ -330,6 +341,8 @@ def _finish(call: Call, connection: Connection, answer: Answer, whole: bool, poo
         raise not_http(str(error)) from error
     finally:
         answer.close()
+        with call.holding:
+            call.connection = None
         if keep:
             pool.give(connection)
         else:

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
+import time
 
 import lying_server
 import numpy as np
@@ -75,6 +77,17 @@ def test_an_asyncio_client_outlives_its_loop(server):
     x = array_of(0, 1)
     for _ in range(2):
         assert is_right(asyncio.run(client.cumsum(x)), x)
+
+
+def test_small_requests_are_not_held_back_to_be_sent_together(server):
+    async def main():
+        async with tally.AsyncClient(server.url) as client:
+            await client.cumsum([1, 2])
+            (wire,) = client._wires
+            kept = wire.transport.get_extra_info("socket")
+            assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    asyncio.run(main())
 
 
 def test_a_task_that_is_cancelled_closes_its_connection(connect):
@@ -170,6 +183,39 @@ def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
         hang[0] = False
         assert client.cumsum(x, 0).tolist() == lying_server.SUMS
         assert server.connections == 2
+
+
+def interrupt_when(condition):
+    """Ctrl-C for the main thread, once that is so."""
+
+    def wait():
+        while not condition():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_ends_a_large_sum_whose_server_hangs():
+    """Its parts are under way in other threads, which no signal reaches."""
+    hang = [True]
+
+    def script(seen):
+        return Told(b"", hang=True) if hang[0] else tensor()
+
+    with LyingServer(script) as server, tally.Client(server.url, part_bytes=64) as client:
+        thread = interrupt_when(lambda: server.requests == 4)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            client.cumsum(np.zeros((400, 4), np.int32), 1)
+        thread.join()
+        assert time.monotonic() - began < 60  # and not for the ten minutes of a call
+        assert server.requests == 4
+        hang[0] = False
+        x = np.array(lying_server.INPUT, np.int32)
+        assert client.cumsum(x, 0).tolist() == lying_server.SUMS
 
 
 def test_no_more_idle_connections_are_kept_than_asked_for(connect):
