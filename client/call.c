@@ -19,8 +19,9 @@ enum {
     STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
     REASON_TEXT = 128,
-    SERVER_TEXT = 256, /* of a longer URL its beginning is told */
-    NAP_MS = 100       /* how often a waiting call asks whether to go on */
+    SERVER_TEXT = 256,  /* of a longer URL its beginning is told */
+    TIMER_SLACK_MS = 5, /* libcurl counts time by itself */
+    NAP_MS = 100        /* how often a waiting call asks whether to go on */
 };
 
 int64_t monotonic_ms(void)
@@ -374,7 +375,7 @@ static void timeout_error(struct call *call)
     char server[SERVER_TEXT];
     server_url_print(call->client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-    bool all_used = monotonic_ms() >= call->give_up_ms;
+    bool all_used = call->give_up_ms - monotonic_ms() < TIMER_SLACK_MS;
     if (ready_us == 0 && !all_used) {
         (void)client_error_set(&call->error, TALLY_CONNECT,
                                "no connection to %s within %" PRId64 " ms", server,

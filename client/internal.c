@@ -82,6 +82,8 @@ static bool configure_connection(const struct tally *client, CURL *easy)
 {
     const struct tally_options *options = &client->options;
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* A time that is up is not waited over for a resolver: its thread ends by itself. */
+    (void)curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER);
     (void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)TRANSFER_BUFFER);

@@ -37,6 +37,15 @@ int %s
     return raise(SIGKILL);
 }
 """
+SLOW_NAMES = b"""
+#include <netdb.h>
+#include <unistd.h>
+int getaddrinfo(const char *a, const char *b, const struct addrinfo *c, struct addrinfo **d)
+{
+    sleep(60);
+    return EAI_AGAIN;
+}
+"""
 FAILING_FOLDER = b"""
 #include <errno.h>
 int fsync(int fd)
@@ -511,6 +520,21 @@ class Servers(Directory):
             done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
             self.assert_failed(done, 7, "Input/output error")
             self.assertNotIn("out.npy", self.files())
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_name_that_is_long_looked_for_is_given_up_in_time(self):
+        code = self.path("names.c", SLOW_NAMES)
+        library = self.path("names.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+        began = time.monotonic()
+        for command in ("version", "cumsum"):
+            done = tally(
+                *(command, "--timeout", "0.2", "--url", "http://slow.example"),
+                stdin=b"[1]",
+                env={"LD_PRELOAD": library},
+            )
+            self.assert_failed(done, 5, "not done after 200 ms")
+        self.assertLess(time.monotonic() - began, 50)
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_job_begun_anew_and_killed_at_once_goes_on_with_what_is_there(self):
