@@ -84,6 +84,17 @@ static void fill_input(struct bench *bench)
     }
 }
 
+static int cancel_interrupted(void *user, int64_t sent, int64_t send_total, int64_t received,
+                              int64_t receive_total)
+{
+    (void)user;
+    (void)sent;
+    (void)send_total;
+    (void)received;
+    (void)receive_total;
+    return interrupted();
+}
+
 static int prepare_tensor(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
@@ -100,6 +111,7 @@ static int prepare_tensor(struct bench *bench)
         .axis = settings->axis_given ? settings->axis : -1,
         .exclusive = settings->exclusive,
         .reverse = settings->reverse,
+        .progress = cancel_interrupted,
     };
     if (settings->dtype != NULL) {
         (void)tally_dtype_find(settings->dtype, &bench->scan.dtype);
@@ -368,6 +380,7 @@ int command_bench(const struct settings *settings, struct tally *client)
     if (bench == NULL) {
         return complain_no_memory();
     }
+    catch_interrupts();
     bench->settings = settings;
     bench->client = client;
     int status = prepare_tensor(bench);

@@ -78,6 +78,7 @@ int command_cumsum(const struct settings *settings, struct tally *client)
     char *output_path = NULL;
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
+    catch_interrupts();
     int status = source_open(settings->argument, &source);
     if (status == EXIT_DONE) {
         status = choose_formats(settings, &source, &input, &output);

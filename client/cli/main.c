@@ -134,7 +134,7 @@ static int run_command_line(int argc, char **argv)
     if (status == EXIT_DONE && settings.help) {
         options_help(command, stdout);
     } else if (status == EXIT_DONE) {
-        catch_interrupts();
+        write_errors_not_signals();
         status = call_command(command, &settings);
     }
     return status;

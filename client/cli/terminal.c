@@ -67,9 +67,12 @@ void catch_interrupts(void)
     (void)sigaction(SIGHUP, &action, NULL);
     action.sa_handler = on_wake;
     (void)sigaction(SIGUSR1, &action, NULL);
-    action.sa_handler = SIG_IGN;
-    (void)sigaction(SIGPIPE, &action, NULL); /* a closed pipe is an error of write() */
-    (void)sigaction(SIGXFSZ, &action, NULL); /* and so is a file that becomes too large */
+}
+
+void write_errors_not_signals(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 void wake_thread(pthread_t thread)

@@ -38,9 +38,11 @@ int complain_error(const struct tally_error *err);
 /* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* SIGINT, SIGTERM and SIGHUP make interrupted() true from now on, a second one half a second
- * later ends the process. A closed pipe and a file that becomes too large are errors of write()
- * instead of signals. */
+/* A closed pipe and a file that becomes too large are errors of write() instead of signals. */
+void write_errors_not_signals(void);
+
+/* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true from
+ * now on, a second one half a second later ends the process. */
 void catch_interrupts(void);
 bool interrupted(void);
 /* End the system call that a thread waits in: a signal comes to one thread only. */

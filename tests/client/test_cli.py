@@ -713,6 +713,19 @@ class Cumsum(Directory):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self.interrupt(number)
 
+    def test_commands_that_wait_for_an_answer_end_with_a_signal(self):
+        for command in ("devices", "health", "version", "bench"):
+            with self.subTest(command), Server(lambda *_: None) as s:
+                url = [s.url] if command == "bench" else ["--url", s.url]
+                process = subprocess.Popen([TALLY, command, *url], stderr=subprocess.PIPE)
+                while s.count == 0:
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGINT)
+                _, shown = process.communicate(timeout=60)
+                caught = command == "bench"
+                self.assertEqual(process.returncode, 130 if caught else -signal.SIGINT)
+                self.assertEqual(shown, b"tally: error: interrupted\n" if caught else b"")
+
     def is_pending(self, process):
         """Whether a signal was not delivered yet."""
         with open(f"/proc/{process.pid}/status") as status:
