@@ -167,6 +167,15 @@ static int on_progress(void *user, curl_off_t receive_total, curl_off_t received
     return 1;
 }
 
+static void headers_too_long(struct call *call)
+{
+    (void)client_error_set(
+        &call->error, TALLY_BAD_ANSWER,
+        "the answer's headers are longer than %d bytes; is this the URL of a "
+        "Tally server?",
+        ANSWER_HEADER_BYTES);
+}
+
 /* Header lines are counted, and read when their end has come: what a head that was cut says is
  * not believed, nor what an interim one (100 Continue) says. */
 static size_t on_header(char *line, size_t size, size_t count, void *user)
@@ -179,10 +188,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     }
     call->answer.header_bytes += bytes;
     if (call->answer.header_bytes > ANSWER_HEADER_BYTES) {
-        (void)client_error_set(&call->error, TALLY_BAD_ANSWER,
-                               "the answer's headers are longer than %d bytes; is this the URL "
-                               "of a Tally server?",
-                               ANSWER_HEADER_BYTES);
+        headers_too_long(call);
         return 0;
     }
     long status = 0;
@@ -398,6 +404,7 @@ static void transport_error(struct call *call, CURLcode code)
     char server[SERVER_TEXT];
     long number = 0;
     long tunnel = 0;
+    curl_off_t answered_us = 0;
     server_url_print(client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     if (tunnel >= 300) { /* no connection was lost: a proxy does not make one */
@@ -436,7 +443,13 @@ static void transport_error(struct call *call, CURLcode code)
             call->received > 0 ? "in the middle of the answer" : "before the answer", words);
         return;
     case CURLE_OUT_OF_MEMORY:
-        (void)client_error_no_memory(err);
+        /* libcurl says so, too, of a header line that is longer than it takes (100 KiB). */
+        (void)curl_easy_getinfo(call->easy, CURLINFO_STARTTRANSFER_TIME_T, &answered_us);
+        if (answered_us > 0 && !call->answer.complete) {
+            headers_too_long(call);
+        } else {
+            (void)client_error_no_memory(err);
+        }
         return;
     default:
         (void)client_error_set(err, TALLY_BAD_ANSWER,

@@ -266,6 +266,36 @@ static void headers_without_end_are_cut_off(void **state)
     assert_non_null(strstr(err.message, "headers"));
 }
 
+static void script_endless_line(void *user, const struct fake_request *request,
+                                struct fake_answer *answer)
+{
+    static char line[200000];
+    (void)request;
+    memset(line, 'x', sizeof line);
+    snprintf(answer->text, sizeof answer->text, "%s", (const char *)user);
+    answer->payload = line;
+    answer->payload_bytes = sizeof line;
+}
+
+static void a_header_line_without_end_is_cut_off(void **state)
+{
+    (void)state;
+    char first[] = "HTTP/1.1 200 ";
+    char second[] = "HTTP/1.1 200 OK\r\nX-Filler: ";
+    char *const starts[] = {first, second};
+    for (int i = 0; i < 2; i++) {
+        struct fake_server *server =
+            fake_server_start(script_endless_line, starts[i], SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), -1);
+        struct tally_error err;
+        int32_t output[4];
+        assert_int_equal(call(client, output, &err), TALLY_BAD_ANSWER);
+        assert_non_null(strstr(err.message, "headers"));
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
 static void lengths_may_be_chunked_or_left_out(void **state)
 {
     (void)state;
@@ -560,6 +590,7 @@ int main(void)
         cmocka_unit_test(in_place_is_not_repeated_once_overwritten),
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(headers_without_end_are_cut_off),
+        cmocka_unit_test(a_header_line_without_end_is_cut_off),
         cmocka_unit_test(lengths_may_be_chunked_or_left_out),
         cmocka_unit_test(an_answer_before_the_request_is_refused),
         cmocka_unit_test(an_early_rejection_is_told),
