@@ -212,7 +212,6 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
         return STATUS_OK;
     }
     call->input_bytes = bytes;
-    call->payload_min = bytes;
     call->payload_max = bytes;
     uint64_t body = request->body_bytes > 0 ? (uint64_t)request->body_bytes : 0;
     uint64_t found = body > head_bytes ? body - head_bytes : 0;

@@ -177,10 +177,8 @@ static enum status locate_payload(const struct codec_request *request,
     call->answer_format = CODEC_FORMAT_RAW;
     call->input_bytes = directml_least_bytes(&dml->op.input);
     call->output_bytes = directml_total_bytes(&dml->op.output);
-    call->payload_min = call->input_bytes;
     call->payload_max = directml_total_bytes(&dml->op.input);
     if (known >= 0) {
-        call->payload_min = (uint64_t)known;
         call->payload_max = (uint64_t)known;
         return check_payload(&dml->op.input, (uint64_t)known, err);
     }
@@ -195,10 +193,7 @@ static enum status locate_text(const struct codec_request *request, struct direc
     size_t size = dtype_info(dml->op.input.dtype)->bytes;
     TRY(framed_check_flat(dml->array, "data", directml_reach(&dml->op.input),
                           directml_total_bytes(&dml->op.input) / size, err));
-    int64_t known = framed_payload_bytes(request);
-    if (known >= 0) {
-        TRY(framed_check_payload((uint64_t)known, 0, 0, err));
-    }
+    TRY(framed_check_announced(request, 0, err));
     call->source = CALL_SOURCE_TEXT;
     call->data = dml->array->cut;
     call->input_bytes = dml->array->elements * size;
@@ -264,7 +259,7 @@ static enum status directml_complete(struct scan_call *call, void *input,
     if (call->source == CALL_SOURCE_PAYLOAD) {
         return check_payload(&dml->op.input, payload_bytes, err);
     }
-    TRY(framed_check_payload(payload_bytes, 0, 0, err));
+    TRY(framed_check_payload(payload_bytes, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
                              .any_spelling = true,
                              .field = "data",

@@ -382,17 +382,12 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     TRY(read_outputs(&root, parameters.binary_output, &kserve->output, err));
     call->timeout_us = parameters.timeout_us;
     call->priority = parameters.priority;
-    call->payload_min = kserve->inputs.payload_bytes;
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
     json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
     TRY(place_output(kserve, call, err));
-    int64_t payload = framed_payload_bytes(request);
-    if (payload >= 0) {
-        TRY(framed_check_payload((uint64_t)payload, call->payload_min, call->payload_max, err));
-    }
-    return STATUS_OK;
+    return framed_check_announced(request, call->payload_max, err);
 }
 
 static enum status read_raw(const struct codec_request *request, struct byte_view head,
@@ -421,7 +416,6 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
         call->source = CALL_SOURCE_TEXT;
     } else {
         call->source = CALL_SOURCE_PAYLOAD;
-        call->payload_min = bytes;
         call->payload_max = bytes;
     }
     call->input_bytes = bytes;
@@ -551,7 +545,7 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                    struct error *err)
 {
-    TRY(framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err));
+    TRY(framed_check_payload(payload_bytes, call->payload_max, err));
     if (call->axis_pending) {
         TRY(complete_axis(call, input, err)); /* before its bytes are written over */
     }

@@ -178,11 +178,7 @@ static enum status read_request(const struct codec_request *request, struct byte
     if (data->array != NULL) {
         call->data = data->array->cut;
     }
-    call->payload_min = call->payload_max;
-    int64_t payload = framed_payload_bytes(request);
-    return payload < 0 ? STATUS_OK
-                       : framed_check_payload((uint64_t)payload, call->payload_min,
-                                              call->payload_max, err);
+    return framed_check_announced(request, call->payload_max, err);
 }
 
 static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
@@ -206,7 +202,7 @@ static enum status openvino_complete(struct scan_call *call, void *input,
                                      uint64_t payload_bytes, struct error *err)
 {
     const struct openvino *openvino = call->dialect;
-    TRY(framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err));
+    TRY(framed_check_payload(payload_bytes, call->payload_max, err));
     if (call->axis_pending) {
         call->desc.axis = framed_axis_from_bytes(
             openvino->axis.dtype, (const char *)input + openvino->axis.payload_offset);

@@ -41,22 +41,22 @@ int64_t framed_payload_bytes(const struct codec_request *request)
     return request->body_bytes < 0 ? -1 : request->body_bytes - request->head_bytes;
 }
 
-enum status framed_check_payload(uint64_t found, uint64_t least, uint64_t most,
-                                 struct error *err)
+enum status framed_check_payload(uint64_t found, uint64_t expected, struct error *err)
 {
-    if (found >= least && found <= most) {
+    if (found == expected) {
         return STATUS_OK;
     }
-    if (least == most) {
-        return error_set(err, STATUS_LENGTH_MISMATCH,
-                         "the body has %" PRIu64 " bytes after its JSON, but the tensors "
-                         "described there take %" PRIu64 "; is " FRAMED_HEADER " right?",
-                         found, least);
-    }
     return error_set(err, STATUS_LENGTH_MISMATCH,
-                     "the body has %" PRIu64 " bytes after its JSON, but the tensor described "
-                     "there takes %" PRIu64 " to %" PRIu64 "; is " FRAMED_HEADER " right?",
-                     found, least, most);
+                     "the body has %" PRIu64 " bytes after its JSON, but the tensors "
+                     "described there take %" PRIu64 "; is " FRAMED_HEADER " right?",
+                     found, expected);
+}
+
+enum status framed_check_announced(const struct codec_request *request, uint64_t expected,
+                                   struct error *err)
+{
+    const int64_t announced = framed_payload_bytes(request);
+    return announced < 0 ? STATUS_OK : framed_check_payload((uint64_t)announced, expected, err);
 }
 
 enum status framed_no_query(const struct codec_request *request, struct error *err)

@@ -31,10 +31,14 @@ MUST_CHECK enum status framed_head_need(const struct codec_request *request,
 /* The length of the payload from the lengths of body and JSON; -1 if it is not known yet. */
 int64_t framed_payload_bytes(const struct codec_request *request);
 
-/* LENGTH_MISMATCH unless a payload of known length lies in [least, most]: says how the two
- * lengths come about. */
-MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t least, uint64_t most,
+/* LENGTH_MISMATCH unless the payload has the expected length: says how the two lengths come
+ * about. */
+MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t expected,
                                             struct error *err);
+
+/* The same of the length that framed_payload_bytes() knows, if it does. */
+MUST_CHECK enum status framed_check_announced(const struct codec_request *request,
+                                              uint64_t expected, struct error *err);
 
 /* UNKNOWN_FIELD if the URL has query parameters: these dialects have none. */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);

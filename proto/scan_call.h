@@ -51,9 +51,8 @@ struct scan_call {
     enum call_source source;
     bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */
     uint64_t input_bytes;    /* bytes of the input buffer, as complete() leaves it */
-    uint64_t payload_min;    /* fewest and most bytes that may follow the head; complete() */
-    uint64_t payload_max;    /*   judges what really came. For text and shm both are 0, or the
-                                  size of a pending axis */
+    uint64_t payload_max;    /* most bytes that may follow the head; complete() judges what
+                                really came. For text and shm 0, or the size of a pending axis */
     uint64_t payload_offset; /* where the input buffer starts inside the payload */
     uint64_t output_bytes;   /* least size of the output buffer, its tail zero; 0: as planned */
     bool byte_swap;          /* payload is big-endian; complete() turns it round */

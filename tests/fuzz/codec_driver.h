@@ -51,7 +51,6 @@ static inline void drive_payload(const struct codec *codec, struct scan_call *ca
 {
     uint64_t room =
         call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
-    assert(call->payload_min <= call->payload_max);
     if (room > DRIVER_ROOM) {
         return;
     }
