@@ -26,21 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a request asks for. */
-struct directml_operator {
-    struct directml_tensor input;
-    struct directml_tensor output;
-    uint32_t axis;
-    bool decreasing;
-    bool exclusive;
-    const json_t *output_member; /* OutputTensor as the client wrote it; borrowed */
-};
-
 struct directml {
     struct json_doc doc;
     const struct json_array *array; /* text of the input buffer, NULL if binary */
     char *output_text;              /* owned: OutputTensor as the client wrote it */
-    struct directml_operator op;
+    struct directml_tensor input;
+    struct directml_tensor output;
 };
 
 static void directml_release(struct scan_call *call)
@@ -56,58 +47,73 @@ static void directml_release(struct scan_call *call)
 
 /* ---- the operator ---- */
 
-static enum status read_axis(const struct json_place *desc, struct directml_operator *op,
+/* The tensors, as the operator has them. */
+static void describe_tensors(const struct directml *dml, struct scan_desc *scan)
+{
+    scan->dtype = dml->input.dtype;
+    scan->precision = PRECISION_WIDE;
+    scan->rank = (int)dml->input.dims;
+    scan->has_strides = dml->input.has_strides;
+    scan->has_output_strides = dml->output.has_strides;
+    for (int i = 0; i < scan->rank; i++) {
+        scan->sizes[i] = dml->input.sizes[i];
+        scan->strides[i] = dml->input.strides[i];
+        scan->output_strides[i] = dml->output.strides[i];
+    }
+}
+
+static enum status read_axis(const struct json_place *desc, struct scan_desc *scan,
                              struct error *err)
 {
-    int64_t axis = 0;
-    uint32_t dims = op->input.dims;
     TRY(json_require(desc, "Axis", err));
-    TRY(json_field_int64(desc, "Axis", &axis, err));
-    if (axis < 0 || axis >= (int64_t)dims) {
+    TRY(json_field_int64(desc, "Axis", &scan->axis, err));
+    if (scan->axis < 0 || scan->axis >= scan->rank) {
         return error_set_field(err, STATUS_INVALID_AXIS, "desc.Axis",
                                "found %" PRId64 ": Axis is unsigned and must be less than the "
-                               "DimensionCount of InputTensor, %" PRIu32,
-                               axis, dims);
+                               "DimensionCount of InputTensor, %d",
+                               scan->axis, scan->rank);
     }
-    op->axis = (uint32_t)axis;
     return STATUS_OK;
 }
 
-static enum status read_direction(const struct json_place *desc, struct directml_operator *op,
+static enum status read_direction(const struct json_place *desc, struct scan_desc *scan,
                                   struct error *err)
 {
     static const struct directml_words words = {"DML_AXIS_DIRECTION_", "INCREASING",
                                                 "DECREASING"};
     TRY(json_require(desc, "AxisDirection", err));
-    TRY(directml_read_word(desc, "AxisDirection", -1, &words, &op->decreasing, err));
+    TRY(directml_read_word(desc, "AxisDirection", -1, &words, &scan->reverse, err));
     TRY(json_require(desc, "HasExclusiveSum", err));
-    return json_field_bool(desc, "HasExclusiveSum", false, &op->exclusive, err);
+    return json_field_bool(desc, "HasExclusiveSum", false, &scan->exclusive, err);
 }
 
 static enum status read_desc(const struct directml_level *level, const struct json_place *desc,
-                             struct directml_operator *op, struct error *err)
+                             struct directml *dml, struct scan_desc *scan, struct error *err)
 {
     static const char *const known[] = {"InputTensor", "OutputTensor", "Axis", "AxisDirection",
                                         "HasExclusiveSum"};
     struct json_place input;
     struct json_place output;
     TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
-    TRY(directml_read_tensor(level, desc, "InputTensor", &input, &op->input, err));
-    TRY(directml_read_tensor(level, desc, "OutputTensor", &output, &op->output, err));
-    TRY(directml_check_output(&op->input, &op->output, &output, err));
-    TRY(read_axis(desc, op, err));
-    TRY(read_direction(desc, op, err));
-    op->output_member = json_field(desc, "OutputTensor");
-    return STATUS_OK;
+    TRY(directml_read_tensor(level, desc, "InputTensor", &input, &dml->input, err));
+    TRY(directml_read_tensor(level, desc, "OutputTensor", &output, &dml->output, err));
+    TRY(directml_check_output(&dml->input, &dml->output, &output, err));
+    describe_tensors(dml, scan);
+    TRY(read_axis(desc, scan, err));
+    TRY(read_direction(desc, scan, err));
+    dml->output_text = json_doc_dump(json_field(desc, "OutputTensor"));
+    return dml->output_text != NULL
+               ? STATUS_OK
+               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
 }
 
 /* {"type"?, "feature_level"?, "desc": {...}, "data"?}. Any other member is refused; "data" is not
  * looked at here. */
-static enum status read_operator(const json_t *object, struct directml_operator *out,
+static enum status read_operator(struct directml *dml, struct scan_desc *scan,
                                  struct error *err)
 {
     static const char *const known[] = {"type", "feature_level", "desc", "data"};
-    struct json_place root = {.object = object, .path = ""};
+    struct json_place root = {.object = dml->doc.root, .path = ""};
     const struct directml_level *level = NULL;
     const char *type = NULL;
     struct json_place desc;
@@ -125,30 +131,10 @@ static enum status read_operator(const json_t *object, struct directml_operator 
     if (desc.object == NULL) {
         return json_field_missing(&root, "desc", err);
     }
-    struct directml_operator op = {.axis = 0};
-    TRY(read_desc(level, &desc, &op, err));
-    *out = op;
-    return STATUS_OK;
+    return read_desc(level, &desc, dml, scan, err);
 }
 
 /* ---- the request ---- */
-
-static void fill_desc(const struct directml_operator *op, struct scan_desc *scan)
-{
-    scan->dtype = op->input.dtype;
-    scan->precision = PRECISION_WIDE;
-    scan->axis = op->axis;
-    scan->reverse = op->decreasing;
-    scan->exclusive = op->exclusive;
-    scan->rank = (int)op->input.dims;
-    scan->has_strides = op->input.has_strides;
-    scan->has_output_strides = op->output.has_strides;
-    for (int i = 0; i < scan->rank; i++) {
-        scan->sizes[i] = op->input.sizes[i];
-        scan->strides[i] = op->input.strides[i];
-        scan->output_strides[i] = op->output.strides[i];
-    }
-}
 
 /* A binary buffer may be sent whole, or without what lies behind its last element. */
 static enum status check_payload(const struct directml_tensor *input, uint64_t found,
@@ -175,12 +161,12 @@ static enum status locate_payload(const struct codec_request *request,
     int64_t known = framed_payload_bytes(request);
     call->source = CALL_SOURCE_PAYLOAD;
     call->answer_format = CODEC_FORMAT_RAW;
-    call->input_bytes = directml_least_bytes(&dml->op.input);
-    call->output_bytes = directml_total_bytes(&dml->op.output);
-    call->payload_max = directml_total_bytes(&dml->op.input);
+    call->input_bytes = directml_least_bytes(&dml->input);
+    call->output_bytes = directml_total_bytes(&dml->output);
+    call->payload_max = directml_total_bytes(&dml->input);
     if (known >= 0) {
         call->payload_max = (uint64_t)known;
-        return check_payload(&dml->op.input, (uint64_t)known, err);
+        return check_payload(&dml->input, (uint64_t)known, err);
     }
     return STATUS_OK;
 }
@@ -190,16 +176,15 @@ static enum status locate_payload(const struct codec_request *request,
 static enum status locate_text(const struct codec_request *request, struct directml *dml,
                                struct scan_call *call, struct error *err)
 {
-    size_t size = dtype_info(dml->op.input.dtype)->bytes;
-    TRY(framed_check_flat(dml->array, "data", directml_reach(&dml->op.input),
-                          directml_total_bytes(&dml->op.input) / size, err));
+    size_t size = dtype_info(dml->input.dtype)->bytes;
+    TRY(framed_check_flat(dml->array, "data", directml_reach(&dml->input),
+                          directml_total_bytes(&dml->input) / size, err));
     TRY(framed_check_announced(request, 0, err));
     call->source = CALL_SOURCE_TEXT;
     call->data = dml->array->cut;
     call->input_bytes = dml->array->elements * size;
-    call->output_bytes = dml->op.output.total_bytes != 0
-                             ? dml->op.output.total_bytes
-                             : directml_least_bytes(&dml->op.output);
+    call->output_bytes = dml->output.total_bytes != 0 ? dml->output.total_bytes
+                                                      : directml_least_bytes(&dml->output);
     return STATUS_OK;
 }
 
@@ -226,12 +211,7 @@ static enum status read_request(const struct codec_request *request, struct byte
 {
     TRY(framed_no_query(request, err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err));
-    TRY(read_operator(dml->doc.root, &dml->op, err));
-    fill_desc(&dml->op, &call->desc);
-    dml->output_text = json_doc_dump(dml->op.output_member);
-    if (dml->output_text == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
-    }
+    TRY(read_operator(dml, &call->desc, err));
     return locate_input(request, dml, call, err);
 }
 
@@ -257,7 +237,7 @@ static enum status directml_complete(struct scan_call *call, void *input,
 {
     const struct directml *dml = call->dialect;
     if (call->source == CALL_SOURCE_PAYLOAD) {
-        return check_payload(&dml->op.input, payload_bytes, err);
+        return check_payload(&dml->input, payload_bytes, err);
     }
     TRY(framed_check_payload(payload_bytes, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
