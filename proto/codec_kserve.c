@@ -200,7 +200,7 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     TRY(json_require(place, "datatype", err));
     TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
     TRY(framed_tensor_read_shape(input, err));
-    TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
+    TRY(kserve_read_input_parameters(place, &location, attributes, err));
     TRY(locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err));
     if (which == TENSOR_AXIS) {
         return framed_tensor_check_axis(input, "datatype", err);
@@ -254,7 +254,7 @@ static enum status read_output(const struct json_place *place, bool binary_defau
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the output \"%s\" is there twice", name);
     }
-    TRY(kserve_read_tensor_parameters(place, KSERVE_OUTPUT, &location, NULL, err));
+    TRY(kserve_read_output_parameters(place, &location, err));
     const bool binary = location.has_binary_data ? location.binary_data : binary_default;
     if (carry && location.shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
@@ -375,13 +375,11 @@ static enum status read_json(const struct codec_request *request, struct kserve 
                              struct scan_call *call, struct error *err)
 {
     struct json_place root = {.object = kserve->doc.root, .path = ""};
-    struct kserve_request_parameters parameters = {.timeout_us = 0};
+    bool binary_output = false;
     TRY(read_id(&root, call, err));
-    TRY(kserve_read_request_parameters(&root, &parameters, &kserve->attributes, err));
+    TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
     TRY(read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err));
-    TRY(read_outputs(&root, parameters.binary_output, &kserve->output, err));
-    call->timeout_us = parameters.timeout_us;
-    call->priority = parameters.priority;
+    TRY(read_outputs(&root, binary_output, &kserve->output, err));
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
     json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);

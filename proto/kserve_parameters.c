@@ -201,7 +201,7 @@ static enum status check_sequence(const struct json_place *place, struct error *
 }
 
 enum status kserve_read_request_parameters(const struct json_place *root,
-                                           struct kserve_request_parameters *out,
+                                           struct scan_call *call, bool *binary_output,
                                            struct kserve_attributes *attributes,
                                            struct error *err)
 {
@@ -216,9 +216,9 @@ enum status kserve_read_request_parameters(const struct json_place *root,
     TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
-    TRY(read_count(&place, "priority", &out->priority, err));
-    TRY(read_count(&place, "timeout", &out->timeout_us, err));
-    return read_bool(&place, "binary_data_output", &out->binary_output, err);
+    TRY(read_count(&place, "priority", &call->priority, err));
+    TRY(read_count(&place, "timeout", &call->timeout_us, err));
+    return read_bool(&place, "binary_data_output", binary_output, err);
 }
 
 static enum status read_window(const struct json_place *place, struct shm_window *window,
@@ -252,27 +252,32 @@ static enum status read_window(const struct json_place *place, struct shm_window
     return STATUS_OK;
 }
 
-static enum status read_output_parameters(const struct json_place *place,
+enum status kserve_read_output_parameters(const struct json_place *tensor,
                                           struct kserve_location *out, struct error *err)
 {
     static const char *const known[] = {"binary_data", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset"};
-    if (json_field(place, "classification") != NULL) {
-        return json_field_refuse(place, "classification", -1, STATUS_INVALID_FIELD, err,
+    struct json_place place;
+    if (json_field_given(tensor, "parameters") == NULL) {
+        return STATUS_OK;
+    }
+    TRY(json_field_object(tensor, "parameters", &place, err));
+    if (json_field(&place, "classification") != NULL) {
+        return json_field_refuse(&place, "classification", -1, STATUS_INVALID_FIELD, err,
                                  "the models do not classify: a cumulative sum has no labels");
     }
-    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    out->has_binary_data = is_there(place, "binary_data");
-    TRY(read_bool(place, "binary_data", &out->binary_data, err));
-    TRY(read_window(place, &out->shm, err));
+    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    out->has_binary_data = is_there(&place, "binary_data");
+    TRY(read_bool(&place, "binary_data", &out->binary_data, err));
+    TRY(read_window(&place, &out->shm, err));
     if (out->shm.region[0] != '\0' && out->binary_data) {
-        return json_field_error(place, "binary_data",
+        return json_field_error(&place, "binary_data",
                                 "false, as the output goes to shared memory", err);
     }
     return STATUS_OK;
 }
 
-static enum status read_input_parameters(const struct json_place *place,
+enum status kserve_read_input_parameters(const struct json_place *tensor,
                                          struct kserve_location *out,
                                          struct kserve_attributes *attributes,
                                          struct error *err)
@@ -280,26 +285,16 @@ static enum status read_input_parameters(const struct json_place *place,
     static const char *const known[] = {"binary_data_size", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset",
                                         ATTRIBUTE_NAMES};
-    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    TRY(read_attributes(place, attributes, err));
-    out->has_binary_size = is_there(place, "binary_data_size");
-    TRY(read_size(place, "binary_data_size", &out->binary_size, err));
-    return read_window(place, &out->shm, err);
-}
-
-enum status kserve_read_tensor_parameters(const struct json_place *tensor,
-                                          enum kserve_tensor_kind kind,
-                                          struct kserve_location *out,
-                                          struct kserve_attributes *attributes,
-                                          struct error *err)
-{
     struct json_place place;
     if (json_field_given(tensor, "parameters") == NULL) {
         return STATUS_OK;
     }
     TRY(json_field_object(tensor, "parameters", &place, err));
-    return kind == KSERVE_OUTPUT ? read_output_parameters(&place, out, err)
-                                 : read_input_parameters(&place, out, attributes, err);
+    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(read_attributes(&place, attributes, err));
+    out->has_binary_size = is_there(&place, "binary_data_size");
+    TRY(read_size(&place, "binary_data_size", &out->binary_size, err));
+    return read_window(&place, &out->shm, err);
 }
 
 /* One query parameter of a raw request. */

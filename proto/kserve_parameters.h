@@ -33,30 +33,22 @@ struct kserve_location {
     struct shm_window shm; /* region "" if not in shared memory */
 };
 
-struct kserve_request_parameters {
-    bool binary_output;  /* binary_data_output */
-    uint64_t timeout_us; /* 0: none */
-    uint64_t priority;   /* 0: none */
-};
-
-/* Which keys a tensor's parameters may have. */
-enum kserve_tensor_kind {
-    KSERVE_INPUT,
-    KSERVE_OUTPUT
-};
-
-/* Read the object `parameters` of the request, if there is one.
+/* Read the object `parameters` of the request, if there is one: the attributes, timeout and
+ * priority of the call, and binary_data_output.
  * err   UNKNOWN_FIELD (lists the known keys), INVALID_FIELD, also for values that contradict */
 MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *root,
-                                                      struct kserve_request_parameters *out,
+                                                      struct scan_call *call,
+                                                      bool *binary_output,
                                                       struct kserve_attributes *attributes,
                                                       struct error *err);
 
-/* Read `parameters` of one tensor; attributes are taken from inputs only. */
-MUST_CHECK enum status kserve_read_tensor_parameters(const struct json_place *tensor,
-                                                     enum kserve_tensor_kind kind,
+/* The same of an input, which may have attributes, too, or of an output. */
+MUST_CHECK enum status kserve_read_input_parameters(const struct json_place *tensor,
+                                                    struct kserve_location *out,
+                                                    struct kserve_attributes *attributes,
+                                                    struct error *err);
+MUST_CHECK enum status kserve_read_output_parameters(const struct json_place *tensor,
                                                      struct kserve_location *out,
-                                                     struct kserve_attributes *attributes,
                                                      struct error *err);
 
 /* Read the query of a raw binary request: the attributes and binary_data_output. */
