@@ -75,17 +75,15 @@ static enum status pack_view(struct deflate *pack, struct byte_view view,
                              const struct parallel *parallel, struct packed *packed,
                              struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (size_t at = 0; status == STATUS_OK && at < view.count; at += STEP_BYTES) {
-        size_t left = view.count - at;
-        status =
-            deflate_feed(pack, (const char *)view.bytes + at,
-                         left < STEP_BYTES ? left : STEP_BYTES, append_packed, packed, err);
-        if (status == STATUS_OK && !parallel_step(parallel)) {
-            status = parallel_given_up(err);
+    for (size_t at = 0; at < view.count; at += STEP_BYTES) {
+        const size_t count = smaller_of(view.count - at, STEP_BYTES);
+        TRY(deflate_feed(pack, (const char *)view.bytes + at, count, append_packed, packed,
+                         err));
+        if (!parallel_step(parallel)) {
+            return parallel_given_up(err);
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Pack both, one after the other; *out has what comes out, reserved for the request.
@@ -155,7 +153,7 @@ static enum status compress_answer(struct request *request, const struct paralle
     return STATUS_OK;
 }
 
-/* A long text is printed to memory of ours. */
+/* A long text is printed to memory of ours. It may be shorter than what was reserved for it. */
 static enum status print_answer(struct request *request, const struct parallel *parallel,
                                 struct error *err)
 {
@@ -172,43 +170,39 @@ static enum status print_answer(struct request *request, const struct parallel *
     enum status status = request->codec->encode(&request->call, request_output_bytes(request),
                                                 request->out_bytes, answer, err);
     request->call.parallel = NULL;
-    if (status == STATUS_OK && answer->head == answer->room) {
+    TRY(status);
+    if (answer->head == answer->room) {
         text_wrote(text, answer->head_bytes);
     }
-    return status;
+    if (most > answer->head_bytes && most - answer->head_bytes >= SPARE_TEXT_BYTES) {
+        infer_discharge(request, most - answer->head_bytes);
+    }
+    return STATUS_OK;
+}
+
+static enum status make_answer(struct request *request, const struct parallel *parallel,
+                               struct error *err)
+{
+    if (part_is_one(request)) {
+        TRY(part_finish(request, parallel, err));
+    }
+    TRY(infer_shm_write_output(request, request_output_bytes(request), request->out_bytes,
+                               parallel, err));
+    TRY(print_answer(request, parallel, err));
+    return request->accept_coding == CODING_IDENTITY ? STATUS_OK
+                                                     : compress_answer(request, parallel, err);
 }
 
 void infer_encode(struct request *request)
 {
     struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     struct answer *answer = &request->answer;
-    struct error *err = &request->error;
-    const char *output = request_output_bytes(request);
     answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
     answer->header_count = 0;
     answer->head = NULL;
     answer->head_bytes = 0;
     answer->payload_bytes = 0;
-    enum status status =
-        part_is_one(request) ? part_finish(request, &codecs.parallel, err) : STATUS_OK;
-    if (status == STATUS_OK) {
-        status =
-            infer_shm_write_output(request, output, request->out_bytes, &codecs.parallel, err);
-    }
-    if (status == STATUS_OK) {
-        status = print_answer(request, &codecs.parallel, err);
-    }
-    if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
-        uint64_t reserved = infer_text_bytes(request);
-        uint64_t used = answer->head_bytes;
-        if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
-            infer_discharge(request, reserved - used);
-        }
-    }
-    if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {
-        status = compress_answer(request, &codecs.parallel, err);
-    }
-    if (status != STATUS_OK) {
+    if (make_answer(request, &codecs.parallel, &request->error) != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */
         (void)codec_pool_explain(request);
     }
