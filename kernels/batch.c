@@ -131,12 +131,12 @@ static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_m
     if (*mem != NULL) {
         return STATUS_OK;
     }
-    enum status status = wrap_range(device, slab, 0, slab_bytes(slab), mem, err);
-    if (status == STATUS_OK && !slab_wrap_keep(slab, device, *mem, release_wrap)) {
+    TRY(wrap_range(device, slab, 0, slab_bytes(slab), mem, err));
+    if (!slab_wrap_keep(slab, device, *mem, release_wrap)) {
         release_wrap(*mem);
-        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
     }
-    return status;
+    return STATUS_OK;
 }
 
 static bool same_slabs(const struct region *a, const struct region *b)
@@ -148,8 +148,7 @@ static bool same_slabs(const struct region *a, const struct region *b)
 static enum status launch_slabs(struct batch *batch, const struct region *regions, size_t count,
                                 struct scan_piece *pieces, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t before = 0;
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
@@ -166,15 +165,11 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
                     region_piece(&regions[j], regions[j].in_byte, regions[j].out_byte);
             }
         }
-        status = wrap_slab(batch->device, regions[i].in_slab, &in, err);
-        if (status == STATUS_OK) {
-            status = wrap_slab(batch->device, regions[i].out_slab, &out, err);
-        }
-        if (status == STATUS_OK) {
-            status = batch_launch(batch, in, out, pieces, together, err);
-        }
+        TRY(wrap_slab(batch->device, regions[i].in_slab, &in, err));
+        TRY(wrap_slab(batch->device, regions[i].out_slab, &out, err));
+        TRY(batch_launch(batch, in, out, pieces, together, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* One region of a slab that is too large for a buffer. */
@@ -185,18 +180,14 @@ static enum status launch_window(struct batch *batch, const struct region *regio
     const uint64_t out_from = region->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
     const struct scan_piece piece =
         region_piece(region, region->in_byte - in_from, region->out_byte - out_from);
-    enum status status =
-        wrap_range(batch->device, region->in_slab, in_from,
-                   region->in_byte + region->in_bytes - in_from, &windows[0], err);
-    if (status == STATUS_OK && !region->in_place) {
-        status = wrap_range(batch->device, region->out_slab, out_from,
-                            region->out_byte + region->out_bytes - out_from, &windows[1], err);
+    TRY(wrap_range(batch->device, region->in_slab, in_from,
+                   region->in_byte + region->in_bytes - in_from, &windows[0], err));
+    if (!region->in_place) {
+        TRY(wrap_range(batch->device, region->out_slab, out_from,
+                       region->out_byte + region->out_bytes - out_from, &windows[1], err));
     }
-    if (status == STATUS_OK) {
-        cl_mem out = region->in_place ? windows[0] : windows[1];
-        status = batch_launch(batch, windows[0], out, &piece, 1, err);
-    }
-    return status;
+    return batch_launch(batch, windows[0], region->in_place ? windows[0] : windows[1], &piece,
+                        1, err);
 }
 
 static bool can_wrap(const struct batch *batch, const struct region *region)
@@ -272,14 +263,13 @@ static void pack_region(struct packing *p, const struct region *region)
 static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
                                   uint64_t *start, struct error *err)
 {
-    enum status status = STATUS_OK;
     if (p->in_total + p->out_total >= SYNC_BYTES) {
-        status = opencl_finish(&batch->device->cl, err);
+        TRY(opencl_finish(&batch->device->cl, err));
     }
     const uint64_t now = now_ns();
     *total += now - *start;
     *start = now;
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
@@ -290,37 +280,31 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
     cl_mem in = NULL;
     cl_mem out = NULL;
     uint64_t start = now_ns();
-    enum status status = transfer_buffer(transfer, TRANSFER_IN, p->in_total, &in, err);
-    if (status == STATUS_OK && apart > 0) {
-        status = transfer_buffer(transfer, TRANSFER_OUT, p->out_total, &out, err);
+    TRY(transfer_buffer(transfer, TRANSFER_IN, p->in_total, &in, err));
+    if (apart > 0) {
+        TRY(transfer_buffer(transfer, TRANSFER_OUT, p->out_total, &out, err));
     }
-    if (status == STATUS_OK && p->gaps) {
-        status = opencl_fill(&batch->device->cl, out, 0, (size_t)p->out_total, err);
+    if (p->gaps) {
+        TRY(opencl_fill(&batch->device->cl, out, 0, (size_t)p->out_total, err));
     }
-    if (status == STATUS_OK) {
-        status = transfer_up(transfer, in, p->up, p->count, err);
+    TRY(transfer_up(transfer, in, p->up, p->count, err));
+    TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
+    if (p->placed > 0) {
+        TRY(batch_launch(batch, in, in, p->pieces, p->placed, err));
     }
-    if (status == STATUS_OK) {
-        status = add_phase_time(batch, p, &report->upload_ns, &start, err);
+    if (apart > 0) {
+        TRY(batch_launch(batch, in, out, p->pieces + p->placed, apart, err));
     }
-    if (status == STATUS_OK && p->placed > 0) {
-        status = batch_launch(batch, in, in, p->pieces, p->placed, err);
+    TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
+    if (apart > 0) {
+        TRY(transfer_down(transfer, out, p->apart, apart, err));
     }
-    if (status == STATUS_OK && apart > 0) {
-        status = batch_launch(batch, in, out, p->pieces + p->placed, apart, err);
-    }
-    if (status == STATUS_OK) {
-        status = add_phase_time(batch, p, &report->compute_ns, &start, err);
-    }
-    if (status == STATUS_OK && apart > 0) {
-        status = transfer_down(transfer, out, p->apart, apart, err);
-    }
-    if (status == STATUS_OK && p->placed > 0) {
+    if (p->placed > 0) {
         report->inputs_intact = false;
-        status = transfer_down(transfer, in, p->up, p->placed, err);
+        TRY(transfer_down(transfer, in, p->up, p->placed, err));
     }
     report->download_ns += now_ns() - start;
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_with_transfers(struct batch *batch, const struct region *regions,
@@ -446,19 +430,17 @@ static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
     scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
     enum status status = wave_run(batch, region, 1, err);
     batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
-    if (status == STATUS_OK) {
-        batch->report->inputs_intact = intact && !whole->in_place;
-        scan_box_scatter(&boxes->cut, box, rows, region_output(whole));
-    }
-    return status;
+    TRY(status);
+    batch->report->inputs_intact = intact && !whole->in_place;
+    scan_box_scatter(&boxes->cut, box, rows, region_output(whole));
+    return STATUS_OK;
 }
 
 static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
 {
     const struct region *whole = boxes->whole;
     struct scan_box box;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && scan_cut_next(&boxes->cut, &box)) {
+    while (scan_cut_next(&boxes->cut, &box)) {
         struct region region = *whole;
         region.piece.plan = &box.plan;
         region.piece.position += box.position;
@@ -469,10 +451,10 @@ static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct er
         region.out_byte += box.out_first * whole->element_bytes;
         region.holes = false;
         region_measure(&region);
-        status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
-                                     : wave_run(batch, &region, 1, err);
+        TRY(boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
+                                : wave_run(batch, &region, 1, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* A region that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
@@ -547,13 +529,12 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
     }
     uint64_t size[LIMIT_RANK];
     struct scan_plan row;
-    enum status status = STATUS_OK;
     for (int i = 0; i < plan->dims; i++) {
         size[i] = i < plan->dims - 1 ? 1 : plan->dim[i].size;
     }
     scan_plan_box(plan, size, plan->axis.size, &row);
     row.gaps = false; /* a slice's are left alone */
-    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line += row.lines) {
+    for (uint64_t line = 0; line < plan->lines; line += row.lines) {
         struct region region = *whole;
         uint64_t rest = line / row.lines;
         region.piece.plan = &row;
@@ -566,9 +547,9 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
         region.piece.carry_line += line;
         region.holes = true; /* the other rows' cells */
         region_measure(&region);
-        status = run_regions(batch, &region, 1, err);
+        TRY(run_regions(batch, &region, 1, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* One slice: its lines' sums go to the device and come back; by way of memory of their own

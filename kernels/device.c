@@ -14,11 +14,9 @@ enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_
                               struct error *err)
 {
     size_t all = 0;
-    enum status status = opencl_find_devices(NULL, infos, room, &all, err);
-    if (status == STATUS_OK) {
-        *count = all < room ? all : room;
-    }
-    return status;
+    TRY(opencl_find_devices(NULL, infos, room, &all, err));
+    *count = all < room ? all : room;
+    return STATUS_OK;
 }
 
 enum status scan_device_open(size_t number, const struct scan_device_options *options,
@@ -69,10 +67,8 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
 {
     struct launcher *launcher = NULL;
     struct transfer *transfer = NULL;
-    enum status status = launcher_create(&device->cl, &launcher, err);
-    if (status == STATUS_OK) {
-        status = transfer_create(&device->cl, &transfer, err);
-    }
+    TRY(launcher_create(&device->cl, &launcher, err));
+    enum status status = transfer_create(&device->cl, &transfer, err);
     if (status != STATUS_OK) {
         launcher_destroy(launcher);
         return status;
@@ -116,13 +112,14 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
 static enum status run_selftest(struct scan_device *device, struct scan_kind kind, bool *wrong,
                                 struct error *err)
 {
-    enum status status = selftest_run(device, kind, wrong, err);
-    if (status == STATUS_OK && !device->cl.info.built_in) {
-        const bool wide = device->cl.wide_index;
-        device->cl.wide_index = true;
-        status = selftest_run(device, kind, wrong, err);
-        device->cl.wide_index = wide;
+    const bool wide = device->cl.wide_index;
+    TRY(selftest_run(device, kind, wrong, err));
+    if (device->cl.info.built_in) {
+        return STATUS_OK;
     }
+    device->cl.wide_index = true;
+    enum status status = selftest_run(device, kind, wrong, err);
+    device->cl.wide_index = wide;
     return status;
 }
 
@@ -156,11 +153,10 @@ static enum status prepare_kind(struct scan_device *device, struct scan_kind kin
 /* Only float32 and narrower floats know two precisions. */
 enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
 {
-    enum status status = prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err);
-    if (status == STATUS_OK && dtype_has_native(dtype)) {
-        status = prepare_kind(device, (struct scan_kind){dtype, PRECISION_NATIVE}, err);
-    }
-    return status;
+    TRY(prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err));
+    return dtype_has_native(dtype)
+               ? prepare_kind(device, (struct scan_kind){dtype, PRECISION_NATIVE}, err)
+               : STATUS_OK;
 }
 
 size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision)

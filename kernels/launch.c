@@ -85,36 +85,32 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
 {
     const cl_kernel *kernels = NULL;
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
-    enum status status = programs_find(launcher->programs, variant, type, &kernels, err);
-    if (status == STATUS_OK && !is_wide_only(launcher->device)) {
-        type.index = SCAN_INDEX_32;
-        status = programs_find(launcher->programs, variant, type, &kernels, err);
-    }
-    return status;
+    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    type.index = SCAN_INDEX_32;
+    return is_wide_only(launcher->device)
+               ? STATUS_OK
+               : programs_find(launcher->programs, variant, type, &kernels, err);
 }
 
 enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
                              struct error *err)
 {
     const struct opencl *device = launcher->device;
-    enum status status = find_variant(launcher, SCAN_VARIANT_GENERIC, kind, err);
-    if (status == STATUS_OK && program_suits(device, SCAN_VARIANT_GPU)) {
-        status = find_variant(launcher, SCAN_VARIANT_GPU, kind, err);
+    TRY(find_variant(launcher, SCAN_VARIANT_GENERIC, kind, err));
+    if (program_suits(device, SCAN_VARIANT_GPU)) {
+        TRY(find_variant(launcher, SCAN_VARIANT_GPU, kind, err));
     }
-    if (status == STATUS_OK && device->lookback == SCAN_LOOKBACK_ON) {
-        status = find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err);
-    }
-    return status;
+    return device->lookback == SCAN_LOOKBACK_ON
+               ? find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err)
+               : STATUS_OK;
 }
 
 enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind kind,
                                   struct error *err)
 {
-    enum status status = find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err);
-    if (status == STATUS_OK) {
-        launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
-    }
-    return status;
+    TRY(find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err));
+    launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
+    return STATUS_OK;
 }
 
 void launcher_drop_lookback(struct launcher *launcher)
@@ -172,10 +168,7 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
     struct table_range range;
-    enum status status = table_take(&launcher->table, chain_at + chain_bytes, &range, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(table_take(&launcher->table, chain_at + chain_bytes, &range, err));
     size_t at = dim_at;
     for (size_t i = 0; i < group->count; i++) {
         const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
@@ -218,17 +211,9 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
         const struct scan_plan *plan = group->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
     }
-    enum status status = programs_find(launcher->programs, variant, type, &kernels, err);
-    if (status == STATUS_OK) {
-        status = launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table,
-                                     err);
-    }
-    if (status == STATUS_OK) {
-        status = table_publish(&launcher->table, &table.range, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
+    TRY(table_publish(&launcher->table, &table.range, err));
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),   OPENCL_ARG(group->out),     OPENCL_ARG(group->carry),
         OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
@@ -304,15 +289,14 @@ static enum status run_variants(struct launcher *launcher, const struct scan_gro
     const struct opencl *device = launcher->device;
     const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     bool wanted[SCAN_VARIANT_COUNT] = {false};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < group->count; i++) {
         int variant =
             vectors ? (int)scan_variant_choose(&group->pieces[i]) : SCAN_VARIANT_GENERIC;
-        status = scan_aids_choose(device, &group->pieces[i], &variant, err);
+        TRY(scan_aids_choose(device, &group->pieces[i], &variant, err));
         launcher->ways[i] = (unsigned char)variant;
         wanted[variant] = true;
     }
-    for (unsigned way = 0; way < SCAN_VARIANT_COUNT && status == STATUS_OK; way++) {
+    for (unsigned way = 0; way < SCAN_VARIANT_COUNT; way++) {
         if (wanted[way]) {
             struct scan_group few = *group;
             few.pieces = launcher->sorted;
@@ -320,11 +304,11 @@ static enum status run_variants(struct launcher *launcher, const struct scan_gro
             for (size_t i = 0; i < few.count; i++) {
                 scan_variant_zero_gaps((enum scan_variant_id)way, &few.pieces[i]);
             }
-            status = launcher_run_variant(launcher, &few, type, (enum scan_variant_id)way,
-                                          launches, err);
+            TRY(launcher_run_variant(launcher, &few, type, (enum scan_variant_id)way, launches,
+                                     err));
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status launcher_run(struct launcher *launcher, const struct scan_group *group,
@@ -339,10 +323,7 @@ enum status launcher_run(struct launcher *launcher, const struct scan_group *gro
     }
     const struct scan_type type = {first->dtype, first->precision,
                                    narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
-    enum status status = make_room(launcher, group->count, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(make_room(launcher, group->count, err));
     return by_tiles ? launcher_run_gpu(launcher, group, type, launches, err)
                     : run_variants(launcher, group, type, launches, err);
 }

@@ -110,10 +110,7 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_grou
     const struct scan_division division = {.group = group};
     struct launch_table *table = &spines->table;
     *spines = (struct spines){.pieces = (cl_uint)pieces};
-    enum status status = launcher_fill_table(launcher, &division, divide, table, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(launcher_fill_table(launcher, &division, divide, table, err));
     for (size_t i = 0; i < pieces; i++) {
         struct scan_entry *entry = &table->entries[i];
         entry->first[BY_SUPERBLOCK] = spines->superblocks;
@@ -145,9 +142,7 @@ static enum status grow_scratch(const struct opencl *device, struct scratch *scr
         }
         CL_MAKE(status, err, scratch->mem, clCreateBuffer, device->context, CL_MEM_READ_WRITE,
                 (size_t)want, NULL);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(status);
         scratch->bytes = (size_t)want;
     }
     return opencl_poison(device, scratch->mem, scratch->bytes, err);
@@ -162,10 +157,8 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
 {
     const struct opencl *device = launcher->device;
     const struct launch_table *table = &spines->table;
-    enum status status = grow_scratch(device, &launcher->blocks, spines->block_bytes, err);
-    if (status == STATUS_OK) {
-        status = grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err);
-    }
+    TRY(grow_scratch(device, &launcher->blocks, spines->block_bytes, err));
+    TRY(grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err));
     const struct opencl_arg reduce[] = {OPENCL_ARG(group->in), OPENCL_ARG(table->mem),
                                         OPENCL_ARG(table->entry_at), OPENCL_ARG(spines->pieces),
                                         OPENCL_ARG(launcher->blocks.mem)};
@@ -188,10 +181,10 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
         {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), spines->lines,
          SPINE_LOCAL_SIZE},
     };
-    for (size_t i = 0; i < ARRAY_COUNT(steps) && status == STATUS_OK; i++) {
-        status = opencl_enqueue(device, &steps[i], launches, err);
+    for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
+        TRY(opencl_enqueue(device, &steps[i], launches, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Pieces in tiles, `spined` of them, which come first, with sums from outside. */
@@ -201,16 +194,10 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
 {
     const cl_kernel *kernels = NULL;
     struct spines spines;
-    enum status status =
-        programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err);
-    if (status == STATUS_OK) {
-        status = fill_spines(launcher, group, divide_tiles, spined, &spines, err);
-    }
-    if (status == STATUS_OK && spined > 0) {
-        status = enqueue_spines(launcher, group, kernels, &spines, launches, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    TRY(programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err));
+    TRY(fill_spines(launcher, group, divide_tiles, spined, &spines, err));
+    if (spined > 0) {
+        TRY(enqueue_spines(launcher, group, kernels, &spines, launches, err));
     }
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),
@@ -233,26 +220,16 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
 {
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
-    struct spines spines = {.pieces = 0};
-    enum status status =
-        programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err);
-    if (status == STATUS_OK) {
-        status = fill_spines(launcher, group, divide_lookback, group->count, &spines, err);
-    }
+    struct spines spines;
+    TRY(programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err));
+    TRY(fill_spines(launcher, group, divide_lookback, group->count, &spines, err));
     /* slots for the totals of blocks, then for the S, then for the T of superblocks */
     const cl_ulong anchors_at = spines.blocks;
     const cl_ulong totals_at = anchors_at + spines.superblocks;
     const cl_ulong slots = totals_at + spines.superblocks;
     const uint64_t bytes = (STATE_HEAD + slots * SLOT_WORDS) * sizeof(cl_uint);
-    if (status == STATUS_OK) {
-        status = grow_scratch(device, &launcher->lookback, bytes, err);
-    }
-    if (status == STATUS_OK) {
-        status = opencl_fill(device, launcher->lookback.mem, 0, (size_t)bytes, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(grow_scratch(device, &launcher->lookback, bytes, err));
+    TRY(opencl_fill(device, launcher->lookback.mem, 0, (size_t)bytes, err));
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),
         OPENCL_ARG(group->out),
@@ -311,23 +288,20 @@ enum status launcher_run_gpu(struct launcher *launcher, const struct scan_group 
         ends[way] = end;
     }
     struct scan_group few = *group;
-    enum status status = STATUS_OK;
     few.pieces = launcher->sorted;
     few.count = ends[WAY_LOOKBACK];
     if (few.count > 0) {
-        status = run_lookback(launcher, &few, type, launches, err);
+        TRY(run_lookback(launcher, &few, type, launches, err));
     }
     few.pieces = launcher->sorted + ends[WAY_LOOKBACK];
     few.count = ends[WAY_TILE] - ends[WAY_LOOKBACK];
-    if (status == STATUS_OK && few.count > 0) {
-        status = run_tiles(launcher, &few, type, ends[WAY_SPINE] - ends[WAY_LOOKBACK], launches,
-                           err);
+    if (few.count > 0) {
+        TRY(run_tiles(launcher, &few, type, ends[WAY_SPINE] - ends[WAY_LOOKBACK], launches,
+                      err));
     }
     few.pieces = launcher->sorted + ends[WAY_TILE];
     few.count = ends[WAY_GENERIC] - ends[WAY_TILE];
-    if (status == STATUS_OK && few.count > 0) {
-        status =
-            launcher_run_variant(launcher, &few, type, SCAN_VARIANT_GENERIC, launches, err);
-    }
-    return status;
+    return few.count > 0
+               ? launcher_run_variant(launcher, &few, type, SCAN_VARIANT_GENERIC, launches, err)
+               : STATUS_OK;
 }

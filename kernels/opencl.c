@@ -230,24 +230,19 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
     cl_device_id ids[OPENCL_DEVICES_MAX];
     cl_platform_id platform = NULL;
     size_t count = 0;
-    enum status status = opencl_find_devices(ids, NULL, OPENCL_DEVICES_MAX, &count, err);
-    if (status == STATUS_OK && number >= count) {
+    TRY(opencl_find_devices(ids, NULL, OPENCL_DEVICES_MAX, &count, err));
+    if (number >= count) {
         return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
                          number, count - 1);
     }
-    if (status == STATUS_OK) {
-        status = CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM,
-                         sizeof(cl_platform_id), &platform, NULL);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM, sizeof(cl_platform_id),
+                &platform, NULL));
     struct opencl opened = {.id = ids[number]};
     describe_device(platform, opened.id, &opened.info);
     opened.alloc_limit = opened.info.max_alloc_bytes;
     opened.soft_f64 = !opened.info.fp64;
     opened.gpu_kernels = opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
-    status = scan_aids_apply(&opened, err);
+    enum status status = scan_aids_apply(&opened, err);
     if (status == STATUS_OK) {
         CL_MAKE(status, err, opened.context, clCreateContext, NULL, 1, &opened.id, NULL, NULL);
     }
@@ -303,18 +298,14 @@ enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
 enum status opencl_enqueue(const struct opencl *device, const struct opencl_launch *launch,
                            uint32_t *launches, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < launch->arg_count && status == STATUS_OK; i++) {
-        status = CL_CALL(err, clSetKernelArg, launch->kernel, (cl_uint)i, launch->args[i].bytes,
-                         launch->args[i].value);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    for (size_t i = 0; i < launch->arg_count; i++) {
+        TRY(CL_CALL(err, clSetKernelArg, launch->kernel, (cl_uint)i, launch->args[i].bytes,
+                    launch->args[i].value));
     }
     const size_t local = launch->local;
     const size_t global = (size_t)((launch->items + local - 1) / local) * local;
-    status = CL_CALL(err, clEnqueueNDRangeKernel, device->queue, launch->kernel, 1, NULL,
-                     &global, &local, 0, NULL, NULL);
-    *launches += status == STATUS_OK;
-    return status;
+    TRY(CL_CALL(err, clEnqueueNDRangeKernel, device->queue, launch->kernel, 1, NULL, &global,
+                &local, 0, NULL, NULL));
+    (*launches)++;
+    return STATUS_OK;
 }

@@ -257,10 +257,7 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                desc->rank, LIMIT_RANK,
                                rank == 0 ? ": give a single number the shape [1]" : "");
     }
-    enum status status = count_elements(desc, &made.elements, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(count_elements(desc, &made.elements, err));
     if (desc->axis < -rank || desc->axis >= rank) {
         return error_set_field(err, STATUS_INVALID_AXIS, "axis",
                                "axis is %" PRId64 ", expected %" PRId64 " to %" PRId64
@@ -268,15 +265,10 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                desc->axis, -rank, rank - 1, rank);
     }
     const bool empty = made.elements == 0;
-    status = measure_side(desc, false, empty, in, &made.in_elements, err);
-    if (status == STATUS_OK) {
-        status = measure_side(desc, true, empty, out, &made.out_elements, err);
-    }
-    if (status == STATUS_OK && desc->has_output_strides && !empty) {
-        status = check_overlap(desc, out, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    TRY(measure_side(desc, false, empty, in, &made.in_elements, err));
+    TRY(measure_side(desc, true, empty, out, &made.out_elements, err));
+    if (desc->has_output_strides && !empty) {
+        TRY(check_overlap(desc, out, err));
     }
     const int axis = (int)(desc->axis < 0 ? desc->axis + rank : desc->axis);
     made.axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};

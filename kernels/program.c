@@ -163,9 +163,7 @@ enum status program_build(const struct opencl *device, const struct program_spec
     }
     enum status status = STATUS_OK;
     CL_MAKE(status, err, made, clCreateProgramWithSource, device->context, count, text, bytes);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(status);
     (void)snprintf(options, sizeof options, "-cl-std=CL1.2 %s", spec->options);
     cl_int code = cl_fault_build(options)
                       ? CL_BUILD_PROGRAM_FAILURE
@@ -270,10 +268,7 @@ enum status programs_find(struct programs *programs, enum scan_variant_id varian
     struct built *found =
         &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
     if (found->program == NULL) {
-        enum status status = build_variant(programs->device, variant, type, found, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(build_variant(programs->device, variant, type, found, err));
     }
     *kernels = found->kernels;
     return STATUS_OK;

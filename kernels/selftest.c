@@ -133,27 +133,25 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
     static const int values[] = {1, 2, -1, -2};
     static const int sums[] = {0, 1, 3, 2}; /* of the elements before */
     const uint64_t stride = compare ? plan->axis.out_stride : plan->axis.in_stride;
-    enum status status = STATUS_OK;
-    for (uint64_t k = 0; k < plan->axis.size && status == STATUS_OK; k++) {
+    for (uint64_t k = 0; k < plan->axis.size; k++) {
         const uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
         const uint64_t at = start + index * stride;
         if (compare) {
             const int sum = sums[(plan->exclusive ? k : k + 1) % 4];
-            status = expect_bits(check, "a sum", get_element(check, at),
-                                 dtype_bits(check->kind.dtype, sum), err);
+            TRY(expect_bits(check, "a sum", get_element(check, at),
+                            dtype_bits(check->kind.dtype, sum), err));
         } else {
             put_element(check, at, dtype_bits(check->kind.dtype, values[k % 4]));
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Every line of a plan. */
 static enum status visit_lines(struct check *check, const struct scan_plan *plan, bool compare,
                                struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line++) {
+    for (uint64_t line = 0; line < plan->lines; line++) {
         uint64_t rest = line;
         uint64_t start = compare ? output_at(plan) : 0;
         for (int d = plan->dims - 1; d >= 0; d--) {
@@ -161,9 +159,9 @@ static enum status visit_lines(struct check *check, const struct scan_plan *plan
             start += rest % dim->size * (compare ? dim->out_stride : dim->in_stride);
             rest /= plan->dim[d].size;
         }
-        status = visit_line(check, plan, start, compare, err);
+        TRY(visit_line(check, plan, start, compare, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_one(const struct check *check, const struct scan_plan *plan,
@@ -181,14 +179,10 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
     const struct scan_desc desc = describe_shape(
         shape, check->kind.dtype, check->kind.precision, (flags & 1) != 0, (flags & 2) != 0);
     struct scan_plan plan;
-    enum status status = scan_plan_make(&desc, &plan, err);
-    if (status == STATUS_OK) {
-        status = visit_lines(check, &plan, false, err);
-    }
-    if (status == STATUS_OK) {
-        status = run_one(check, &plan, err);
-    }
-    return status == STATUS_OK ? visit_lines(check, &plan, true, err) : status;
+    TRY(scan_plan_make(&desc, &plan, err));
+    TRY(visit_lines(check, &plan, false, err));
+    TRY(run_one(check, &plan, err));
+    return visit_lines(check, &plan, true, err);
 }
 
 /* A line of: smallest number, itself again, a NaN with sign and payload. */
@@ -202,19 +196,16 @@ static enum status check_floats(struct check *check, struct error *err)
     const struct scan_desc desc = {
         .dtype = dtype, .precision = check->kind.precision, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
-    enum status status = scan_plan_make(&desc, &plan, err);
+    TRY(scan_plan_make(&desc, &plan, err));
     put_element(check, 0, 1);
     put_element(check, 1, 1);
     put_element(check, 2, sign | nan | 1);
-    if (status == STATUS_OK) {
-        status = run_one(check, &plan, err);
+    TRY(run_one(check, &plan, err));
+    for (uint64_t i = 0; i < 2; i++) {
+        TRY(expect_bits(check, "a sum of subnormal numbers", get_element(check, i), i + 1,
+                        err));
     }
-    for (uint64_t i = 0; i < 2 && status == STATUS_OK; i++) {
-        status =
-            expect_bits(check, "a sum of subnormal numbers", get_element(check, i), i + 1, err);
-    }
-    return status == STATUS_OK ? expect_bits(check, "a NaN", get_element(check, 2), nan, err)
-                               : status;
+    return expect_bits(check, "a NaN", get_element(check, 2), nan, err);
 }
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the

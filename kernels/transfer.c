@@ -47,10 +47,9 @@ static enum status stage_create(const struct opencl *device, struct stage *stage
     enum status status = STATUS_OK;
     CL_MAKE(status, err, stage->mem, clCreateBuffer, device->context, CL_MEM_ALLOC_HOST_PTR,
             STAGE_BYTES, NULL);
-    if (status == STATUS_OK) {
-        CL_MAKE(status, err, stage->host, clEnqueueMapBuffer, device->queue, stage->mem,
-                CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, STAGE_BYTES, 0, NULL, NULL);
-    }
+    TRY(status);
+    CL_MAKE(status, err, stage->host, clEnqueueMapBuffer, device->queue, stage->mem, CL_TRUE,
+            CL_MAP_READ | CL_MAP_WRITE, 0, STAGE_BYTES, 0, NULL, NULL);
     return status;
 }
 
@@ -116,9 +115,7 @@ enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, 
         enum status status = STATUS_OK;
         CL_MAKE(status, err, *buffer, clCreateBuffer, transfer->device->context,
                 CL_MEM_READ_WRITE, (size_t)size, NULL);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(status);
         transfer->bytes[side] = size;
     }
     *mem = *buffer;
@@ -164,18 +161,15 @@ enum status transfer_up(struct transfer *transfer, cl_mem mem,
 {
     cl_command_queue queue = transfer->device->queue;
     struct window window;
-    enum status status = STATUS_OK;
-    for (uint64_t k = 0; status == STATUS_OK && window_find(spans, count, k, &window); k++) {
+    for (uint64_t k = 0; window_find(spans, count, k, &window); k++) {
         struct stage *stage = &transfer->stage[k % STAGES];
-        status = stage_wait(stage, err);
-        if (status == STATUS_OK) {
-            window_copy(spans, count, &window, stage->host, true);
-            status = CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from,
-                             window.bytes, stage->host, 0, NULL, &stage->busy);
-            (void)clFlush(queue);
-        }
+        TRY(stage_wait(stage, err));
+        window_copy(spans, count, &window, stage->host, true);
+        TRY(CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from, window.bytes,
+                    stage->host, 0, NULL, &stage->busy));
+        (void)clFlush(queue);
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* While a window is handed out, the next one is on its way. */
@@ -185,25 +179,20 @@ enum status transfer_down(struct transfer *transfer, cl_mem mem,
     cl_command_queue queue = transfer->device->queue;
     struct window window;
     bool more = true;
-    enum status status = STATUS_OK;
-    for (uint64_t k = 0; status == STATUS_OK && more; k++) {
+    for (uint64_t k = 0; more; k++) {
         struct stage *stage = &transfer->stage[k % STAGES];
         more = window_find(spans, count, k, &window);
         if (more) {
-            status = stage_wait(stage, err); /* for an upload */
-        }
-        if (more && status == STATUS_OK) {
-            status = CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE, window.from,
-                             window.bytes, stage->host, 0, NULL, &stage->busy);
+            TRY(stage_wait(stage, err)); /* for an upload */
+            TRY(CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE, window.from,
+                        window.bytes, stage->host, 0, NULL, &stage->busy));
             (void)clFlush(queue);
         }
-        if (k > 0 && status == STATUS_OK) {
+        if (k > 0 && window_find(spans, count, k - 1, &window)) {
             stage = &transfer->stage[(k - 1) % STAGES];
-            status = stage_wait(stage, err);
-            if (status == STATUS_OK && window_find(spans, count, k - 1, &window)) {
-                window_copy(spans, count, &window, stage->host, false);
-            }
+            TRY(stage_wait(stage, err));
+            window_copy(spans, count, &window, stage->host, false);
         }
     }
-    return status;
+    return STATUS_OK;
 }
