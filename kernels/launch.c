@@ -62,8 +62,6 @@ void launcher_destroy(struct launcher *launcher)
     }
     programs_destroy(launcher->programs);
     table_deinit(&launcher->table);
-    free(launcher->sorted);
-    free(launcher->ways);
     free(launcher->entries);
     free(launcher);
 }
@@ -252,31 +250,20 @@ size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, 
     return at;
 }
 
-static enum status no_memory_for(size_t pieces, struct error *err)
-{
-    return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
-}
-
 static enum status make_room(struct launcher *launcher, size_t pieces, struct error *err)
 {
     if (pieces <= launcher->room) {
         return STATUS_OK;
     }
-    struct scan_piece *sorted = reallocarray(launcher->sorted, pieces, sizeof *sorted);
-    if (sorted == NULL) {
-        return no_memory_for(pieces, err);
-    }
-    launcher->sorted = sorted;
-    unsigned char *ways = realloc(launcher->ways, pieces);
-    if (ways == NULL) {
-        return no_memory_for(pieces, err);
-    }
-    launcher->ways = ways;
-    struct scan_entry *entries = reallocarray(launcher->entries, pieces, sizeof *entries);
+    struct scan_entry *entries =
+        reallocarray(launcher->entries, pieces,
+                     sizeof *entries + sizeof *launcher->sorted + sizeof *launcher->ways);
     if (entries == NULL) {
-        return no_memory_for(pieces, err);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
     }
     launcher->entries = entries;
+    launcher->sorted = (struct scan_piece *)(entries + pieces);
+    launcher->ways = (unsigned char *)(launcher->sorted + pieces);
     launcher->room = pieces;
     return STATUS_OK;
 }

@@ -51,10 +51,10 @@ struct launcher {
     struct scratch superblocks;
     struct scratch lookback;         /* sums that work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
-    struct scan_piece *sorted;       /* owned: the pieces of a group, by the way they go */
-    unsigned char *ways;             /* owned: that each piece of a group goes */
     struct scan_entry *entries;      /* owned: of the table that is being filled */
-    size_t room;                     /* of all three */
+    struct scan_piece *sorted; /* behind them: the pieces of a group, by the way they go */
+    unsigned char *ways;       /* and behind these: that each piece of a group goes */
+    size_t room;               /* of all three, in pieces */
 };
 
 /* Where the table of a launch is, as its kernel is told. */
