@@ -6,6 +6,8 @@
 #include "kernels/program.h"
 
 _Static_assert(sizeof(ulong) == sizeof(uint64_t), "a row is of 64-bit words");
+_Static_assert(BLOCK == SCAN_BLOCK && BLOCK * BLOCKS_PER_SUPERBLOCK == SCAN_SUPERBLOCK,
+               "kernels group additions as the host does");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
 
 /* ---- table.c: small tables that the host writes and kernels read ---- */

@@ -13,13 +13,6 @@ static inline uint64_t scan_ceil_div(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-/* Elements of the blocks that a line's additions are grouped by, and between which it may be
- * cut (docs/design/numerics.md). */
-enum {
-    SCAN_BLOCK = 256,
-    SCAN_SUPERBLOCK = 65536
-};
-
 struct scan_dim {
     uint64_t size;
     uint64_t in_stride;  /* elements */

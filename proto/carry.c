@@ -56,7 +56,7 @@ enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision)
 
 uint64_t carry_held(enum dtype dtype, uint64_t position)
 {
-    return dtype_is_float(dtype) ? position % CARRY_BLOCK : 0;
+    return dtype_is_float(dtype) ? position % SCAN_BLOCK : 0;
 }
 
 bool carry_size(const struct carry_head *head, uint64_t *bytes)
@@ -237,7 +237,7 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
     const bool possible = carry_size(&head, &sums) && bytes >= sums;
     const uint64_t rest = possible ? bytes - sums : 0;
     const uint64_t count = possible && plane > 0 ? rest / plane : 0;
-    if (!possible || count * plane != rest || count >= CARRY_BLOCK ||
+    if (!possible || count * plane != rest || count >= SCAN_BLOCK ||
         (count > 0 && !dtype_is_float(part->dtype))) {
         return REFUSE(err,
                       "the carry has %" PRIu64 " bytes, which none before this part has, of "

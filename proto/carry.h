@@ -24,9 +24,7 @@ enum {
     CARRY_MAGIC_BYTES = sizeof CARRY_MAGIC - 1,
     CARRY_AT_POSITION = 32, /* in the header, little-endian int64 */
     CARRY_HEADER_BYTES = 64,
-    CARRY_VERSION = 1,
-    CARRY_BLOCK = 256,       /* elements of a line after which its sums can be handed on */
-    CARRY_SUPERBLOCK = 65536 /* elements of a line that a total is of */
+    CARRY_VERSION = 1
 };
 
 /* What a header says, and what a request expects of it. */

@@ -147,7 +147,7 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     if (request->totals) {
         desc->exclusive = false; /* a total is of all elements */
         if (carry_geometry(desc, &totals, &elements) &&
-            (__builtin_mul_overflow(totals, elements / CARRY_SUPERBLOCK + 1, &totals) ||
+            (__builtin_mul_overflow(totals, elements / SCAN_SUPERBLOCK + 1, &totals) ||
              __builtin_mul_overflow(totals, bytes, &call->output_bytes))) {
             return error_set_field(
                 err, STATUS_INVALID_SHAPE, "shape",
@@ -173,7 +173,7 @@ static const struct scan_call *shown_call(const struct scan_call *call, struct s
     room->desc.dtype = answer_dtype(call);
     room->desc.rank = 2;
     room->desc.sizes[0] = (int64_t)lines;
-    room->desc.sizes[1] = (int64_t)((elements + CARRY_SUPERBLOCK - 1) / CARRY_SUPERBLOCK);
+    room->desc.sizes[1] = (int64_t)((elements + SCAN_SUPERBLOCK - 1) / SCAN_SUPERBLOCK);
     return room;
 }
 

@@ -10,6 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Elements of the blocks that a line's additions are grouped by, and between which it may be
+ * cut, and of the superblocks that these are grouped by (docs/design/numerics.md). */
+enum {
+    SCAN_BLOCK = 256,
+    SCAN_SUPERBLOCK = 65536
+};
+
 /* What float16, bfloat16 and float32 accumulate in; other types ignore it. */
 enum precision {
     PRECISION_WIDE,  /* float64, one rounding per output */

@@ -62,11 +62,11 @@ struct scan_entry {
 #define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the output's nearest elements, too */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
 
-#if defined(__OPENCL_C_VERSION__)
 /* What the additions of a line are grouped by (docs/design/numerics.md). */
 #define BLOCK                 256 /* elements */
 #define BLOCKS_PER_SUPERBLOCK 256
 
+#if defined(__OPENCL_C_VERSION__)
 /* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
  * at or before it. *own: its number in the entry. */
 static inline __global const struct scan_entry *find_entry(__global const ulong *table,

@@ -51,7 +51,7 @@ static void check_head(const unsigned char *carry, size_t count)
         return;
     }
     REQUIRE(carry_size(&head, &bytes) && bytes == count);
-    REQUIRE(carry_held(head.dtype, head.position) < CARRY_BLOCK);
+    REQUIRE(carry_held(head.dtype, head.position) < SCAN_BLOCK);
     unsigned char *again = run_copy(carry, count);
     struct carry_crc crc = {.done = 0};
     struct carry_crc checked = {.done = 0};
