@@ -18,6 +18,9 @@
 enum {
     SPINE_LOCAL_SIZE = 64
 };
+_Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY == TEST_DELAY &&
+                   SCAN_LOOKBACK_OMIT == TEST_OMIT,
+               "tests ask for what gpu_lookback.cl does");
 
 /* From here on it pays (docs/design/kernels.md). */
 enum {

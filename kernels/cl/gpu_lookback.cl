@@ -35,9 +35,6 @@
 #define TILE_GROUPS (OWN_GROUPS * LANES)
 #define TILE_BLOCKS (TILE_GROUPS / GROUPS_PER_BLOCK)
 
-#define TEST_FALLBACK 1 /* every look is in vain but the last */
-#define TEST_DELAY    2 /* some tiles take their time before they publish */
-#define TEST_OMIT     4 /* some tiles publish nothing, where that is safe: not in place */
 #ifndef LOOKBACK_TEST
 #define LOOKBACK_TEST 0
 #endif

@@ -16,6 +16,10 @@
 #define LANE_GROUPS(bytes) ((bytes) == 8 ? 2 : (bytes) == 4 ? 4 : 8)
 #define STATE_HEAD         64
 #define SLOT_WORDS         4
+/* Bits of -DLOOKBACK_TEST (kernels/testing.h). */
+#define TEST_FALLBACK      1 /* every look is in vain but the last */
+#define TEST_DELAY         2 /* some tiles take their time before they publish */
+#define TEST_OMIT          4 /* some tiles publish nothing, where that is safe: not in place */
 
 #if defined(__OPENCL_C_VERSION__)
 /* Place of a group's total in local memory: a gap after each block, so that the lanes that
