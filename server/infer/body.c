@@ -214,21 +214,13 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Room for so much of a packed body. */
-static enum status reserve_packed(struct request *request, size_t want, struct error *err)
+/* Room for so much more of a packed body, which --max-body-bytes bounds. */
+static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
-    struct request_body *body = &request->body;
-    struct packed_body *packed = &body->packed;
-    int64_t declared = body->declared;
-    if (want <= packed->text.capacity) {
-        return STATUS_OK;
-    }
-    size_t capacity = packed->text.capacity > 0 ? 2 * packed->text.capacity : FIRST_BYTES;
-    if (declared >= 0 && (uint64_t)declared >= want) {
-        capacity = (size_t)declared;
-    }
-    capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
-    return infer_grow_text(request, &packed->text, packed->count, capacity, "the body", err);
+    struct packed_body *packed = &request->body.packed;
+    const int64_t declared = request->body.declared;
+    return infer_grow_text(request, &packed->text, packed->count, packed->count + more,
+                           declared < 0 ? 0 : (uint64_t)declared, err);
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
@@ -236,7 +228,7 @@ static enum status reserve_landing(struct request *request, size_t count, struct
 {
     struct request_body *body = &request->body;
     if (body->inflate != NULL) {
-        return reserve_packed(request, body->packed.count + count, err);
+        return reserve_packed(request, count, err);
     }
     if (body->head_need != request->head_bytes) {
         const uint64_t wanted = body->head_need - request->head_bytes;
@@ -364,7 +356,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     if (count > body->limit - packed->count) {
         return inflate_too_large("packed", body->limit, err);
     }
-    TRY(reserve_packed(request, packed->count + count, err));
+    TRY(reserve_packed(request, count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);
     packed->count += count;
     return STATUS_OK;

@@ -17,8 +17,7 @@
 
 enum {
     SPARE_TEXT_BYTES = 64 << 10, /* reserved for a text, that are worth giving back early */
-    FIRST_BYTES = 4096,
-    STEP_BYTES = 64 << 10 /* packed between two steps: about a millisecond of numbers */
+    STEP_BYTES = 64 << 10        /* packed between two steps: about a millisecond of numbers */
 };
 
 struct infer_bytes infer_answer_bytes(struct request *request)
@@ -58,16 +57,10 @@ static enum status append_packed(void *context, const void *bytes, size_t count,
                                  struct error *err)
 {
     struct packed *packed = context;
-    struct text *text = &packed->text;
-    size_t need = packed->count + count;
-    if (need > text->capacity) {
-        size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
-        capacity = capacity < need ? need : capacity;
-        TRY(infer_grow_text(packed->request, text, packed->count, capacity, "the packed answer",
-                            err));
-    }
-    memcpy(text->bytes + packed->count, bytes, count);
-    packed->count = need;
+    TRY(infer_grow_text(packed->request, &packed->text, packed->count, packed->count + count, 0,
+                        err));
+    memcpy(packed->text.bytes + packed->count, bytes, count);
+    packed->count += count;
     return STATUS_OK;
 }
 
