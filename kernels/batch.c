@@ -462,7 +462,7 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
 {
     const struct scan_device *device = batch->device;
     const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
-    const uint64_t gather = (room < GATHER_BYTES ? room : GATHER_BYTES) / whole->element_bytes;
+    const uint64_t gather = smaller_of(room, GATHER_BYTES) / whole->element_bytes;
     const struct scan_cut_limits limits = {.in = room / whole->element_bytes,
                                            .out = room / whole->element_bytes,
                                            .gather = gather,

@@ -15,7 +15,7 @@ enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_
 {
     size_t all = 0;
     TRY(opencl_find_devices(NULL, infos, room, &all, err));
-    *count = all < room ? all : room;
+    *count = smaller_of(all, room);
     return STATUS_OK;
 }
 

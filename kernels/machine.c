@@ -184,7 +184,7 @@ uint64_t machine_available_bytes(void)
 {
     const uint64_t available = system_bytes("MemAvailable:");
     const uint64_t left = machine_group_bytes_left("");
-    return left < available ? left : available;
+    return smaller_of(left, available);
 }
 
 uint64_t machine_memory_bytes(void)
@@ -216,5 +216,5 @@ size_t machine_cores(void)
 {
     size_t cores = affinity_cores();
     size_t quota = machine_quota_cores("");
-    return quota > 0 && quota < cores ? quota : cores;
+    return quota > 0 ? smaller_of(quota, cores) : cores;
 }

@@ -243,10 +243,7 @@ static uint64_t long_line(const struct scan_device *device)
     const uint64_t units = scan_device_info(device)->compute_units;
     const uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
     const uint64_t least = UINT64_C(2) * TRIAL_LINE;
-    if (cells < least) {
-        return least;
-    }
-    return cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
+    return smaller_of(larger_of(cells, least), TRIAL_CELLS);
 }
 
 /* The same line again and again: the same bits each time. */

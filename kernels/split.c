@@ -104,8 +104,7 @@ static void cut_gathered(struct scan_cut *cut, uint64_t limit)
     cut->axis = plan->axis.size <= limit ? plan->axis.size : whole_blocks(limit);
     uint64_t room = limit / cut->axis;
     for (int i = plan->dims - 1; i >= 0; i--) {
-        uint64_t size = plan->dim[i].size < room ? plan->dim[i].size : room;
-        cut->size[i] = size > 0 ? size : 1;
+        cut->size[i] = larger_of(smaller_of(plan->dim[i].size, room), 1);
         room /= cut->size[i];
     }
 }
@@ -156,7 +155,7 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
         return false;
     }
     uint64_t left = plan->axis.size - cut->axis_done;
-    uint64_t length = cut->axis < left ? cut->axis : left;
+    uint64_t length = smaller_of(cut->axis, left);
     uint64_t start = plan->reverse ? left - length : cut->axis_done;
     *box = (struct scan_box){.in_first = start * plan->axis.in_stride,
                              .out_first = start * plan->axis.out_stride,
@@ -164,8 +163,7 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
                              .first = cut->axis_done == 0,
                              .last = length == left};
     for (int i = 0; i < plan->dims; i++) {
-        uint64_t rest = plan->dim[i].size - cut->index[i];
-        box->size[i] = cut->size[i] < rest ? cut->size[i] : rest;
+        box->size[i] = smaller_of(cut->size[i], plan->dim[i].size - cut->index[i]);
         box->first_line = box->first_line * plan->dim[i].size + cut->index[i];
         box->in_first += cut->index[i] * plan->dim[i].in_stride;
         box->out_first += cut->index[i] * plan->dim[i].out_stride;
@@ -356,7 +354,7 @@ static uint64_t axis_part(const struct scan_slicing *slicing, uint64_t first, ui
     const struct scan_plan *plan = slicing->plan;
     uint64_t done = first * SCAN_BLOCK;
     uint64_t left = slicing->length - done;
-    *length = blocks * SCAN_BLOCK < left ? blocks * SCAN_BLOCK : left;
+    *length = smaller_of(blocks * SCAN_BLOCK, left);
     done += slicing->first;
     return plan->reverse ? plan->axis.size - done - *length : done;
 }
@@ -372,8 +370,7 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
     uint64_t blocks = slicing->blocks - block;
     uint64_t length = 0;
     if (block == 0 && most >= slicing->blocks) {
-        rows = most / slicing->blocks;
-        rows = rows < slicing->outer - row ? rows : slicing->outer - row;
+        rows = smaller_of(most / slicing->blocks, slicing->outer - row);
     } else if (most < blocks) {
         blocks = most;
     }
@@ -419,7 +416,7 @@ static void zero_steps(const struct scan_dim *dim, size_t bytes, unsigned char *
     const uint64_t step = dim->out_stride;
     const uint64_t gaps = dim->size - 1;
     for (uint64_t from = 0; from < gaps; from += AT_ONCE) {
-        uint64_t count = gaps - from < AT_ONCE ? gaps - from : AT_ONCE;
+        uint64_t count = smaller_of(gaps - from, AT_ONCE);
         for (uint64_t gap = 1; gap < step; gap++) {
             scan_copy_elements(cells + (from * step + gap) * bytes, step, &zero, 0, count,
                                bytes);

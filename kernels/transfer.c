@@ -146,8 +146,8 @@ static void window_copy(const struct transfer_span *spans, size_t count,
     for (size_t i = 0; i < count && spans[i].at < window_end; i++) {
         const struct transfer_span *span = &spans[i];
         const uint64_t span_end = span->at + span->bytes;
-        const uint64_t from = span->at > window->from ? span->at : window->from;
-        const uint64_t to = span_end < window_end ? span_end : window_end;
+        const uint64_t from = larger_of(span->at, window->from);
+        const uint64_t to = smaller_of(span_end, window_end);
         if (from < to) {
             unsigned char *host = span->host + (from - span->at);
             unsigned char *staged = staging + (from - window->from);

@@ -162,11 +162,8 @@ static uint64_t element_bytes(const struct scan_piece *piece)
 /* Bytes of a work item of a piece: fewer in a small launch, so that every thread gets some. */
 static uint64_t item_bytes(const struct scan_piece *piece)
 {
-    uint64_t bytes = piece->plan->elements * element_bytes(piece) / LAUNCH_ITEMS;
-    if (bytes < ITEM_BYTES_MIN) {
-        return ITEM_BYTES_MIN;
-    }
-    return bytes < ITEM_BYTES ? bytes : ITEM_BYTES;
+    const uint64_t bytes = piece->plan->elements * element_bytes(piece) / LAUNCH_ITEMS;
+    return smaller_of(larger_of(bytes, ITEM_BYTES_MIN), ITEM_BYTES);
 }
 
 /* Is the output apart from the input, and too large to stay in a cache? */
@@ -206,10 +203,10 @@ static uint64_t partition_bytes(const struct scan_division *division)
 {
     uint64_t bytes = division->partition_bytes;
     if (bytes == 0) {
-        bytes = division->bytes / division->threads / PARTITIONS;
-        bytes = bytes > PARTITION_BYTES_MIN ? bytes : PARTITION_BYTES_MIN;
+        bytes =
+            larger_of(division->bytes / division->threads / PARTITIONS, PARTITION_BYTES_MIN);
     }
-    return bytes < PARTITION_BYTES ? bytes : PARTITION_BYTES;
+    return smaller_of(bytes, PARTITION_BYTES);
 }
 
 /* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
@@ -238,7 +235,7 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
     uint64_t blocks = partition_bytes(division) / block_bytes;
     blocks -= blocks > REDUCED_BLOCKS ? blocks % REDUCED_BLOCKS : 0;
     uint64_t partition = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
-    return partition < length ? partition : length;
+    return smaller_of(partition, length);
 }
 
 /* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as
@@ -300,8 +297,8 @@ static uint64_t divide_steps(const struct scan_piece *piece,
     if (partition == plan->axis.size) {
         return divide_rows(piece, division, entry);
     }
-    uint64_t spread = CACHE_LINE_BYTES / element_bytes(piece);
-    spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
+    const uint64_t spread =
+        smaller_of(plan->axis.in_stride, CACHE_LINE_BYTES / element_bytes(piece));
     uint64_t blocks = partition / SCAN_BLOCK / (spread > 0 ? spread : 1);
     return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division, entry);
 }
@@ -350,13 +347,13 @@ static uint64_t divide_columns(const struct scan_piece *piece,
 {
     const struct scan_plan *plan = piece->plan;
     const uint64_t inner = plan->dim[plan->dims - 1].size;
-    uint64_t columns = inner < STRIP_COLUMNS ? inner : STRIP_COLUMNS;
+    uint64_t columns = smaller_of(inner, STRIP_COLUMNS);
     uint64_t strips = inner / columns;
     if (partition_length(piece, columns, division) < plan->axis.size &&
         inner >= column_lanes(piece)) {
-        uint64_t most = PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block */
-        most =
-            most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
+        /* of a block; the last has up to twice as many */
+        const uint64_t most =
+            smaller_of(PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece), STRIP_MAX / 2);
         columns = inner / scan_ceil_div(inner, most);
         assert(columns > 0); /* a launch has columns, and `most` is not 0 */
         columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
@@ -413,7 +410,7 @@ static uint64_t divide_strided(const struct scan_piece *piece,
     lines = scan_ceil_div(lines, tile) * tile;
     uint64_t fair =
         scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_LAUNCH_ITEMS), least) * least;
-    entry->item_lines = lines < fair ? lines : fair;
+    entry->item_lines = smaller_of(lines, fair);
     entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->flags |= zeroes_gaps(piece) ? ENTRY_ZEROES : 0;
     entry->inner = inner_dim(plan);

@@ -253,11 +253,11 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
 
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end)
 {
-    const uint64_t from = crc->done < AT_TYPE ? AT_TYPE : crc->done;
+    const uint64_t from = larger_of(crc->done, AT_TYPE);
     if (from < end) {
         crc->value = libdeflate_crc32(crc->value, bytes + from, (size_t)(end - from));
     }
-    crc->done = end > crc->done ? end : crc->done;
+    crc->done = larger_of(end, crc->done);
 }
 
 void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind)
@@ -272,9 +272,7 @@ enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, u
 {
     const uint64_t told = little_endian_load(bytes + AT_CRC, 4);
     while (crc->done < count) {
-        const uint64_t left = count - crc->done;
-        carry_crc_add(crc, bytes,
-                      left < PARALLEL_STEP_BYTES ? count : crc->done + PARALLEL_STEP_BYTES);
+        carry_crc_add(crc, bytes, smaller_of(count, crc->done + PARALLEL_STEP_BYTES));
         if (crc->done < count && !parallel_step(parallel)) {
             return parallel_given_up(err);
         }

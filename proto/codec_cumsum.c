@@ -225,12 +225,11 @@ static enum status swap_payload(const struct scan_call *call, char *payload, str
 {
     size_t size = dtype_info(call->desc.dtype)->bytes;
     for (uint64_t done = 0; done < call->input_bytes; done += PARALLEL_STEP_BYTES) {
-        uint64_t left = call->input_bytes - done;
         if (done > 0 && !parallel_step(call->parallel)) {
             return parallel_given_up(err);
         }
         little_endian_swap(payload + done,
-                           left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES, size);
+                           smaller_of(call->input_bytes - done, PARALLEL_STEP_BYTES), size);
     }
     return STATUS_OK;
 }

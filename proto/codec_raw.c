@@ -131,7 +131,7 @@ static enum status raw_complete(struct scan_call *call, void *input, uint64_t pa
 {
     enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
     if (status == STATUS_LENGTH_MISMATCH && payload_bytes <= SMALL_BODY) {
-        uint64_t there = payload_bytes < call->payload_max ? payload_bytes : call->payload_max;
+        uint64_t there = smaller_of(payload_bytes, call->payload_max);
         name_content((struct byte_view){input, (size_t)there}, payload_bytes, call->input_bytes,
                      err);
     }

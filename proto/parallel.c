@@ -8,12 +8,6 @@ enum status parallel_given_up(struct error *err)
     return error_set(err, STATUS_CLIENT_GONE, "given up: nobody waits for the result");
 }
 
-static size_t step_at(uint64_t done, uint64_t bytes)
-{
-    uint64_t left = bytes - done;
-    return left < PARALLEL_STEP_BYTES ? (size_t)left : PARALLEL_STEP_BYTES;
-}
-
 enum status parallel_copy(const struct parallel *parallel, void *to, const void *from,
                           uint64_t bytes, struct error *err)
 {
@@ -22,7 +16,8 @@ enum status parallel_copy(const struct parallel *parallel, void *to, const void 
         if (done > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);
         }
-        memmove((char *)to + done, (const char *)from + done, step_at(done, bytes));
+        memmove((char *)to + done, (const char *)from + done,
+                smaller_of(bytes - done, PARALLEL_STEP_BYTES));
     }
     return STATUS_OK;
 }
@@ -34,7 +29,7 @@ enum status parallel_zero(const struct parallel *parallel, void *to, uint64_t by
         if (done > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);
         }
-        memset((char *)to + done, 0, step_at(done, bytes));
+        memset((char *)to + done, 0, smaller_of(bytes - done, PARALLEL_STEP_BYTES));
     }
     return STATUS_OK;
 }

@@ -37,8 +37,7 @@ static void size_thread_stacks(void)
     size_t bytes = 0;
     MUST(pthread_getattr_default_np(&attributes));
     MUST(pthread_attr_getstacksize(&attributes, &bytes));
-    bytes = bytes < LEAST_STACK_BYTES ? LEAST_STACK_BYTES : bytes;
-    bytes = bytes > MOST_STACK_BYTES ? MOST_STACK_BYTES : bytes;
+    bytes = smaller_of(larger_of(bytes, LEAST_STACK_BYTES), MOST_STACK_BYTES);
     MUST(pthread_attr_setstacksize(&attributes, bytes));
     MUST(pthread_setattr_default_np(&attributes));
     MUST(pthread_attr_destroy(&attributes));

@@ -193,8 +193,7 @@ static void close_array(struct walk *walk, size_t at)
  * far as a step goes, or to `bytes` if it has no end. */
 static size_t skip_string(struct walk *walk, size_t at)
 {
-    size_t left = walk->bytes - at;
-    size_t stop = at + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
+    size_t stop = at + smaller_of(walk->bytes - at, PARALLEL_STEP_BYTES);
     size_t p = at;
     walk->in_string = true;
     for (; p < stop && walk->in_string; p++) {

@@ -36,8 +36,7 @@ struct cursor {
 
 static const char *step_after(const char *p, const char *end)
 {
-    size_t left = (size_t)(end - p);
-    return p + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
+    return p + smaller_of((size_t)(end - p), PARALLEL_STEP_BYTES);
 }
 
 static void step_or_give_up(struct cursor *cursor, const char *p)
@@ -447,7 +446,7 @@ static char *print_items(struct odometer *odometer, const char *value, size_t si
     while (i < range[1]) {
         uint64_t run = (uint64_t)(odometer->sizes[odometer->rank - 1] -
                                   odometer->index[odometer->rank - 1]);
-        run = run < range[1] - i ? run : range[1] - i;
+        run = smaller_of(run, range[1] - i);
         out = print_run(value, run, out);
         value += run * size;
         i += run;
@@ -569,8 +568,7 @@ void json_tensor_write(const struct json_print *print, struct json_writer *w)
         return;
     }
     for (uint64_t first = 0; first < print->elements; first += PRINT_CHUNK) {
-        uint64_t left = print->elements - first;
-        uint64_t count = left < PRINT_CHUNK ? left : PRINT_CHUNK;
+        uint64_t count = smaller_of(print->elements - first, PRINT_CHUNK);
         char *to = json_writer_space(w, json_tensor_print_max(print, count));
         if (to == NULL) {
             return;

@@ -49,17 +49,17 @@ static size_t head_capacity_for(const struct request *request, size_t want)
     if (most == UINT64_MAX) { /* text that may reach to the end of the body */
         at_once = (uint64_t)declared;
     } else if (carry > 0) {
-        most = most > carry + CARRY_ROOM ? most : carry + CARRY_ROOM; /* as its answer has it */
+        most = larger_of(most, carry + CARRY_ROOM); /* as its answer has it */
         at_once = want > CARRY_HEADER_BYTES ? most : 0;
     }
     if (declared >= 0 && (uint64_t)declared >= carry && at_once > 0) {
-        return at_once < want ? want : (size_t)at_once;
+        return larger_of(at_once, want);
     }
     size_t capacity = FIRST_BYTES;
     while (capacity < want) {
         capacity *= 2; /* bounded by twice --max-body-bytes */
     }
-    return most < capacity ? (size_t)most : capacity;
+    return smaller_of(most, capacity);
 }
 
 /* Bytes of its buffer that are in use: the head's, and behind its NUL what is kept for later. */
@@ -76,9 +76,8 @@ static enum status reserve_head(struct request *request, size_t want, struct err
         return STATUS_OK;
     }
     size_t capacity = head_capacity_for(request, want);
-    uint64_t charged = 2 * body->head_reserved > want ? 2 * body->head_reserved : want;
-    charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
-    charged = charged < capacity ? charged : capacity;
+    uint64_t charged = larger_of(larger_of(2 * body->head_reserved, want), FIRST_BYTES);
+    charged = smaller_of(charged, capacity);
     if (charged > body->head_reserved) {
         TRY(infer_charge(request, charged - body->head_reserved, err));
         body->head_reserved = charged;
@@ -155,7 +154,7 @@ enum status body_forget_text(struct request *request, struct json_cut text,
         return STATUS_OK; /* fresh pages for the next text would cost more than these are worth */
     }
     while (at > first) { /* from the end, where the pages that are there then end */
-        const size_t step = at - first < FORGET_STEP ? at - first : FORGET_STEP;
+        const size_t step = smaller_of(at - first, FORGET_STEP);
         const size_t back = memory_untouch(&head->block, at - step, at);
         infer_discharge(request, back);
         body->head_reserved -= back;
@@ -171,8 +170,7 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
                              size_t *used, struct error *err)
 {
     struct request_body *body = &request->body;
-    uint64_t wanted = body->head_need - request->head_bytes;
-    size_t take = count < wanted ? count : (size_t)wanted;
+    size_t take = smaller_of(count, body->head_need - request->head_bytes);
     TRY(reserve_head(request, request->head_bytes + take, err));
     memcpy(request->head.bytes + request->head_bytes, bytes, take);
     request->head_bytes += take;
@@ -231,9 +229,8 @@ static enum status reserve_landing(struct request *request, size_t count, struct
         return reserve_packed(request, count, err);
     }
     if (body->head_need != request->head_bytes) {
-        const uint64_t wanted = body->head_need - request->head_bytes;
-        return reserve_head(
-            request, request->head_bytes + (count < wanted ? count : (size_t)wanted), err);
+        const size_t wanted = smaller_of(count, body->head_need - request->head_bytes);
+        return reserve_head(request, request->head_bytes + wanted, err);
     }
     return body->spill ? reserve_spill(request, count, err)
                        : reserve_payload(request, request->payload_received + count, err);
@@ -268,12 +265,10 @@ static void touch_job(struct request *request)
     const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
-    uint64_t end = block->touched + request->cost;
-    end = end < landing.most ? end : landing.most;
+    const uint64_t end = smaller_of(block->touched + request->cost, landing.most);
     bool wanted = true;
     while (wanted && block->touched < end) {
-        const uint64_t rest = end - block->touched;
-        memory_touch(block, block->touched + (size_t)(rest < TOUCH_STEP ? rest : TOUCH_STEP));
+        memory_touch(block, block->touched + smaller_of(end - block->touched, TOUCH_STEP));
         wanted = parallel_step(&codecs.parallel);
     }
     if (!wanted) {
@@ -318,7 +313,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
     if (request->payload_received < body->payload_room) {
         size_t room = body->payload_room - (size_t)request->payload_received;
         char *input = request_block_at(request, request->in_offset);
-        memcpy(input + request->payload_received, bytes, count < room ? count : room);
+        memcpy(input + request->payload_received, bytes, smaller_of(count, room));
     }
     request->payload_received = end;
     slices_feed(request);
@@ -403,8 +398,7 @@ static enum status unpack_kept(struct request *request, uint64_t most,
     struct packed_body *packed = &body->packed;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && packed->at < packed->count) {
-        size_t left = packed->count - packed->at;
-        size_t count = left < UNPACK_STEP_BYTES ? left : UNPACK_STEP_BYTES;
+        size_t count = smaller_of(packed->count - packed->at, UNPACK_STEP_BYTES);
         if (!parallel_step(parallel)) {
             return parallel_given_up(err);
         }

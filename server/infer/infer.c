@@ -156,7 +156,7 @@ static enum status complete_input(struct request *request, const struct parallel
     TRY(infer_hold_rest(request, err));
     char *input = request_block_at(request, request->in_offset);
     if (body->spill) { /* the payload lies behind the long head */
-        size_t count = body->spilled < body->payload_room ? body->spilled : body->payload_room;
+        size_t count = smaller_of(body->spilled, body->payload_room);
         request->payload_received = body->spilled;
         TRY(parallel_copy(parallel, input, request->head.bytes + request->head_bytes + 1, count,
                           err));

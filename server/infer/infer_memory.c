@@ -181,7 +181,7 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     uint64_t most = request->call.payload_max;
     uint64_t room =
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
-    room = room < most ? room : most;
+    room = smaller_of(room, most);
     uint64_t used = used_of_block(request, room);
     TRY(infer_charge(request, used - body->block_reserved, err));
     body->block_reserved = used;
@@ -242,7 +242,7 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
         return 0;
     }
     uint64_t need = infer_needed_bytes(request, more);
-    uint64_t slack = need / SLACK_PART < SLACK_MOST ? need / SLACK_PART : SLACK_MOST;
+    uint64_t slack = smaller_of(need / SLACK_PART, SLACK_MOST);
     uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
     if (hold->state == ADMISSION_SLOW && more > 0) {
         /* A step at a time: what its client announced but does not send is for others. */
@@ -282,7 +282,7 @@ enum status infer_check(struct request *request, struct error *err)
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
     if (claim > 0) {
-        claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
+        claim = smaller_of(claim, most); /* what never fits was refused: this is a guess */
         status = admission_check(server->admission, request, claim, &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {

@@ -87,8 +87,7 @@ enum status part_planes_move(const struct part_planes *move, const struct parall
         /* Elements that are not neighbours come from cache lines that hold those of other planes,
          * too; neighbours are copied by the page. */
         const uint64_t most = step == 1 ? NEIGHBOURS_AT_ONCE : LINES_AT_ONCE;
-        uint64_t count = inner->size - first;
-        count = count < most ? count : most;
+        const uint64_t count = smaller_of(inner->size - first, most);
         copy_lines(move, line, at, step, count);
         line += count;
         moved += count * move->count * dtype_info(plan->dtype)->bytes;

@@ -22,8 +22,7 @@ static void cut_part(struct part_sizes *sizes)
 {
     uint64_t rest = sizes->elements;
     if (sizes->held > 0) {
-        uint64_t missing = SCAN_BLOCK - sizes->held;
-        sizes->head = rest < missing ? rest : missing;
+        sizes->head = smaller_of(rest, SCAN_BLOCK - sizes->held);
         rest -= sizes->head;
     }
     sizes->tail = sizes->is_float && sizes->hands_on ? rest % SCAN_BLOCK : 0;

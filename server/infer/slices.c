@@ -178,10 +178,9 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
 {
     const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
-    uint64_t there = end - slices->steps_done;
     const struct scan_slice cut = scan_slicing_take(
         &slices->slicing, slices->steps_done,
-        there < slices->most_steps ? there : slices->most_steps, &slice->plan);
+        smaller_of(end - slices->steps_done, slices->most_steps), &slice->plan);
     slice->block = (struct memory_block){.slab = whole->block.slab,
                                          .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
