@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-void machine_step_back(int steps)
+void machine_step_back(enum machine_steps steps)
 {
     /* Linux does this to the calling thread, not to the process. */
-    int failed = nice(steps);
+    int failed = nice((int)steps);
     (void)failed;
 }
 

@@ -4,10 +4,16 @@
 
 #include <stdint.h>
 
+/* Whom a thread lets go first, in steps of nice(2). */
+enum machine_steps {
+    MACHINE_BEHIND_HTTP = 5,    /* HTTP threads, which begin what is short and end it */
+    MACHINE_BEHIND_DEVICES = 10 /* device threads, too, which are behind these */
+};
+
 /* Let other threads of this process have the processor before the calling one (nice(2)), and
  * before those that it creates from now on. Each call adds to what was. Where the system does
  * not allow it nothing happens. */
-void machine_step_back(int steps);
+void machine_step_back(enum machine_steps steps);
 
 /* Figures for /metrics; 0 where the system does not tell. */
 struct machine_usage {

@@ -38,8 +38,7 @@ enum {
     SHARED_MAX = 4096,       /* shared slabs */
     KEPT_PART = 16,          /* of the budget for small requests: a sixteenth, ... */
     KEPT_MOST = 64 << 20,    /* ... at most */
-    UNMAP_PIECE = 16 << 20,  /* bytes: whoever maps memory meanwhile waits for one piece */
-    STEPS_BACK = 5           /* of the thread that unmaps, behind HTTP threads */
+    UNMAP_PIECE = 16 << 20   /* bytes: whoever maps memory meanwhile waits for one piece */
 };
 
 /* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
@@ -117,7 +116,7 @@ static void *unmap_slabs(void *argument)
 {
     struct memory *memory = argument;
     (void)pthread_setname_np(pthread_self(), "tally-memory");
-    machine_step_back(STEPS_BACK);
+    machine_step_back(MACHINE_BEHIND_HTTP);
     MUST(pthread_mutex_lock(&memory->lock));
     while (!memory->stopping || memory->leaving != NULL) {
         struct idle_slab *idle = memory->leaving;

@@ -19,8 +19,7 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes, between two steps */
-    FREE_AT_ONCE = 8 << 20, /* bytes of an object, which take two milliseconds */
-    STEPS_BACK = 5          /* of the thread that frees larger ones, behind HTTP threads */
+    FREE_AT_ONCE = 8 << 20  /* bytes of an object, which take two milliseconds */
 };
 
 struct shm_region {
@@ -334,7 +333,7 @@ static void free_region(struct shm_region *region)
 static void *free_thread(void *arg)
 {
     (void)pthread_setname_np(pthread_self(), "tally-shm");
-    machine_step_back(STEPS_BACK);
+    machine_step_back(MACHINE_BEHIND_HTTP);
     free_region(arg);
     return NULL;
 }

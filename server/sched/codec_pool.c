@@ -15,8 +15,7 @@
 #include <stdlib.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10, /* of text: some ten times what waking a thread costs */
-    STEPS_BACK = 10         /* behind HTTP threads, and device threads (worker.c) */
+    GRAIN_BYTES = 64 << 10 /* of text: some ten times what waking a thread costs */
 };
 
 enum work_class {
@@ -312,7 +311,7 @@ static void *thread_main(void *argument)
 {
     struct codec_pool *pool = argument;
     (void)pthread_setname_np(pthread_self(), "tally-codec");
-    machine_step_back(STEPS_BACK);
+    machine_step_back(MACHINE_BEHIND_DEVICES);
     worker.of_pool = true;
     MUST(pthread_mutex_lock(&pool->lock));
     for (;;) {

@@ -19,7 +19,6 @@
 #include <string.h>
 
 enum {
-    STEPS_BACK = 5, /* behind HTTP threads, which begin what is short and end it */
     BACK_OFF_DOUBLINGS = 6,
     HERE_BYTES = 64 << 10, /* most of a request that another thread runs: some 10 us ... */
     HERE_BATCH_BYTES = 256 << 10, /* ... of a batch of them */
@@ -581,7 +580,7 @@ static void *worker_main(void *argument)
     struct worker *worker = argument;
     assert(worker->magic == WORKER_MAGIC);
     (void)pthread_setname_np(pthread_self(), "tally-device");
-    machine_step_back(STEPS_BACK); /* with the threads that its driver starts */
+    machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
         leave = open_device(worker) ? serve_queue(worker) || is_stopping(worker) : false;
