@@ -24,16 +24,12 @@ enum {
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
-static enum status refuse_too_large(const struct request *request, uint64_t bytes,
+static enum status refuse_too_large(const struct request *request, const char *what,
                                     struct error *err)
 {
     char limit[32];
-    char has[64] = "is longer than it may be";
     byte_size_text(request->body.limit, limit, sizeof limit);
-    if (bytes > 0) {
-        (void)snprintf(has, sizeof has, "has %" PRIu64 " bytes", bytes);
-    }
-    return error_set(err, STATUS_TOO_LARGE, "the body %s, over %s, %s", has, limit,
+    return error_set(err, STATUS_TOO_LARGE, "the %s over %s, %s", what, limit,
                      request->codec == NULL
                          ? "the limit of this path"
                          : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
@@ -135,10 +131,12 @@ enum status body_begin(struct request *request, struct error *err)
         request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
-        return refuse_too_large(request, (uint64_t)declared, err);
+        char has[64];
+        (void)snprintf(has, sizeof has, "body has %" PRId64 " bytes,", declared);
+        return refuse_too_large(request, has, err);
     }
     if (packed && unknown) {
-        TRY(inflate_create(body->coding, body->limit, &body->inflate, err));
+        TRY(inflate_create(body->coding, &body->inflate, err));
     }
     return ask_head(request, err);
 }
@@ -328,7 +326,9 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
     const char *bytes = data;
     body->unpacked += count;
     if (body->unpacked > body->limit) {
-        return refuse_too_large(request, 0, err);
+        return refuse_too_large(
+            request,
+            body->inflate != NULL ? "unpacked body is" : "body is longer than it may be,", err);
     }
     while (count > 0) {
         size_t used = count;
@@ -349,7 +349,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     if (count > body->limit - packed->count) {
-        return inflate_too_large("packed", body->limit, err);
+        return refuse_too_large(request, "packed body is", err);
     }
     TRY(reserve_packed(request, count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);

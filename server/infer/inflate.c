@@ -2,9 +2,6 @@
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/infer/inflate.h"
 
-#include "proto/byte_size.h"
-#include "server/base/config.h"
-
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -22,8 +19,6 @@ struct inflate {
     z_stream stream;
     enum coding coding;
     bool ended; /* a whole stream was seen */
-    uint64_t max_bytes;
-    uint64_t produced;
     unsigned char piece[PIECE];
 };
 
@@ -37,8 +32,7 @@ static const char *coding_name(enum coding coding)
     return coding == CODING_GZIP ? "gzip" : "deflate (zlib)";
 }
 
-enum status inflate_create(enum coding coding, uint64_t max_bytes, struct inflate **out,
-                           struct error *err)
+enum status inflate_create(enum coding coding, struct inflate **out, struct error *err)
 {
     struct inflate *unpack = malloc(sizeof *unpack);
     if (unpack == NULL) {
@@ -47,8 +41,6 @@ enum status inflate_create(enum coding coding, uint64_t max_bytes, struct inflat
     unpack->stream = (z_stream){.zalloc = Z_NULL};
     unpack->coding = coding;
     unpack->ended = false;
-    unpack->max_bytes = max_bytes;
-    unpack->produced = 0;
     if (inflateInit2(&unpack->stream, window_bits(coding)) != Z_OK) {
         free(unpack);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
@@ -84,26 +76,13 @@ static enum status begin_next_member(struct inflate *unpack, struct error *err)
     return STATUS_OK;
 }
 
-enum status inflate_too_large(const char *which, uint64_t max_bytes, struct error *err)
-{
-    char limit[32];
-    byte_size_text(max_bytes, limit, sizeof limit);
-    return error_set(
-        err, STATUS_TOO_LARGE,
-        "the %s body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE, which,
-        limit);
-}
-
 /* Unpack until the piece is full or the input used up, and hand the piece on. */
 static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void *context,
                                 struct error *err)
 {
     z_stream *stream = &unpack->stream;
-    uint64_t left = unpack->max_bytes - unpack->produced;
-    /* One byte more than allowed tells "exactly full" from "too much". */
-    size_t room = left < PIECE ? (size_t)left + 1 : PIECE;
     stream->next_out = unpack->piece;
-    stream->avail_out = (uInt)room;
+    stream->avail_out = PIECE;
     int code = inflate(stream, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
@@ -112,11 +91,7 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
         return refuse_stream(unpack, "it is corrupt", err);
     }
     unpack->ended = code == Z_STREAM_END;
-    size_t count = room - stream->avail_out;
-    if (count > left) {
-        return inflate_too_large("unpacked", unpack->max_bytes, err);
-    }
-    unpack->produced += count;
+    size_t count = PIECE - stream->avail_out;
     return count == 0 ? STATUS_OK : sink(context, unpack->piece, count, err);
 }
 

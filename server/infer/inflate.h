@@ -1,5 +1,6 @@
 /* Content-Encoding: request bodies are unpacked and answers packed piece by piece.
- * The output of unpacking is capped: not one byte beyond the cap is produced. Truncated and
+ * What comes out goes to a sink, some 32 KiB at a time, which ends the work where that is too much
+ * (body.c). Truncated and
  * corrupt streams and bytes after the end are refused; several gzip members in a row are one
  * stream, as RFC 1952 says. "deflate" is the zlib format, as RFC 9110 says. Thread: one at a
  * time per stream. */
@@ -18,20 +19,15 @@ struct inflate; /* opaque */
 typedef enum status (*inflate_sink)(void *context, const void *bytes, size_t count,
                                     struct error *err);
 
-/* in    coding     CODING_GZIP or CODING_DEFLATE
- *       max_bytes  most bytes the stream may unpack to */
-MUST_CHECK enum status inflate_create(enum coding coding, uint64_t max_bytes,
-                                      struct inflate **out, struct error *err);
+/* coding: CODING_GZIP or CODING_DEFLATE */
+MUST_CHECK enum status inflate_create(enum coding coding, struct inflate **out,
+                                      struct error *err);
 void inflate_destroy(struct inflate *unpack); /* NULL is fine */
 
 /* Unpack the next piece of the body.
- * err   INVALID_ENCODING: corrupt, or more bytes after the end; TOO_LARGE: over the cap; what
- *       the sink says */
+ * err   INVALID_ENCODING: corrupt, or more bytes after the end; what the sink says */
 MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count,
                                     inflate_sink sink, void *context, struct error *err);
-
-/* TOO_LARGE for the "packed" or the "unpacked" body. */
-enum status inflate_too_large(const char *which, uint64_t max_bytes, struct error *err);
 
 /* The body has ended.
  * err   INVALID_ENCODING: the stream has not */

@@ -320,6 +320,35 @@ static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **s
     assert_true(most <= STOP_AT);
 }
 
+/* The limit of the body is 4 MiB. */
+static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
+{
+    enum {
+        LIMIT = 4 << 20
+    };
+    struct fixture *f = *state;
+    for (int more = 0; more < 2; more++) {
+        struct error err = ERROR_INIT;
+        static struct packed_text packed;
+        char *text = calloc(1, LIMIT + 1);
+        pack_text(text, (size_t)(LIMIT + more), &packed);
+        free(text);
+        f->packed = true;
+        assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err),
+                         more > 0 ? STATUS_TOO_LARGE : STATUS_OK);
+        assert_true(f->request.payload_received <= LIMIT);
+        assert_null(f->request.body.packed.text.bytes);
+        assert_true(more == 0 ||
+                    strstr(err.detail, "the unpacked body is over 4 MiB, the server's "
+                                       "--max-body-bytes") != NULL);
+        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(set_up(state), 0);
+        f = *state;
+    }
+}
+
 /* Feed without end: the body is too long once it is over its limit. */
 static void takes_up_to_4_mib(struct fixture *f)
 {
@@ -684,6 +713,8 @@ int main(void)
             unpacking_goes_in_short_steps_and_stops_where_it_is_told_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unpacking_is_given_up_between_two_steps, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_packed_body_may_unpack_to_the_limit_and_no_further,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_packed_body_over_the_limit_is_refused_as_it_grows,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_empty_packed_body_is_no_stream, set_up, tear_down),
