@@ -3,6 +3,7 @@
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -43,11 +44,6 @@ struct text {
     const char *end;
 };
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static bool begins_number(char c)
 {
     return (c >= '0' && c <= '9') || c == '-' || c == '.';
@@ -65,7 +61,7 @@ static bool is_name_char(char c)
 
 static void skip_blanks(struct text *text)
 {
-    while (text->p < text->end && is_blank(*text->p)) {
+    while (text->p < text->end && text_is_space(*text->p)) {
         text->p++;
     }
 }
@@ -74,7 +70,7 @@ static void skip_blanks(struct text *text)
  * array blanks; and only the latter writes 1. for 1.0. */
 static enum content_kind guess_array(struct text text)
 {
-    while (text.p < text.end && (*text.p == '[' || is_blank(*text.p))) {
+    while (text.p < text.end && (*text.p == '[' || text_is_space(*text.p))) {
         text.p++;
     }
     if (text.p < text.end && strchr("]\"", *text.p) != NULL && *text.p != '\0') {
@@ -100,7 +96,7 @@ static bool is_columns(struct text text)
 {
     bool between = false;
     for (; text.p < text.end; text.p++) {
-        bool separator = *text.p == ',' || *text.p == ';' || is_blank(*text.p);
+        bool separator = *text.p == ',' || *text.p == ';' || text_is_space(*text.p);
         if (!separator && !is_number_char(*text.p)) {
             return false;
         }

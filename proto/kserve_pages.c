@@ -6,6 +6,7 @@
 
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,21 +194,15 @@ void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regi
 
 /* ---- request bodies ---- */
 
-static bool is_blank(const char *body, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (strchr(" \t\r\n", body[i]) == NULL || body[i] == '\0') {
-            return false;
-        }
-    }
-    return true;
-}
-
 enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
                               struct error *err)
 {
     bool value = false;
-    if (is_blank(body, bytes)) {
+    size_t blanks = 0;
+    while (blanks < bytes && text_is_space(body[blanks])) {
+        blanks++;
+    }
+    if (blanks == bytes) {
         *only_ready = false;
         return STATUS_OK;
     }

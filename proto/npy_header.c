@@ -12,6 +12,7 @@
 #include "proto/content_guess.h"
 #include "proto/digits.h"
 #include "proto/little_endian.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,8 +76,7 @@ struct cursor {
 
 static void skip_space(struct cursor *cursor)
 {
-    while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\n' ||
-                                        *cursor->at == '\t' || *cursor->at == '\r')) {
+    while (cursor->at < cursor->end && text_is_space(*cursor->at)) {
         cursor->at++;
     }
 }

@@ -7,8 +7,15 @@
 
 #include "proto/macros.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* What may stand between the tokens of JSON; and of NPY headers, which is the same. */
+static inline bool text_is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
 
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 

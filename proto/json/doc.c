@@ -9,6 +9,7 @@
 
 #include "proto/content_guess.h"
 #include "proto/digits.h"
+#include "proto/text.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -74,8 +75,7 @@ static size_t search_limit(const struct builder *builder)
 static size_t skip_space(const struct builder *builder, size_t at)
 {
     size_t limit = search_limit(builder);
-    while (at < limit && strchr(" \t\r\n", builder->text[at]) != NULL &&
-           builder->text[at] != '\0') {
+    while (at < limit && text_is_space(builder->text[at])) {
         at++;
     }
     return at;

@@ -89,11 +89,6 @@ static uint64_t bits_below(int bit)
     return ((uint64_t)1 << bit) - 1;
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 /* Path of the open array at depth `depth`, and of its element `index` if that is >= 0. */
 static void name_place(const struct walk *walk, int depth, int64_t index)
 {
@@ -147,7 +142,7 @@ static uint64_t count_elements(struct walk *walk, size_t at)
         return walk->commas[depth] + 1;
     }
     for (size_t p = walk->opened + 1; p < at; p++) {
-        if (!is_space(walk->text[p])) {
+        if (!text_is_space(walk->text[p])) {
             return 1;
         }
         if (p % PARALLEL_STEP_BYTES == 0 && !parallel_step(walk->parallel)) {

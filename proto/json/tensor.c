@@ -49,7 +49,7 @@ static void step_or_give_up(struct cursor *cursor, const char *p)
  * something else belongs ends the reading. */
 static inline const char *skip_space(struct cursor *cursor, const char *p)
 {
-    while ((*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') && !cursor->given_up) {
+    while (text_is_space(*p) && !cursor->given_up) {
         p++;
         if (p == cursor->next_step) {
             step_or_give_up(cursor, p);
