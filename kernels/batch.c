@@ -87,13 +87,13 @@ static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out,
                                 const struct scan_piece *pieces, size_t count,
                                 struct error *err)
 {
-    const struct scan_group group = {.in = in,
-                                     .out = out,
-                                     .carry = batch->carry,
-                                     .carry_lines = batch->carry_lines,
-                                     .pieces = pieces,
-                                     .count = count};
-    return launcher_run(batch->device->launcher, &group, &batch->report->launches, err);
+    const struct scan_set set = {.in = in,
+                                 .out = out,
+                                 .carry = batch->carry,
+                                 .carry_lines = batch->carry_lines,
+                                 .pieces = pieces,
+                                 .count = count};
+    return launcher_run(batch->device->launcher, &set, &batch->report->launches, err);
 }
 
 /* Wait for the device, also after a failure: nothing may be under way when memory is used

@@ -81,7 +81,7 @@ struct scan_job {
     struct slab *slab;            /* borrowed */
     size_t in_offset;
     size_t out_offset;
-    void *carry; /* borrowed: S of its first line (struct scan_group), in accumulators of
+    void *carry;          /* borrowed: S of its first line (struct scan_set), in accumulators of
                     scan_accumulator_bytes(); NULL: a whole scan */
     uint64_t carry_lines; /* accumulators from there to B of that line, plan->lines or more */
     uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */

@@ -1,4 +1,4 @@
-/* Chooses the kernels of a group, and launches those that read the table of table.cl: the
+/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl: the
  * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
  * runs. The kernels for GPUs are in launch_gpu.c.
  *
@@ -119,8 +119,7 @@ void launcher_drop_lookback(struct launcher *launcher)
 /* ---- the table of a launch ---- */
 
 /* What a piece's row says whoever divides it. */
-static struct scan_entry make_entry(const struct scan_group *group,
-                                    const struct scan_piece *piece)
+static struct scan_entry make_entry(const struct scan_set *set, const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -137,7 +136,7 @@ static struct scan_entry make_entry(const struct scan_group *group,
                                .block = piece->position / SCAN_BLOCK %
                                         (SCAN_SUPERBLOCK / SCAN_BLOCK),
                                .carry = piece->carry_line,
-                               .carry_lines = group->carry_lines,
+                               .carry_lines = set->carry_lines,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
                                .partitions = 1,
@@ -148,37 +147,37 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
                                 scan_divide *divide, struct launch_table *table,
                                 struct error *err)
 {
-    const struct scan_group *group = division->group;
+    const struct scan_set *set = division->set;
     struct scan_entry *entries = launcher->entries;
     uint64_t first_item = 0;
     uint64_t states = 0; /* words */
     size_t dims = 0;
-    for (size_t i = 0; i < group->count; i++) {
-        entries[i] = make_entry(group, &group->pieces[i]);
-        const uint64_t items = divide(&group->pieces[i], division, &entries[i]);
+    for (size_t i = 0; i < set->count; i++) {
+        entries[i] = make_entry(set, &set->pieces[i]);
+        const uint64_t items = divide(&set->pieces[i], division, &entries[i]);
         entries[i].first[BY_ITEM] = first_item;
         entries[i].state = states;
         first_item += items;
         states += entries[i].partitions > 1 ? items * entries[i].state_words : 0;
         dims += entries[i].dims;
     }
-    const size_t dim_at = group->count * sizeof(struct scan_entry);
+    const size_t dim_at = set->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
     struct table_range range;
     TRY(table_take(&launcher->table, chain_at + chain_bytes, &range, err));
     size_t at = dim_at;
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < set->count; i++) {
         const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
         entries[i].dim_at = (at - i * sizeof *entries) / sizeof(ulong);
-        memcpy(range.host + at, group->pieces[i].plan->dim, dim_bytes);
+        memcpy(range.host + at, set->pieces[i].plan->dim, dim_bytes);
         at += dim_bytes;
     }
     memcpy(range.host, entries, dim_at);
     memset(range.host + chain_at, 0, chain_bytes);
     *table = (struct launch_table){.mem = range.mem,
                                    .entry_at = range.offset / sizeof(cl_ulong),
-                                   .entry_count = (cl_uint)group->count,
+                                   .entry_count = (cl_uint)set->count,
                                    .items = first_item,
                                    .range = range,
                                    .entries = (struct scan_entry *)(void *)range.host};
@@ -188,32 +187,32 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     return STATUS_OK;
 }
 
-enum status launcher_run_variant(struct launcher *launcher, const struct scan_group *group,
+enum status launcher_run_variant(struct launcher *launcher, const struct scan_set *set,
                                  struct scan_type type, enum scan_variant_id variant,
                                  uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const bool generic = variant == SCAN_VARIANT_GENERIC;
-    assert(group->count > 0);
+    assert(set->count > 0);
     const cl_kernel *kernels = NULL;
     struct launch_table table;
-    struct scan_division division = {.group = group,
+    struct scan_division division = {.set = set,
                                      .threads = device->info.compute_units,
                                      .partition_bytes = AID(device, partition_bytes),
                                      .stream_bytes = AID(device, stream_bytes),
                                      .items_most = device->gpu_kernels ? UINT64_MAX
-                                                   : group->count < GENERIC_ITEMS_CPU
-                                                       ? GENERIC_ITEMS_CPU / group->count
+                                                   : set->count < GENERIC_ITEMS_CPU
+                                                       ? GENERIC_ITEMS_CPU / set->count
                                                        : 1};
-    for (size_t i = 0; i < group->count; i++) {
-        const struct scan_plan *plan = group->pieces[i].plan;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct scan_plan *plan = set->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
     }
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
     TRY(table_publish(&launcher->table, &table.range, err));
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),   OPENCL_ARG(group->out),     OPENCL_ARG(group->carry),
+        OPENCL_ARG(set->in),     OPENCL_ARG(set->out),       OPENCL_ARG(set->carry),
         OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
         OPENCL_ARG(table.items), OPENCL_ARG(table.chain_at), /* of the vector kernels only */
     };
@@ -239,12 +238,12 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, unsigned way,
+size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
                      size_t at)
 {
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < set->count; i++) {
         if (launcher->ways[i] == way) {
-            launcher->sorted[at++] = group->pieces[i];
+            launcher->sorted[at++] = set->pieces[i];
         }
     }
     return at;
@@ -270,24 +269,24 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
 
 /* A launch for each variant that any piece wants: the best one where there are vector kernels,
  * or the one that runs everything. */
-static enum status run_variants(struct launcher *launcher, const struct scan_group *group,
+static enum status run_variants(struct launcher *launcher, const struct scan_set *set,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     bool wanted[SCAN_VARIANT_COUNT] = {false};
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < set->count; i++) {
         int variant =
-            vectors ? (int)scan_variant_choose(&group->pieces[i]) : SCAN_VARIANT_GENERIC;
-        TRY(scan_aids_choose(device, &group->pieces[i], &variant, err));
+            vectors ? (int)scan_variant_choose(&set->pieces[i]) : SCAN_VARIANT_GENERIC;
+        TRY(scan_aids_choose(device, &set->pieces[i], &variant, err));
         launcher->ways[i] = (unsigned char)variant;
         wanted[variant] = true;
     }
     for (unsigned way = 0; way < SCAN_VARIANT_COUNT; way++) {
         if (wanted[way]) {
-            struct scan_group few = *group;
+            struct scan_set few = *set;
             few.pieces = launcher->sorted;
-            few.count = launcher_sort(launcher, group, way, 0);
+            few.count = launcher_sort(launcher, set, way, 0);
             for (size_t i = 0; i < few.count; i++) {
                 scan_variant_zero_gaps((enum scan_variant_id)way, &few.pieces[i]);
             }
@@ -298,19 +297,19 @@ static enum status run_variants(struct launcher *launcher, const struct scan_gro
     return STATUS_OK;
 }
 
-enum status launcher_run(struct launcher *launcher, const struct scan_group *group,
+enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                          uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
-    const struct scan_plan *first = group->pieces[0].plan;
+    const struct scan_plan *first = set->pieces[0].plan;
     const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU) && !scan_aids_generic(device);
     bool narrow = !is_wide_only(device) && !device->wide_index;
-    for (size_t i = 0; i < group->count && narrow; i++) {
-        narrow = fits_32(&group->pieces[i]);
+    for (size_t i = 0; i < set->count && narrow; i++) {
+        narrow = fits_32(&set->pieces[i]);
     }
     const struct scan_type type = {first->dtype, first->precision,
                                    narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
-    TRY(make_room(launcher, group->count, err));
-    return by_tiles ? launcher_run_gpu(launcher, group, type, launches, err)
-                    : run_variants(launcher, group, type, launches, err);
+    TRY(make_room(launcher, set->count, err));
+    return by_tiles ? launcher_run_gpu(launcher, set, type, launches, err)
+                    : run_variants(launcher, set, type, launches, err);
 }

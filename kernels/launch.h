@@ -7,7 +7,7 @@
 
 #include "kernels/opencl.h"
 
-/* A scan, or a box cut out of one, with all its cells in the buffers of its group. */
+/* A scan, or a box cut out of one, with all its cells in the buffers of its set. */
 struct scan_piece {
     const struct scan_plan *plan; /* borrowed: geometry of the piece, flags of the scan */
     uint64_t in_first; /* elements from the start of `in` to the cell of all indices 0 */
@@ -24,7 +24,7 @@ struct scan_piece {
 /* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
  * otherwise). carry: two planes of carry_lines accumulators, S, the sum of whole superblocks,
  * then B, the sum of whole blocks of the current superblock. */
-struct scan_group {
+struct scan_set {
     cl_mem in;
     cl_mem out;
     cl_mem carry; /* NULL if no piece carries */
@@ -51,9 +51,9 @@ MUST_CHECK enum status launcher_use_lookback(struct launcher *launcher, struct s
                                              struct error *err);
 void launcher_drop_lookback(struct launcher *launcher); /* for every kind */
 
-/* Enqueue everything the group needs; adds to *launches. Nothing of the group is borrowed after
+/* Enqueue everything the set needs; adds to *launches. Nothing of the set is borrowed after
  * the call but its buffers. */
-MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_group *group,
+MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
 /* The queue is empty: tables of earlier launches may be overwritten. */

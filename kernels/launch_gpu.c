@@ -106,11 +106,11 @@ struct spines {
 };
 
 /* The table of a launch, with the places of `pieces` of them in scratch memory. */
-static enum status fill_spines(struct launcher *launcher, const struct scan_group *group,
+static enum status fill_spines(struct launcher *launcher, const struct scan_set *set,
                                scan_divide *divide, size_t pieces, struct spines *spines,
                                struct error *err)
 {
-    const struct scan_division division = {.group = group};
+    const struct scan_division division = {.set = set};
     struct launch_table *table = &spines->table;
     *spines = (struct spines){.pieces = (cl_uint)pieces};
     TRY(launcher_fill_table(launcher, &division, divide, table, err));
@@ -125,8 +125,8 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_grou
         spines->lines += entry->lines;
     }
     spines->work_groups =
-        pieces < group->count ? table->entries[pieces].first[BY_ITEM] : table->items;
-    const struct scan_plan *plan = group->pieces[0].plan;
+        pieces < set->count ? table->entries[pieces].first[BY_ITEM] : table->items;
+    const struct scan_plan *plan = set->pieces[0].plan;
     const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     spines->block_bytes = sum_bytes * spines->blocks;
     spines->superblock_bytes = sum_bytes * spines->superblocks;
@@ -154,7 +154,7 @@ static enum status grow_scratch(const struct opencl *device, struct scratch *scr
 /* ---- reduce, then scan ---- */
 
 /* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
-static enum status enqueue_spines(struct launcher *launcher, const struct scan_group *group,
+static enum status enqueue_spines(struct launcher *launcher, const struct scan_set *set,
                                   const cl_kernel *kernels, const struct spines *spines,
                                   uint32_t *launches, struct error *err)
 {
@@ -162,20 +162,22 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
     const struct launch_table *table = &spines->table;
     TRY(grow_scratch(device, &launcher->blocks, spines->block_bytes, err));
     TRY(grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err));
-    const struct opencl_arg reduce[] = {OPENCL_ARG(group->in), OPENCL_ARG(table->mem),
+    const struct opencl_arg reduce[] = {OPENCL_ARG(set->in), OPENCL_ARG(table->mem),
                                         OPENCL_ARG(table->entry_at), OPENCL_ARG(spines->pieces),
                                         OPENCL_ARG(launcher->blocks.mem)};
-    const struct opencl_arg superblocks[] = {
-        OPENCL_ARG(table->mem),           OPENCL_ARG(table->entry_at),
-        OPENCL_ARG(spines->pieces),       OPENCL_ARG(spines->superblocks),
-        OPENCL_ARG(launcher->blocks.mem), OPENCL_ARG(launcher->superblocks.mem),
-        OPENCL_ARG(group->carry)};
+    const struct opencl_arg superblocks[] = {OPENCL_ARG(table->mem),
+                                             OPENCL_ARG(table->entry_at),
+                                             OPENCL_ARG(spines->pieces),
+                                             OPENCL_ARG(spines->superblocks),
+                                             OPENCL_ARG(launcher->blocks.mem),
+                                             OPENCL_ARG(launcher->superblocks.mem),
+                                             OPENCL_ARG(set->carry)};
     const struct opencl_arg lines[] = {OPENCL_ARG(table->mem),
                                        OPENCL_ARG(table->entry_at),
                                        OPENCL_ARG(spines->pieces),
                                        OPENCL_ARG(spines->lines),
                                        OPENCL_ARG(launcher->superblocks.mem),
-                                       OPENCL_ARG(group->carry)};
+                                       OPENCL_ARG(set->carry)};
     const struct opencl_launch steps[] = {
         {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce),
          spines->work_groups * LANES, LANES},
@@ -191,20 +193,20 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
 }
 
 /* Pieces in tiles, `spined` of them, which come first, with sums from outside. */
-static enum status run_tiles(struct launcher *launcher, const struct scan_group *group,
+static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
                              struct scan_type type, size_t spined, uint32_t *launches,
                              struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct spines spines;
     TRY(programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err));
-    TRY(fill_spines(launcher, group, divide_tiles, spined, &spines, err));
+    TRY(fill_spines(launcher, set, divide_tiles, spined, &spines, err));
     if (spined > 0) {
-        TRY(enqueue_spines(launcher, group, kernels, &spines, launches, err));
+        TRY(enqueue_spines(launcher, set, kernels, &spines, launches, err));
     }
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),
-        OPENCL_ARG(group->out),
+        OPENCL_ARG(set->in),
+        OPENCL_ARG(set->out),
         OPENCL_ARG(spines.table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
@@ -218,14 +220,14 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
 
 /* ---- look-back ---- */
 
-static enum status run_lookback(struct launcher *launcher, const struct scan_group *group,
+static enum status run_lookback(struct launcher *launcher, const struct scan_set *set,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
     struct spines spines;
     TRY(programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err));
-    TRY(fill_spines(launcher, group, divide_lookback, group->count, &spines, err));
+    TRY(fill_spines(launcher, set, divide_lookback, set->count, &spines, err));
     /* slots for the totals of blocks, then for the S, then for the T of superblocks */
     const cl_ulong anchors_at = spines.blocks;
     const cl_ulong totals_at = anchors_at + spines.superblocks;
@@ -234,8 +236,8 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
     TRY(grow_scratch(device, &launcher->lookback, bytes, err));
     TRY(opencl_fill(device, launcher->lookback.mem, 0, (size_t)bytes, err));
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),
-        OPENCL_ARG(group->out),
+        OPENCL_ARG(set->in),
+        OPENCL_ARG(set->out),
         OPENCL_ARG(spines.table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
@@ -269,7 +271,7 @@ static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_fro
                                                                       : WAY_SPINE;
 }
 
-enum status launcher_run_gpu(struct launcher *launcher, const struct scan_group *group,
+enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
                              struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
@@ -280,17 +282,17 @@ enum status launcher_run_gpu(struct launcher *launcher, const struct scan_group 
     /* a test that asks for the kernels for GPUs by name gets them for every piece */
     const uint64_t generic_from =
         AID(device, variant) != NULL ? UINT64_MAX : (uint64_t)GENERIC_FROM;
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < set->count; i++) {
         launcher->ways[i] =
-            (unsigned char)choose_way(&group->pieces[i], lookback_from, generic_from);
+            (unsigned char)choose_way(&set->pieces[i], lookback_from, generic_from);
     }
     size_t ends[WAY_COUNT]; /* of each way's pieces in launcher->sorted */
     size_t end = 0;
     for (unsigned way = 0; way < WAY_COUNT; way++) {
-        end = launcher_sort(launcher, group, way, end);
+        end = launcher_sort(launcher, set, way, end);
         ends[way] = end;
     }
-    struct scan_group few = *group;
+    struct scan_set few = *set;
     few.pieces = launcher->sorted;
     few.count = ends[WAY_LOOKBACK];
     if (few.count > 0) {

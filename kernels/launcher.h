@@ -54,9 +54,9 @@ struct launcher {
     struct scratch lookback;         /* sums that work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_entry *entries;      /* owned: of the table that is being filled */
-    struct scan_piece *sorted; /* behind them: the pieces of a group, by the way they go */
-    unsigned char *ways;       /* and behind these: that each piece of a group goes */
-    size_t room;               /* of all three, in pieces */
+    struct scan_piece *sorted;       /* behind them: the pieces of a set, by the way they go */
+    unsigned char *ways;             /* and behind these: that each piece of a set goes */
+    size_t room;                     /* of all three, in pieces */
 };
 
 /* Where the table of a launch is, as its kernel is told. */
@@ -76,22 +76,22 @@ MUST_CHECK enum status launcher_fill_table(struct launcher *launcher,
                                            scan_divide *divide, struct launch_table *table,
                                            struct error *err);
 
-/* Copy the pieces of a group that go one way to launcher->sorted[at] and after; gives where
+/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
  * they end. */
-size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, unsigned way,
+size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
                      size_t at);
 
 /* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
 MUST_CHECK enum status launcher_run_variant(struct launcher *launcher,
-                                            const struct scan_group *group,
-                                            struct scan_type type, enum scan_variant_id variant,
-                                            uint32_t *launches, struct error *err);
+                                            const struct scan_set *set, struct scan_type type,
+                                            enum scan_variant_id variant, uint32_t *launches,
+                                            struct error *err);
 
 /* ---- launch_gpu.c ---- */
 
-/* The kernels for GPUs, whatever the device: a few launches for all pieces of the group. */
-MUST_CHECK enum status launcher_run_gpu(struct launcher *launcher,
-                                        const struct scan_group *group, struct scan_type type,
-                                        uint32_t *launches, struct error *err);
+/* The kernels for GPUs, whatever the device: a few launches for all pieces of the set. */
+MUST_CHECK enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
+                                        struct scan_type type, uint32_t *launches,
+                                        struct error *err);
 
 #endif

@@ -169,8 +169,8 @@ static uint64_t item_bytes(const struct scan_piece *piece)
 /* Is the output apart from the input, and too large to stay in a cache? */
 static bool is_streamed(const struct scan_piece *piece, const struct scan_division *division)
 {
-    const struct scan_group *group = division->group;
-    bool apart = group->in != group->out || piece->in_first != piece->out_first;
+    const struct scan_set *set = division->set;
+    bool apart = set->in != set->out || piece->in_first != piece->out_first;
     uint64_t least = division->stream_bytes > 0 ? division->stream_bytes : STREAM_BYTES;
     return apart && piece->plan->elements * element_bytes(piece) >= least;
 }
@@ -190,7 +190,7 @@ static bool are_rows_streamed(const struct scan_piece *piece,
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct scan_division *division)
 {
-    bool countable = division->group->count == 1 || division->bytes <= UINT32_MAX;
+    bool countable = division->set->count == 1 || division->bytes <= UINT32_MAX;
     if (line_bytes < CUT_BYTES || !countable) { /* tickets have 32 bits */
         return false;
     }

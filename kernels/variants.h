@@ -38,7 +38,7 @@ enum scan_variant_id {
 
 /* What the division of a piece depends on besides itself. */
 struct scan_division {
-    const struct scan_group *group;
+    const struct scan_set *set;
     uint64_t threads;
     uint64_t bytes;           /* of all elements of the launch */
     uint64_t partition_bytes; /* of a test; 0: as it pays */
