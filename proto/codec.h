@@ -113,9 +113,9 @@ struct codec {
     enum status (*encode)(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err);
 
-    /* Most bytes that encode() allocates for answer->head while it works, besides the carry that
-     * is there; in answer->head_bytes is what of them is left. UINT64_MAX: more than that can
-     * say. */
+    /* Of an answer in JSON (call->answer_format), others have short heads: most bytes that encode()
+     * allocates for answer->head while it works, besides the carry that is there; in
+     * answer->head_bytes is what of them is left. UINT64_MAX: more than that can say. */
     uint64_t (*head_max)(const struct scan_call *call);
 
     void (*release)(struct scan_call *call);

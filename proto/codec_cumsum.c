@@ -288,16 +288,8 @@ uint64_t cumsum_head_max(const struct scan_call *call)
     struct scan_call totals;
     const struct scan_call *shown = shown_call(call, &totals);
     uint64_t elements = 0;
-    switch (call->answer_format) {
-    case CODEC_FORMAT_JSON:
-        return output_reach(&shown->desc, &elements) ? answer_json_max(shown, elements)
-                                                     : UINT64_MAX;
-    case CODEC_FORMAT_NPY:
-        return NPY_HEADER_MAX;
-    case CODEC_FORMAT_RAW:
-        break;
-    }
-    return 0;
+    return output_reach(&shown->desc, &elements) ? answer_json_max(shown, elements)
+                                                 : UINT64_MAX;
 }
 
 void cumsum_release(struct scan_call *call)

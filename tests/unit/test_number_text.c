@@ -533,14 +533,19 @@ static void numbers_longer_than_the_limit_are_refused(void **state)
     memset(text, '1', LIMIT_NUMBER_BYTES + 1);
     memcpy(text, "0.", 2);
     text[LIMIT_NUMBER_BYTES + 1] = '\0';
-    assert_int_equal(read_refused(DTYPE_F64, text), NUMBER_TOO_LONG);
-    assert_int_equal(read_refused(DTYPE_F16, text), NUMBER_TOO_LONG);
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        assert_int_equal(read_refused((enum dtype)i, text), NUMBER_TOO_LONG);
+    }
     text[LIMIT_NUMBER_BYTES] = '\0';
     assert_true(read_ok(DTYPE_F64, text) ==
                 read_ok(DTYPE_F64, "0.111111111111111111111111111"));
     memset(text, '1', LIMIT_NUMBER_BYTES);
     assert_int_equal(read_refused(DTYPE_I64, text), NUMBER_RANGE);
     assert_int_equal(read_refused(DTYPE_F64, text), NUMBER_RANGE);
+    text[LIMIT_NUMBER_BYTES] = '1';
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        assert_int_equal(read_refused((enum dtype)i, text), NUMBER_TOO_LONG);
+    }
     free(text);
 }
 
