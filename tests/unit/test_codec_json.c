@@ -203,6 +203,8 @@ static const struct {
     {"{\"data\":[[1,2]],\"shape\":[1,2],\"strides\":[2,1]}", STATUS_INVALID_DATA, "data",
      "flat array"},
     {"{\"data\":[[1,2]],\"output_strides\":[2,1]}", STATUS_INVALID_DATA, "data", "flat array"},
+    {"{\"data\":[1],\"part\":\"last\",\"carry\":\"VEFM\\\"U1VN\"}", STATUS_INVALID_FIELD,
+     "carry", "expected base64"},
 };
 
 static void malformed_requests_are_refused_and_the_field_is_named(void **state)

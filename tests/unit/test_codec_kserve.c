@@ -463,6 +463,43 @@ static void shared_memory_parameters_are_checked(void **state)
                        "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
                        "\"shared_memory_byte_size\":16,\"binary_data\":true}}]"),
             STATUS_INVALID_FIELD, "outputs[0].parameters.binary_data");
+    refused(request_of("\"parameters\":{\"part\":\"first\"},", X_2X2,
+                       "[{\"name\":\"carry\",\"parameters\":{\"shared_memory_region\":\"r\","
+                       "\"shared_memory_byte_size\":80}}]"),
+            STATUS_INVALID_FIELD, "outputs[0].parameters.shared_memory_region");
+    refused(request_of("\"parameters\":{\"part\":\"last\"},",
+                       X_2X2 ",{\"name\":\"carry\",\"shape\":[80],\"datatype\":\"UINT8\","
+                             "\"parameters\":{\"shared_memory_region\":\"r\","
+                             "\"shared_memory_byte_size\":80}}",
+                       NULL),
+            STATUS_INVALID_FIELD, "inputs[1].parameters.shared_memory_region");
+}
+
+/* Each is one of 2^62 bytes. */
+static void lengths_of_binary_inputs_do_not_wrap(void **state)
+{
+    (void)state;
+#define HUGE_INPUT(name)                                                             \
+    "{\"name\":\"" name "\",\"shape\":[4611686018427387904],\"datatype\":\"UINT8\"," \
+    "\"parameters\":{\"binary_data_size\":4611686018427387904}}"
+    refused(request_of("\"parameters\":{\"part\":\"last\"},",
+                       HUGE_INPUT("x") "," HUGE_INPUT("carry"), NULL),
+            STATUS_LENGTH_MISMATCH, "inputs[1].parameters.binary_data_size");
+}
+
+static void however_many_inputs_there_are_no_name_is_there_twice(void **state)
+{
+    (void)state;
+    char inputs[4096] = X_2X2;
+    for (int i = 0; i < 40; i++) {
+        strcat(inputs, "," X_2X2);
+    }
+    refused(request_of("", inputs, NULL), STATUS_INVALID_JSON, ""); /* so many arrays */
+    strcpy(inputs, X_2X2);
+    for (int i = 0; i < 40; i++) {
+        strcat(inputs, ",{\"name\":\"x\"}");
+    }
+    refused(request_of("", inputs, NULL), STATUS_INVALID_FIELD, "inputs[1]");
 }
 
 int main(void)
@@ -491,6 +528,8 @@ int main(void)
         cmocka_unit_test(a_raw_request_takes_parameters_from_the_query),
         cmocka_unit_test(tensors_may_lie_in_shared_memory),
         cmocka_unit_test(shared_memory_parameters_are_checked),
+        cmocka_unit_test(lengths_of_binary_inputs_do_not_wrap),
+        cmocka_unit_test(however_many_inputs_there_are_no_name_is_there_twice),
     };
     return PROBE_RUN(tests, "cumsum");
 }

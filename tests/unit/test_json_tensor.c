@@ -170,6 +170,22 @@ static void a_ragged_array_still_counts_its_numbers(void **state)
     assert_true(out[0] == 1 && out[1] == 2 && out[2] == 3 && out[3] == 4);
 }
 
+/* Bytes that look like brackets to who looks at some of their bits only. */
+static void what_is_nearly_a_bracket_is_none(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct error err;
+    double out[6];
+    const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
+    assert_int_equal(measure("[1,Y,Z,\\,^,_]", &array, &err), STATUS_OK);
+    assert_int_equal(array.rank, 1);
+    assert_int_equal(array.elements, 6);
+    assert_false(array.ragged);
+    assert_int_equal(json_tensor_read(&read, array.cut, 6, out, &err), STATUS_INVALID_DATA);
+    assert_string_equal(err.field, "data[1]");
+}
+
 static void unfinished_and_too_deep_arrays_are_refused(void **state)
 {
     (void)state;
@@ -554,6 +570,7 @@ int main(void)
         cmocka_unit_test(an_array_ends_at_its_bracket_whatever_follows),
         cmocka_unit_test(ragged_nesting_is_found_with_its_place),
         cmocka_unit_test(a_ragged_array_still_counts_its_numbers),
+        cmocka_unit_test(what_is_nearly_a_bracket_is_none),
         cmocka_unit_test(unfinished_and_too_deep_arrays_are_refused),
         cmocka_unit_test(measuring_does_not_depend_on_where_blocks_begin),
         cmocka_unit_test(the_type_is_inferred_by_numpys_rule),
