@@ -264,6 +264,9 @@ static bool refused_at_the_end(struct exchange *exchange)
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 {
     struct request *request = &exchange->request;
+    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+        return EXCHANGE_CLOSE; /* it left while these bytes waited: they would wait again */
+    }
     if (request_state(request) == REQUEST_BODY && refused_at_the_end(exchange)) {
         exchange_refuse(exchange);
     }

@@ -102,6 +102,29 @@ def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(sta
     until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 20)
 
 
+def test_a_client_that_leaves_while_it_waits_for_memory_is_not_waited_for(start_server):
+    """What it sent before lies unread in between, and would wait again each time."""
+    server = start_server("--memory-budget", "16MiB")
+    size = 6 * MIB
+    holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB, 20)
+
+    def is_or_was(name):
+        """Holders of memory give way to others after some seconds, which a busy machine may need."""
+        given_way = server.metric("tally_memory_reserved_bytes") < 10 * MIB
+        return server.metric(name) == 1 or given_way
+
+    wire = server.wire().send(announce(4 * MIB, bytes(MIB)))  # in memory that nobody had before
+    until(lambda: is_or_was("tally_admission_waiting"), 60)
+    wire.reset()
+    until(lambda: is_or_was("tally_clients_gone_total"), 60)
+    for holder in holders:
+        holder.close()
+    until(lambda: server.metric("tally_active_requests") == 1, 20)  # the one that asks
+    assert server.metric("tally_memory_reserved_bytes") == 0
+    assert works(server)
+
+
 def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server):
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
