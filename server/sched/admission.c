@@ -87,6 +87,12 @@ static bool is_slow(const struct request *request)
     return request->admission.state == ADMISSION_SLOW;
 }
 
+/* It is past the line, but for more memory. */
+static bool has_begun(const struct request *request)
+{
+    return is_active(request) || is_slow(request);
+}
+
 static bool has_place(const struct admission *admission, uint64_t claim)
 {
     uint64_t part = memory_budget_large(admission->memory) / ADMISSION_SHORT_PART;
@@ -119,7 +125,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
 {
     struct admission_hold *hold = &request->admission;
     uint64_t more = hold->wanted - hold->claim;
-    bool begins = !is_active(request) && !is_slow(request);
+    bool begins = !has_begun(request);
     /* What it took as long as it seemed small counts in its claim: asked for once more, a claim of
      * the whole budget would wait for the request's own memory. */
     uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
@@ -171,23 +177,38 @@ struct chain {
 
 struct leaving {
     struct chain admitted;
-    struct chain hopeless;
+    struct request *hopeless; /* in no order */
 };
 
-static void leave_line(struct admission *admission, struct fair_cursor *cursor,
-                       struct chain *chain)
+/* The request is about to leave the line. */
+static void forget_waiting(struct admission *admission, struct request *request)
 {
-    struct request *request = cursor->current;
     admission->active_waiting -= request->admission.goes_on;
     admission->line_held -= request->admission.held;
     request->admission.held = 0;
-    (void)fair_take(cursor);
+}
+
+/* Take the current request out of the line: admitted, which its client pays for. */
+static void take_admitted(struct admission *admission, struct fair_cursor *cursor,
+                          struct chain *chain)
+{
+    forget_waiting(admission, cursor->current);
+    struct request *request = fair_take(cursor);
     if (chain->first == NULL) {
         chain->first = request;
     } else {
         chain->last->next = request;
     }
     chain->last = request;
+    set_waiting(admission);
+}
+
+/* The same, ended without having been served. */
+static void drop_waiting(struct admission *admission, struct fair_cursor *cursor,
+                         struct request **dropped)
+{
+    forget_waiting(admission, cursor->current);
+    fair_drop(cursor, dropped);
     set_waiting(admission);
 }
 
@@ -198,9 +219,8 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
-        bool begun = is_active(request) || is_slow(request);
-        if (begun && grant_memory(admission, request, now_ns)) {
-            leave_line(admission, &cursor, &leaving->admitted);
+        if (has_begun(request) && grant_memory(admission, request, now_ns)) {
+            take_admitted(admission, &cursor, &leaving->admitted);
         } else {
             fair_step(&cursor);
         }
@@ -216,13 +236,12 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
         bool any = first && admission->active == 0;
-        if (is_hopeless(admission, request, now_ns)) {
-            leave_line(admission, &cursor, &leaving->hopeless);
-        } else if (is_active(request) || is_slow(request) ||
-                   (!any && over_its_part(admission, request))) {
+        if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
+            drop_waiting(admission, &cursor, &leaving->hopeless);
+        } else if (has_begun(request) || (!any && over_its_part(admission, request))) {
             fair_step(&cursor);
         } else if (grant_memory(admission, request, now_ns)) {
-            leave_line(admission, &cursor, &leaving->admitted);
+            take_admitted(admission, &cursor, &leaving->admitted);
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
             break; /* nobody overtakes: who needs much would wait for ever */
@@ -245,9 +264,9 @@ static void admit_waiting(struct admission *admission, uint64_t now_ns, struct l
 static void hand_on(struct leaving *leaving)
 {
     completion_post_home(leaving->admitted.first);
-    completion_fail(leaving->hopeless.first, STATUS_DEADLINE_PASSED,
+    completion_fail(leaving->hopeless, STATUS_DEADLINE_PASSED,
                     "the request waited for other large ones until its deadline could not "
-                    "be kept any more; its body was not read");
+                    "be kept any more: try again, or allow more time");
 }
 
 /* ---- before the body ---- */
@@ -315,7 +334,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
-        request->cost = claim;
+        request->cost = claim - hold->claim; /* for that it had its turn, or needed none */
         hold->goes_on = is_active(request);
         admission->active_waiting += hold->goes_on;
         hold->held = request->reserved_bytes + hold->promised_bytes;
@@ -481,24 +500,24 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
             last = c;
         }
     }
-    struct chain ended = {0};
+    struct request *ended = NULL;
     if (last.current != NULL) {
-        leave_line(admission, &last, &ended);
+        drop_waiting(admission, &last, &ended);
     }
     admission->stuck_since_ns = 0;
-    return ended.first;
+    return ended;
 }
 
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
     uint64_t earliest = 0;
     struct leaving leaving = {0};
-    struct chain expired = {0};
+    struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            leave_line(admission, &cursor, &expired);
+            drop_waiting(admission, &cursor, &expired);
         } else {
             earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
             fair_step(&cursor);
@@ -507,7 +526,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     struct request *stuck = break_deadlock(admission, now_ns);
     admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
-    request_end_expired(expired.first, now_ns, "other large requests");
+    request_end_expired(expired, now_ns, "other large requests");
     completion_fail(stuck, STATUS_OUT_OF_MEMORY,
                     "this request and the others that began with it need more memory than "
                     "the server's --memory-budget: try again, or send less at once");
@@ -517,17 +536,17 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 
 void admission_close(struct admission *admission)
 {
-    struct chain chain = {0};
+    struct request *chain = NULL;
     if (admission == NULL) {
         return;
     }
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
-        leave_line(admission, &cursor, &chain);
+        drop_waiting(admission, &cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
-    completion_fail(chain.first, STATUS_DRAINING, "the service is shutting down");
+    completion_fail(chain, STATUS_DRAINING, "the service is shutting down");
 }
 
 void admission_stats(struct admission *admission, struct admission_stats *out)

@@ -189,6 +189,70 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
+/* Places are given to others until three of its requests are too late: then it is still its turn. */
+static void who_leaves_the_line_unserved_costs_its_client_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct client others = {0};
+    struct client unlucky = {0};
+    struct request *active[ADMISSION_PLACES];
+    struct request *late[3];
+    uint64_t now_ns = clock_now_ns();
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &others);
+        assert_true(enter(f, active[i], 128 * MIB));
+    }
+    for (int i = 0; i < 3; i++) {
+        late[i] = request_of(f, &unlucky);
+        late[i]->deadline_ns = now_ns + NS_PER_S;
+        assert_false(enter(f, late[i], 100 * MIB));
+    }
+    struct request *last = request_of(f, &unlucky);
+    struct request *after = request_of(f, &others);
+    assert_false(enter(f, last, 100 * MIB));
+    assert_false(enter(f, after, 100 * MIB));
+    (void)admission_sweep(f->admission, now_ns + NS_PER_S);
+    for (int i = 0; i < 3; i++) {
+        struct request *ended = fake_await(&f->completion, &f->rest, 0);
+        assert_non_null(ended);
+        assert_int_equal(ended->error.status, STATUS_DEADLINE_PASSED);
+        leave(f, ended);
+    }
+    leave(f, active[0]);
+    expect_admitted(f, last);
+    expect_admitted(f, NULL);
+    leave(f, active[1]);
+    expect_admitted(f, after);
+    leave(f, last);
+    leave(f, after);
+    leave(f, active[2]);
+    leave(f, active[3]);
+}
+
+/* The 600 MiB that it began with need not be paid for again. */
+static void who_needs_more_pays_for_that(void **state)
+{
+    struct fixture *f = *state;
+    struct client others = {0};
+    struct client client = {0};
+    struct request *most = request_of(f, &others);
+    struct request *begun = request_of(f, &client);
+    struct request *next = request_of(f, &client);
+    struct request *after = request_of(f, &others);
+    assert_true(enter(f, most, 930 * MIB));
+    assert_true(enter(f, begun, 600 * MIB));
+    assert_false(enter(f, begun, 620 * MIB));
+    assert_false(enter(f, next, 100 * MIB));
+    assert_false(enter(f, after, 100 * MIB));
+    leave(f, most);
+    expect_admitted(f, begun);
+    expect_admitted(f, next);
+    expect_admitted(f, after);
+    leave(f, begun);
+    leave(f, next);
+    leave(f, after);
+}
+
 static void
 one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room(void **state)
 {
@@ -583,6 +647,33 @@ static void who_begins_needs_the_time_of_all_that_are_active(void **state)
     }
 }
 
+/* How long it would take were it to begin now says nothing of one whose body has come in part. */
+static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    uint64_t whole_ns = 0;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    pass_slowly(f, &client, crowd);
+    struct request *begun = crowd[ADMISSION_PLACES];
+    assert_int_equal(admission_check(f->admission, new, 1300 * MIB, &whole_ns, NULL),
+                     STATUS_OK);
+    uint64_t now_ns = clock_now_ns();
+    begun->deadline_ns = now_ns + whole_ns / 2;
+    assert_false(enter(f, begun, 1300 * MIB));
+    assert_int_equal(admission_sweep(f->admission, now_ns), begun->deadline_ns);
+    expect_admitted(f, NULL);
+    leave(f, crowd[ADMISSION_PLACES + 1]);
+    expect_admitted(f, begun);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        if (i != ADMISSION_PLACES + 1) {
+            leave(f, crowd[i]);
+        }
+    }
+}
+
 /* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
 static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
 {
@@ -621,6 +712,8 @@ int main(void)
         T(many_begin_while_their_claims_together_are_short),
         T(what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have),
         T(clients_are_admitted_in_turn),
+        T(who_leaves_the_line_unserved_costs_its_client_nothing),
+        T(who_needs_more_pays_for_that),
         T(one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room),
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
@@ -635,6 +728,7 @@ int main(void)
         T(a_claim_beyond_the_budget_is_refused_for_good),
         T(who_cannot_be_through_in_time_is_refused_before_its_body),
         T(who_begins_needs_the_time_of_all_that_are_active),
+        T(who_has_begun_is_not_given_up_before_its_deadline),
         T(who_was_slow_once_is_not_taken_for_slow_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
