@@ -18,6 +18,8 @@ enum {
     LARGE_QUANTUM = 16 << 20
 };
 
+static const char shutting_down[] = "the service is shutting down";
+
 enum lane_kind {
     LANE_SMALL,
     LANE_LARGE,
@@ -141,7 +143,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
     enum status status = STATUS_OK;
     bool many = false;
     if (queue->closed) {
-        status = error_set(err, STATUS_DRAINING, "the service is shutting down");
+        status = error_set(err, STATUS_DRAINING, "%s", shutting_down);
     } else if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         status = no_device(err);
     } else {
@@ -194,8 +196,8 @@ void queue_return(struct queue *queue, struct request *first)
         return;
     }
     MUST(pthread_mutex_lock(&queue->lock));
-    bool accepted =
-        atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;
+    const bool closed = queue->closed;
+    bool accepted = atomic_load_explicit(&queue->usable, memory_order_relaxed) && !closed;
     while (accepted && first != NULL) {
         struct request *next = first->next;
         lane_insert(queue, first, true);
@@ -203,8 +205,12 @@ void queue_return(struct queue *queue, struct request *first)
     }
     wake_everybody(queue);
     MUST(pthread_mutex_unlock(&queue->lock));
-    completion_fail(first, STATUS_DEVICE_ERROR,
-                    "the device failed and no other one is in working order; try again");
+    if (closed) {
+        completion_fail(first, STATUS_DRAINING, "%s", shutting_down);
+    } else {
+        completion_fail(first, STATUS_DEVICE_ERROR,
+                        "the device failed and no other one is in working order; try again");
+    }
 }
 
 /* Everything that waits, as one chain. Thread: a holder of the lock. */

@@ -169,6 +169,12 @@ static bool call_end(struct worker *worker)
     return in_time;
 }
 
+static void fail_hung(const struct worker *worker, struct request *first, const char *reason)
+{
+    completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
+                    worker->number, worker->info.name, reason);
+}
+
 /* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
  * holder of the lock. */
 static struct request *take_running_away(struct worker *worker)
@@ -216,14 +222,14 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         rest = worker->rest;
         worker->rest = NULL;
     }
+    bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, DEVICE_HUNG, reason);
     MUST(pthread_mutex_unlock(&worker->lock));
     worker->plan->changed(worker->plan->pool);
-    metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
+    metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, was_ready);
     log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
-    completion_fail(lost, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
-                    worker->number, worker->info.name, reason);
+    fail_hung(worker, lost, reason);
     queue_return(worker->plan->queue, rest);
 }
 
@@ -364,8 +370,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     if (!call_end(worker)) {
         /* All requests were taken away but for a slice. */
         struct request *slice = let_batch_go(worker, &(struct request *){NULL});
-        completion_fail(slice, STATUS_DEVICE_ERROR, "device %zu (%s) did not answer in time",
-                        worker->number, worker->info.name);
+        fail_hung(worker, slice, worker->stats.last_error); /* of worker_watch() */
         return OUTCOME_OUT;
     }
     if (status == STATUS_DEVICE_ERROR) {
@@ -382,7 +387,9 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     }
     log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
-    completion_fail(first, err.status, "%s", err.detail);
+    completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
+                    worker->info.name, err.detail,
+                    status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once" : "");
     return OUTCOME_DONE;
 }
 

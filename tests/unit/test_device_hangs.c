@@ -37,6 +37,36 @@ static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **s
     assert_true(fake_server_deinit(&fakes));
 }
 
+static uint64_t failures_of(struct fake_server *fakes)
+{
+    return metrics_read(&fakes->server.metrics->counters[METRICS_COUNTER_DEVICE_FAILURES]);
+}
+
+/* Its loop has not seen yet that the device hangs when that comes back. */
+static void a_slice_on_a_hanging_device_is_told_the_same_as_others(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *slice = fake_tensor(&fakes, DTYPE_F32, 16);
+    slice->slice.of = (struct slices *)(void *)slice; /* anything but NULL */
+    assert_int_equal(queue_push(fakes.server.queue, slice, &slice->error), STATUS_OK);
+    queue_wake(fakes.server.queue);
+    while (!atomic_load(&slice->slice.overdue)) {
+        device_pool_tick(fakes.server.devices, clock_now_ns());
+        fake_pause();
+    }
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&fakes), slice);
+    assert_int_equal(slice->error.status, STATUS_DEVICE_ERROR);
+    assert_non_null(strstr(slice->error.detail, "hangs: it gave no answer for 200 ms"));
+    assert_non_null(strstr(slice->error.detail, "; try again"));
+    fake_release(&fakes, slice);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    assert_true(fake_server_deinit(&fakes));
+}
+
 /* A registered region of that name, held once; the object is unlinked. */
 static struct shm_region *share(struct shm_registry *registry, const char *name)
 {
@@ -199,6 +229,7 @@ static void a_device_that_hangs_as_it_is_closed_says_so_and_comes_back(void **st
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
     assert_non_null(strstr(stats_of(&fakes, 0).last_error, "while it was closed"));
+    assert_int_equal(failures_of(&fakes), 1); /* it was out of use already */
     atomic_store(&fake.close_hangs[0], false);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     assert_true(fake_server_deinit(&fakes));
@@ -218,6 +249,7 @@ static void who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered(void *
     assert_int_equal(early->error.status, STATUS_NO_DEVICE);
     fake_release(&fakes, early);
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
+    assert_int_equal(failures_of(&fakes), 0); /* it was in use never */
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     assert_true(fake_server_deinit(&fakes));
@@ -281,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hanging_device_gives_its_requests_up_but_not_their_memory),
+        cmocka_unit_test(a_slice_on_a_hanging_device_is_told_the_same_as_others),
         cmocka_unit_test(a_hanging_device_keeps_the_shared_memory_it_works_in),
         cmocka_unit_test(who_waits_for_a_device_whose_kernels_are_never_built_is_answered),
         cmocka_unit_test(the_other_device_serves_while_kernels_of_one_are_built),

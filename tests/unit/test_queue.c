@@ -231,6 +231,18 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
                      BATCHER_CLOSED);
 }
 
+static void what_is_returned_to_a_closed_queue_is_told_of_the_shutdown(void **state)
+{
+    struct request *taken = push(*state, DTYPE_F32, 4);
+    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(batcher_take(*state, &alone, 0, &first, &count), BATCHER_TAKEN);
+    queue_close(*state);
+    queue_return(*state, taken);
+    expect_posted(taken, STATUS_DRAINING);
+}
+
 static void waiting_requests_are_counted_by_model(void **state)
 {
     struct request *a = push(*state, DTYPE_F32, 4);
@@ -259,6 +271,7 @@ int main(void)
         T(without_a_device_everything_ends_and_nothing_enters),
         T(what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound),
         T(a_closed_queue_refuses_but_is_emptied),
+        T(what_is_returned_to_a_closed_queue_is_told_of_the_shutdown),
         T(waiting_requests_are_counted_by_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
