@@ -194,15 +194,18 @@ void memory_destroy(struct memory *memory)
 
 enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struct error *err)
 {
+    const uint64_t budget = memory->options.budget_bytes;
     char need[32];
     char whole[32];
+    char kept[32];
     byte_size_text(bytes, need, sizeof need);
-    byte_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    byte_size_text(budget, whole, sizeof whole);
+    byte_size_text(budget - memory_budget_large(memory), kept, sizeof kept);
     return error_set(
         err, STATUS_TOO_LARGE,
         "the request needs %s of memory, and all requests together may have %s, the server's "
-        "--memory-budget, of which a sixteenth is kept for small ones: " CONFIG_LESS_ADVICE,
-        need, whole);
+        "--memory-budget, of which %s are kept for small ones: " CONFIG_LESS_ADVICE,
+        need, whole, kept);
 }
 
 static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, uint64_t left,

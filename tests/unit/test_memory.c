@@ -111,6 +111,22 @@ static void what_can_never_fit_is_too_large(void **state)
     assert_null(block.slab);
 }
 
+static void who_can_never_fit_is_told_what_is_kept_for_small_ones(void **state)
+{
+    const struct memory_options options = {.budget_bytes = UINT64_C(4) << 30,
+                                           .small_slab_bytes = 1 << 20,
+                                           .small_block_bytes = 64 << 10};
+    struct memory *large = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(memory_never_fits(*state, 1 << 30, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "of which 4 MiB are kept for small ones"));
+    assert_int_equal(memory_create(&options, &large, &err), STATUS_OK);
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(memory_never_fits(large, UINT64_C(1) << 40, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "of which 64 MiB are kept for small ones"));
+    memory_destroy(large);
+}
+
 static void blocks_of_every_size_are_aligned_and_have_headroom(void **state)
 {
     static const size_t sizes[] = {0,   1,    63,    64,    65,      511,
@@ -434,6 +450,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(slabs_are_unmapped_by_a_thread_of_their_own, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_can_never_fit_is_told_what_is_kept_for_small_ones,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(small_blocks_share_a_slab_and_large_ones_do_not, set_up,
