@@ -5,19 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Properties are pairs up to a zero; the platform is the only one that matters here. */
+/* Properties are pairs up to a zero; the platform is the only one that matters here.
+ * CL_INVALID_PROPERTY "if context property name in properties is not a supported property name, if
+ * the value specified for a supported property name is not valid, or if the same property name is
+ * specified more than once" (OpenCL 1.2, 4.4). */
 static cl_int check_properties(const cl_context_properties *properties)
 {
+    bool platform_said = false;
+    bool sync_said = false;
     for (; properties != NULL && properties[0] != 0; properties += 2) {
         cl_platform_id platform = NULL;
         memcpy((void *)&platform, &properties[1], sizeof platform);
-        if (properties[0] == CL_CONTEXT_PLATFORM && !cpu_is(platform, CPU_PLATFORM)) {
-            return CL_INVALID_PLATFORM;
-        }
-        if (properties[0] != CL_CONTEXT_PLATFORM &&
-            properties[0] != CL_CONTEXT_INTEROP_USER_SYNC) {
+        bool is_platform = properties[0] == CL_CONTEXT_PLATFORM;
+        bool is_sync = properties[0] == CL_CONTEXT_INTEROP_USER_SYNC;
+        if ((!is_platform && !is_sync) || (is_platform && platform_said) ||
+            (is_sync &&
+             (sync_said || (properties[1] != CL_TRUE && properties[1] != CL_FALSE)))) {
             return CL_INVALID_PROPERTY;
         }
+        if (is_platform && !cpu_is(platform, CPU_PLATFORM)) {
+            return CL_INVALID_PLATFORM;
+        }
+        platform_said = platform_said || is_platform;
+        sync_said = sync_said || is_sync;
     }
     return CL_SUCCESS;
 }

@@ -381,6 +381,43 @@ static void an_object_of_another_kind_is_refused(const void *context)
     release(&s);
 }
 
+/* What clCreateContext() says to a list of properties. The loader would look for our platform among
+ * its own: the driver is asked. */
+static void expect_context(const cl_context_properties *properties, cl_int expected,
+                           const char *what)
+{
+    cl_int code = CL_SUCCESS;
+    cl_context made = cpu_dispatch.clCreateContext(properties, 1, &device, NULL, NULL, &code);
+    (void)is(code, expected, what);
+    (void)ktest_check((made != NULL) == (expected == CL_SUCCESS), what);
+    if (made != NULL) {
+        (void)is(clReleaseContext(made), CL_SUCCESS, "clReleaseContext");
+    }
+}
+
+static void properties_of_a_context_are_checked(const void *context)
+{
+    const cl_context_properties ours = (cl_context_properties)&cpu_platform;
+    const cl_context_properties alien = (cl_context_properties)device;
+    const cl_context_properties name = CL_CONTEXT_PLATFORM;
+    const cl_context_properties sync = CL_CONTEXT_INTEROP_USER_SYNC;
+    (void)context;
+    expect_context(NULL, CL_SUCCESS, "no properties");
+    expect_context((const cl_context_properties[]){0}, CL_SUCCESS, "none in the list");
+    expect_context((const cl_context_properties[]){name, ours, sync, CL_TRUE, 0}, CL_SUCCESS,
+                   "both");
+    expect_context((const cl_context_properties[]){name, alien, 0}, CL_INVALID_PLATFORM,
+                   "another's platform");
+    expect_context((const cl_context_properties[]){name, ours, name, ours, 0},
+                   CL_INVALID_PROPERTY, "the platform twice");
+    expect_context((const cl_context_properties[]){sync, CL_TRUE, sync, CL_TRUE, 0},
+                   CL_INVALID_PROPERTY, "user sync twice");
+    expect_context((const cl_context_properties[]){sync, 2, 0}, CL_INVALID_PROPERTY,
+                   "user sync neither true nor false");
+    expect_context((const cl_context_properties[]){sync + 1, CL_TRUE, 0}, CL_INVALID_PROPERTY,
+                   "an unknown one");
+}
+
 static void a_command_waits_for_events_of_its_context(const void *context)
 {
     (void)context;
@@ -647,6 +684,8 @@ int main(void)
               wrong_programs_and_arguments_are_refused, NULL);
     ktest_run("an object of another kind is refused", an_object_of_another_kind_is_refused,
               NULL);
+    ktest_run("properties of a context are known, right, and there once",
+              properties_of_a_context_are_checked, NULL);
     ktest_run("a command waits for events of its context, and for no others",
               a_command_waits_for_events_of_its_context, NULL);
     ktest_run("64 threads use queues of their own", many_threads_use_queues_of_their_own, NULL);
