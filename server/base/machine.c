@@ -5,6 +5,7 @@
 #include "server/base/clock.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,18 @@ static uint64_t count_open_files(void)
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
 }
 
+/* When what began so long after the machine did began, since the epoch. What is computed first
+ * stays: two clocks are read one after the other, and one of them may be set, but a process
+ * that began at another time is another one to who reads the figure. */
+static uint64_t start_time_ns(uint64_t since_boot_ns)
+{
+    static _Atomic uint64_t known;
+    uint64_t unknown = 0;
+    uint64_t boot_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
+    (void)atomic_compare_exchange_strong(&known, &unknown, boot_ns + since_boot_ns);
+    return known;
+}
+
 /* Fields 20 (threads) and 22 (start, in ticks since boot) of /proc/self/stat. */
 static void read_stat(struct machine_usage *out)
 {
@@ -52,9 +65,8 @@ static void read_stat(struct machine_usage *out)
         if (field == 20) {
             out->threads = strtoull(word, NULL, 10);
         } else if (field == 22) {
-            double since_boot = (double)strtoull(word, NULL, 10) / (double)ticks;
-            double up = (double)clock_ns(CLOCK_BOOTTIME) / 1e9;
-            out->start_time_seconds = (double)clock_ns(CLOCK_REALTIME) / 1e9 - up + since_boot;
+            uint64_t since_boot_ns = strtoull(word, NULL, 10) * (1000000000u / (uint64_t)ticks);
+            out->start_time_seconds = (double)start_time_ns(since_boot_ns) / 1e9;
         }
     }
 }

@@ -166,6 +166,20 @@ static void cores_that_it_may_not_run_on_do_not_count(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+static void a_process_began_at_one_time(void **state)
+{
+    (void)state;
+    struct machine_usage first;
+    machine_usage(&first);
+    assert_true(first.start_time_seconds > 1e9);
+    for (int i = 0; i < 20; i++) {
+        struct machine_usage again;
+        machine_usage(&again);
+        assert_memory_equal(&again.start_time_seconds, &first.start_time_seconds,
+                            sizeof first.start_time_seconds);
+    }
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -179,6 +193,7 @@ int main(void)
         T(copies_of_files_that_the_system_keeps_count_as_free),
         T(the_least_memory_that_our_group_and_all_above_it_leave_counts),
         T(cores_that_it_may_not_run_on_do_not_count),
+        T(a_process_began_at_one_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
