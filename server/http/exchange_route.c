@@ -8,13 +8,20 @@
 
 #include <string.h>
 
-/* "/base/v1/cumsum" -> "/v1/cumsum"; a path without the prefix stays: health checks come so. */
+/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/"; a path without the prefix stays: health
+ * checks come so. */
 static char *strip_base_path(const struct exchange *exchange, char *path)
 {
     const char *base = exchange->loop->server->config->base_path;
     size_t bytes = strlen(base);
-    bool there = strncmp(path, base, bytes) == 0 && path[bytes] == '/';
-    return there ? path + bytes : path;
+    if (bytes == 0 || strncmp(path, base, bytes) != 0) {
+        return path;
+    }
+    if (path[bytes] == '\0') {
+        path[1] = '\0'; /* behind the slash that every prefix begins with */
+        return path;
+    }
+    return path[bytes] == '/' ? path + bytes : path;
 }
 
 /* A browser asks for the console, which asks for a token then. It holds no secret. */

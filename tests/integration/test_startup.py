@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -190,9 +191,14 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     assert client.post("/tally" + PATH, BODY, calls.RAW).body == SUMS
     assert client.get("/tally/livez").status == 200
     links = client.get("/tally/").json()["links"]
+    assert client.get("/tally").json()["links"] == links
+    assert client.get("/tallyx").status == 404
     assert {"cumsum", "totals", "directml", "openvino", "openapi"} <= set(links)
     for path in links.values():
         assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
+    document = "/tally/openapi.json"
+    [described] = client.get(document).json()["servers"]  # relative to the document
+    assert urllib.parse.urljoin(document, described["url"]) == "/tally/"
     client.close()
     server.stop()
 
