@@ -2,10 +2,13 @@
 
 import base64
 import hashlib
+import http.server
 import json
 import os
 import re
+import signal
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -264,6 +267,42 @@ def test_an_npy_file_is_sent_as_it_is_and_its_answer_drawn(page, tmp_path):
     page.set(dialect="v2")
     page.send()
     assert json.loads(page.answered())["outputs"][0]["data"][-1] == 20 + 21 + 22 + 23
+    np.save(tmp_path / "zero.npy", np.array([-0.0]))
+    page.forget()
+    page["file"].send_keys(str(tmp_path / "zero.npy"))
+    assert '"data":[-0.0]' in page.answered()
+
+
+def test_the_newest_of_file_and_text_counts(page, tmp_path):
+    for name, text in (("slow.json", "[1, 2]"), ("quick.json", "[7, 8]")):
+        (tmp_path / name).write_text(text)
+    page.set(axis="0", dtype="int32", dialect="v1")
+    page.js(
+        """
+        const read = File.prototype.arrayBuffer;
+        File.prototype.arrayBuffer = async function () {
+            if (this.name === "slow.json") await new Promise((resolve) => { window.letGo = resolve; });
+            const bytes = await read.call(this);
+            if (this.name === "slow.json") setTimeout(() => { window.wasRead = true; });
+            return bytes;
+        };"""
+    )
+    page["file"].send_keys(str(tmp_path / "slow.json"))
+    until(lambda: page.js("return window.letGo !== undefined"))
+    page["file"].send_keys(str(tmp_path / "quick.json"))
+    assert page.answered() and page.sums() == [7, 15]
+    page.js("window.letGo()")
+    until(lambda: page.js("return window.wasRead"))
+    page.send()
+    assert page.answered() and page.sums() == [7, 15]
+    page.set(data="[3, 4]")
+    assert page["data-hint"].text == "" and page["file"].get_attribute("value") == ""
+    np.save(tmp_path / "no.npy", np.array([True]))
+    page["file"].send_keys(str(tmp_path / "quick.json"))
+    until(lambda: page["data-hint"].text == "quick.json")
+    page["file"].send_keys(str(tmp_path / "no.npy"))
+    until(lambda: "no numbers" in page["dtype-error"].text)
+    assert page["data-hint"].text == ""
 
 
 def test_a_slider_chooses_the_plane_that_is_drawn(page):
@@ -408,7 +447,10 @@ def test_the_copied_code_ends_with_why_it_was_refused(page, tmp_path):
         assert "axis is 9, expected " in ended.value.stdout + ended.value.stderr, language
 
 
-@pytest.mark.parametrize("language", ["curl", pytest.param("C", marks=pytest.mark.release_only)])
+@pytest.mark.parametrize(
+    "language",
+    ["curl", "Python", "JavaScript", pytest.param("C", marks=pytest.mark.release_only)],
+)
 def test_the_copied_code_sends_a_file(page, tmp_path, language):
     np.save(tmp_path / "it's in.npy", np.arange(6.0).reshape(2, 3))
     page.set(axis="1")
@@ -416,7 +458,7 @@ def test_the_copied_code_sends_a_file(page, tmp_path, language):
     page.answered()
     page.all(f"#languages input[value={language}]")[0].click()
     code = page["snippet"].get_attribute("textContent")
-    if language == "curl":
+    if language != "C":
         run_code(language, code, tmp_path)
     else:
         run_code(language, code.replace("stdout)", 'fopen("tally.npy", "ab"))'), tmp_path)
@@ -483,8 +525,30 @@ def test_text_is_readable_in_both_schemes(page, scheme):
         assert lighter / darker >= 4.5, element.get_attribute("outerHTML")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_numbers_in_cells_are_readable_in_both_schemes(page, scheme):
+    chromium.emulate(page.driver, prefers_color_scheme=scheme)
+    page.set(data=json.dumps(np.arange(64).reshape(8, 8).tolist()), axis="0", dtype="float32")
+    page.send()
+    page.answered()
+    cells = page.js(
+        """
+        const look = (e, what) => getComputedStyle(e)[what];
+        const figure = document.getElementById("input-plot");
+        return [...figure.querySelectorAll("rect")].map((cell) => [
+            look(cell, "fill"), Number(look(cell, "fillOpacity")), look(figure, "backgroundColor"),
+            look(cell.nextElementSibling, "fill")]);"""
+    )
+    assert len(cells) == 64
+    for fill, opacity, ground, text in cells:
+        fill, ground = ([float(n) for n in re.findall(r"[\d.]+", c)[:3]] for c in (fill, ground))
+        mixed = [opacity * a + (1 - opacity) * b for a, b in zip(fill, ground)]
+        lights = sorted((luminance(str(mixed)) + 0.05, luminance(text) + 0.05))
+        assert lights[1] / lights[0] >= 4.5, (fill, opacity, text)
+
+
 def test_it_fits_a_phone(page):
-    chromium.emulate(page.driver, width=360, height=740, mobile=True)
+    chromium.emulate(page.driver, width=320, height=740, mobile=True)
     page.example("directml", 0)
     for view in ("tensor", "service", "api"):
         page.js("location.hash = arguments[0]", view)
@@ -494,7 +558,7 @@ def test_it_fits_a_phone(page):
         if view == "api":
             until(lambda: page.all("#routes details"))[0].click()
             until(lambda: page.all("#routes .try"))
-        assert page.js("return document.documentElement.scrollWidth") == 360, view
+        assert page.js("return document.documentElement.scrollWidth") == 320, view
 
 
 def test_it_asks_nobody_else_and_leaves_nothing_behind(page):
@@ -540,6 +604,105 @@ def test_the_service_is_seen_live(page, client):
     points = "return document.querySelector('#tiles polyline').points.numberOfItems"
     before = page.js(points)
     until(lambda: page.js(points) > before)
+
+
+def test_the_badge_says_whether_the_service_is_reached(pages, start_server):
+    server = start_server()
+    page = pages.open(server.port)
+    until(lambda: page["state"].text == "ready")
+    server.signal(signal.SIGSTOP)  # it takes connections still, and answers nothing
+    until(lambda: page["state"].text == "not reached", 60)
+    server.signal(signal.SIGCONT)
+    until(lambda: page["state"].text == "ready", 60)
+    server.kill()
+    until(lambda: page["state"].text == "not reached", 60)
+
+
+def test_figures_that_no_longer_come_are_not_waited_for(pages, start_server):
+    server = start_server()
+    page = pages.open(server.port, view="service")
+    until(lambda: page.all("#devices tbody tr"))
+    server.signal(signal.SIGSTOP)
+    until(lambda: page["watch"].text.startswith("No figures: "), 60)
+    server.signal(signal.SIGCONT)
+    until(lambda: page["watch"].text.startswith("Asked once a second"), 60)
+
+
+def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, start_server):
+    server = start_server()
+    page = pages.open(server.port, view="service")
+    begun = """
+        const rows = samples.map((s) => s.metrics.find((r) => r.name === "process_start_time_seconds"));
+        return rows.map((row) => row.value);"""
+    until(lambda: len(page.js(begun)) >= 3, 60)
+    [before] = set(page.js(begun))  # the same all the time
+    server.kill()
+    again = start_server("--listen", f"127.0.0.1:{server.port}")
+    until(lambda: page.js(begun)[-1:] not in ([], [before]), 60)
+    assert before not in page.js(begun)
+    client = again.client()
+    quantiles = "return document.querySelector(`output[aria-label^='Time of']`).textContent"
+
+    def measured():
+        assert client.post_json("/v1/cumsum", {"data": [1, 2]}).status == 200
+        return "ms" in page.js(quantiles)
+
+    until(measured, 60)
+    client.close()
+
+
+HOLD = """
+    window.asked = window.fetch;
+    window.fetch = (url, options) => {
+        if (!url.endsWith(arguments[0]) || window.held) return window.asked(url, options);
+        window.held = window.asked(url, options);
+        return new Promise((resolve) => { window.letGo = () => resolve(window.held); });
+    };"""
+LET_GO = """
+    const done = arguments[0];
+    window.letGo();
+    window.held.catch(() => null)
+        .then(() => window.asked(`${base}/livez`)).then((answer) => answer.text())
+        .then(() => setTimeout(done, 0));"""
+
+
+def test_a_late_answer_does_not_take_the_place_of_a_newer_one(page):
+    page.js(HOLD, "/v1/cumsum")
+    page.set(data="[1, 2]", axis="0", dtype="int32")
+    page["send"].click()
+    page.set(data="[5, 6]")
+    page["data"].send_keys(Keys.CONTROL, "a")
+    newer = json.loads(page.example("openvino", 0))
+    page.driver.execute_async_script(LET_GO)
+    assert json.loads(page.answered()) == newer
+    assert page["error"].text == ""
+
+
+def test_a_late_answer_of_a_route_does_not_take_the_place_of_a_newer_one(page):
+    page.js("location.hash = 'api'")
+    until(lambda: page.all("#routes details"))[0].click()
+    form = until(lambda: page.all("#routes .try"))[0]
+    page.js(HOLD, "/v1/cumsum")
+    button = form.find_element(By.TAG_NAME, "button")
+    button.click()
+    page.js("arguments[0].value = '{'", form.find_element(By.TAG_NAME, "textarea"))
+    button.click()
+    status = form.find_element(By.CSS_SELECTOR, "[role=status]")
+    until(lambda: status.text.startswith("400"))
+    page.driver.execute_async_script(LET_GO)
+    assert status.text.startswith("400")
+
+
+def test_the_button_keeps_the_focus_while_its_answer_is_waited_for(page):
+    page.js(HOLD, "/v1/cumsum")
+    page["send"].send_keys(Keys.SPACE)
+    until(lambda: page.js("return window.held !== undefined"))
+    # Once it is drawn: what cannot have the focus loses it then.
+    page.driver.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 0))")
+    assert page.driver.switch_to.active_element.get_attribute("id") == "send"
+    page.driver.execute_async_script(LET_GO)
+    page.answered()
+    assert page.driver.switch_to.active_element.get_attribute("id") == "send"
 
 
 def test_a_hidden_page_asks_for_nothing(page):
@@ -697,10 +860,72 @@ def test_the_console_can_be_taken_away(start_server):
     assert answer.headers["Vary"] is None
 
 
-def test_it_works_below_a_prefix(pages, start_server):
-    page = pages.open(start_server("--base-path", "/sums").port, path="/sums/")
+@pytest.mark.parametrize("path", ["/sums/", "/sums"])
+def test_it_works_below_a_prefix(pages, start_server, path):
+    page = pages.open(start_server("--base-path", "/sums").port, path=path)
     page.example("openvino", 0)
     assert "/sums/v1/openvino" in page["snippet"].text
+    until(lambda: page["state"].text == "ready")
+    for view, shown in (("service", "#devices tbody tr"), ("api", "#routes details")):
+        page.js("location.hash = arguments[0]", view)
+        until(lambda: page.all(shown))
+
+
+class Login(http.server.BaseHTTPRequestHandler):
+    """A proxy that lets in who has logged in: by a cookie, or by a password."""
+
+    server_behind = None
+    cookie = "session=sesame"
+    password = "Basic " + base64.b64encode(b"somebody:sesame").decode()
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/login":
+            fields = {"Set-Cookie": f"{self.cookie}; HttpOnly", "Content-Type": "text/html"}
+            self.answer(200, fields, b"logged in")
+        elif (
+            self.cookie not in self.headers.get("Cookie", "")
+            and self.headers.get("Authorization") != self.password
+        ):
+            self.answer(401, {"WWW-Authenticate": 'Basic realm="x"'}, b"log in")
+        else:
+            headers = {k: self.headers[k] for k in ("Accept", "Content-Type") if k in self.headers}
+            client = self.server_behind.client()
+            answer = client.request(self.command, self.path, body, headers)
+            client.close()
+            self.answer(
+                answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.body
+            )
+
+    do_POST = do_GET
+
+    def answer(self, status, fields, body):
+        self.send_response(status)
+        for name, value in (fields | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("way", ["cookie", "password"])
+def test_it_works_behind_a_proxy_that_asks_for_a_login(pages, server, way):
+    handler = type("OneLogin", (Login,), {"server_behind": server})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        port = proxy.server_address[1]
+        if way == "cookie":
+            pages.driver.get(f"http://127.0.0.1:{port}/login")
+        else:
+            pages.driver.get(f"http://somebody:sesame@127.0.0.1:{port}/")
+        page = pages.open(port)
+        page.example("openvino", 0)
+        until(lambda: page["state"].text == "ready")
+        pages.driver.delete_all_cookies()
+        proxy.shutdown()
 
 
 # ---- tally console ----
