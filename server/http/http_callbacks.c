@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     ROOMY_DAEMONS = 4 /* of a loop, the first: most large bodies come by their connections */
@@ -129,6 +130,25 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
+/* Make it another expectation, which nobody knows. It lies in libmicrohttpd's buffer for this
+ * connection, and nobody reads on. */
+static enum MHD_Result forget_expectation(void *cls, enum MHD_ValueKind kind, const char *name,
+                                          size_t name_bytes, const char *value,
+                                          size_t value_bytes)
+{
+    union {
+        const char *read;
+        char *overwrite;
+    } text = {.read = value};
+    (void)cls;
+    (void)kind;
+    if (value_bytes > 0 && name_bytes == strlen(MHD_HTTP_HEADER_EXPECT) &&
+        strncasecmp(name, MHD_HTTP_HEADER_EXPECT, name_bytes) == 0) {
+        text.overwrite[0] = '-';
+    }
+    return MHD_YES;
+}
+
 /* libmicrohttpd before 1.0 glues what continues a field's value to the field's name, cuts lines at
  * a NUL, and ends the head at a line without a name, as if it were empty: a proxy in front sees
  * other fields, and the body elsewhere. None of these lie as they came. */
@@ -150,6 +170,14 @@ static void read_head(struct exchange *exchange, const char *method, const char 
 #else
     (void)method; /* it refuses such lines */
 #endif
+    /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
+     * that is there already, for a piece of it: it asks for an answer that it does not take yet,
+     * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the
+     * framing indicates that there is no content" (RFC 9110, 10.1.1). */
+    if (check->expect_continue && !header_check_has_body(check)) {
+        (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND,
+                                          forget_expectation, NULL);
+    }
 }
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot

@@ -148,6 +148,21 @@ def test_expect_continue_is_answered_before_the_body(server):
 
 
 @pytest.mark.parametrize(
+    "path, status", [("/nowhere", 404), ("/v1/cumsum?dtype=int8&shape=0", 200)]
+)
+def test_an_expectation_without_a_body_costs_the_requests_behind_it_nothing(server, path, status):
+    """They were taken for its body, and all were left without an answer."""
+    waits = post_bytes(path, b"", [RAW, ("Expect", "100-continue")])
+    with server.wire() as wire:
+        wire.send(waits + good() + waits + good(headers=[("Expect", "100-continue")]))
+        assert wire.answer().status == status
+        assert wire.answer().body == SUMS
+        assert wire.answer().status == status
+        assert wire.answer().status == 100
+        assert wire.answer().body == SUMS
+
+
+@pytest.mark.parametrize(
     "path, content_type, length, status",
     [
         ("/nowhere", calls.RAW, 16, 404),
