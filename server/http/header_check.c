@@ -34,6 +34,43 @@ static bool value_is_clean(const char *value, size_t bytes)
     return true;
 }
 
+/* Bytes of `set`, letters, digits and what stands unescaped or as a delimiter in the name of a host
+ * (RFC 3986, 3.2.2): unreserved, sub-delims, pct-encoded. */
+static size_t host_span(const char *text, size_t bytes, const char *set)
+{
+    size_t count = 0;
+    while (count < bytes && text[count] != '\0' &&
+           (isalnum((unsigned char)text[count]) != 0 ||
+            strchr("-._~!$&'()*+,;=%", text[count]) != NULL ||
+            strchr(set, text[count]) != NULL)) {
+        count++;
+    }
+    return count;
+}
+
+/* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
+static bool is_host(const char *text, size_t bytes)
+{
+    size_t name = 0;
+    if (bytes > 0 && text[0] == '[') {
+        name = 1 + host_span(text + 1, bytes - 1, ":");
+        if (name == 1 || name == bytes || text[name] != ']') {
+            return false;
+        }
+        name++;
+    } else {
+        name = host_span(text, bytes, "");
+    }
+    if (name == bytes) {
+        return true;
+    }
+    size_t port = name + 1;
+    while (text[name] == ':' && port < bytes && isdigit((unsigned char)text[port]) != 0) {
+        port++;
+    }
+    return text[name] == ':' && port == bytes;
+}
+
 /* Text of at least one digit and nothing else, at most INT64_MAX; false otherwise. */
 static bool parse_number(const char *text, size_t bytes, int64_t *out)
 {
@@ -302,6 +339,19 @@ static void read_tracestate(struct header_check *check, struct value value)
     check->tracestates++;
 }
 
+/* "A server MUST respond with a 400 (Bad Request) status code ... to any request message that
+ * contains ... a Host header field with an invalid field value" (RFC 9112, 3.2). */
+static void read_host(struct header_check *check, struct value value)
+{
+    check->host = value.text;
+    if (!is_host(value.text, without_blanks(value))) {
+        (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, "Host",
+                              "Host is \"%.100s\", expected the name or address of a host, and "
+                              "perhaps a colon and its port",
+                              value.text);
+    }
+}
+
 /* The last ones count: proxies that are nearer wrote them. */
 static void read_forwarded(struct header_check *check, struct value value)
 {
@@ -344,7 +394,7 @@ static const struct field {
     READ("traceparent", false, read_traceparent),
     READ("tracestate", false, read_tracestate),
     READ("X-Forwarded-For", false, read_forwarded),
-    KEEP("Host", true, host),
+    READ("Host", true, read_host),
     KEEP("Authorization", true, authorization),
     KEEP("If-None-Match", false, if_none_match),
     KEEP("Origin", false, origin),

@@ -9,8 +9,8 @@
  *
  * Refused are field names with a byte that no token has (a space before the colon), control bytes
  * in values, lines that continue others or have no name, two Content-Lengths or one that is no
- * number, Transfer-Encoding next to Content-Length or other than one `chunked`; and more bytes
- * of target, names and values than the limit.
+ * number, Transfer-Encoding next to Content-Length or other than one `chunked`, a Host that names
+ * none; and more bytes of target, names and values than the limit.
  * Thread: any, one at a time for each check. */
 #ifndef TALLY_SERVER_HEADER_CHECK_H
 #define TALLY_SERVER_HEADER_CHECK_H

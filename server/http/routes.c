@@ -99,7 +99,8 @@ static bool percent_decode(char *text, bool query)
     return true;
 }
 
-/* "http://host:port/path" -> "/path" */
+/* "http://host:port/path" -> "/path"; "an empty path component is equivalent to an absolute path of
+ * "/"" (RFC 9110, 4.2.3), which takes the place of the authority's last byte. */
 static char *skip_authority(char *text)
 {
     size_t scheme = 0;
@@ -108,7 +109,11 @@ static char *skip_authority(char *text)
     } else if (strncasecmp(text, "https://", 8) == 0) {
         scheme = 8;
     }
-    return scheme == 0 ? text : text + scheme + strcspn(text + scheme, "/?");
+    char *path = scheme == 0 ? text : text + scheme + strcspn(text + scheme, "/?");
+    if (scheme > 0 && *path != '/') {
+        *--path = '/';
+    }
+    return path;
 }
 
 static enum status parse_query(char *query, struct target *target, struct error *err)

@@ -251,6 +251,33 @@ static void door_wants_a_host_from_http_1_1_only(void **state)
     assert_false(header.unframed);
 }
 
+static void door_wants_a_host_that_can_be_one(void **state)
+{
+    static const char *const hosts[] = {"",       "h",          "h:8000", ":80",
+                                        "h:",     "a_b.c-d",    "h \t",   "[::1]",
+                                        "%2Frun", "[::1]:8000", "1.2.3",  "[fe80::1%25eth0]"};
+    static const char *const others[] = {
+        "a b",    "a/b",      "a@b", "a?b",   "a#b",   "a:b", "a:1:2", "[::1", "[]", "[a]b",
+        "[::1]8", "\xc3\xa4", "::1", "a:80b", "\"a\"", "<a>", "a\tb",  "[",    "a]"};
+    struct header_check header;
+    (void)state;
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        struct error err = ERROR_INIT;
+        const struct field field = {"Host", hosts[i]};
+        if (pass(&header, true, &field, 1, &err) != STATUS_OK) {
+            fail_msg("refused: %s: %s", hosts[i], err.detail);
+        }
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct error err = ERROR_INIT;
+        const struct field field = {"Host", others[i]};
+        if (pass(&header, i % 2 == 0, &field, 1, &err) != STATUS_INVALID_REQUEST ||
+            strcmp(err.field, "Host") != 0) {
+            fail_msg("let pass: %s", others[i]);
+        }
+    }
+}
+
 static void door_drops_blanks_behind_numbers_of_its_own_fields(void **state)
 {
     struct header_check header;
@@ -308,6 +335,7 @@ int main(void)
         cmocka_unit_test(door_knows_browsers),
         cmocka_unit_test(door_reads_media_types),
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
+        cmocka_unit_test(door_wants_a_host_that_can_be_one),
         cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),
         cmocka_unit_test(door_echoes_only_sane_ids),
         cmocka_unit_test(door_refuses_more_bytes_than_its_limit),
