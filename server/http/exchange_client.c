@@ -17,7 +17,8 @@ enum {
 };
 
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
- * certificate, else its address. Requests of a connection mostly have the same. */
+ * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
+ * Requests of a connection mostly have the same. */
 static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
@@ -25,12 +26,13 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     char subject[SUBJECT_BYTES];
     const char *name = exchange->token_name;
     enum client_kind kind = CLIENT_TOKEN;
-    if (name[0] == '\0' && conn->tls != NULL && tls_subject(conn, subject, sizeof subject)) {
+    const bool forwarded =
+        name[0] == '\0' && memcmp(&exchange->address, &conn->peer, sizeof conn->peer) != 0;
+    if (name[0] == '\0' && !forwarded && conn->tls != NULL &&
+        tls_subject(conn, subject, sizeof subject)) {
         name = subject;
         kind = CLIENT_CERTIFICATE;
     }
-    bool forwarded =
-        name[0] == '\0' && memcmp(&exchange->address, &conn->peer, sizeof conn->peer) != 0;
     if (name[0] == '\0' && !forwarded) {
         return STATUS_OK;
     }

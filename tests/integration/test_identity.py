@@ -83,6 +83,17 @@ def test_who_a_trusted_proxy_names_is_the_client(start_server):
     assert "client=192.0.2.1 " in server.log and "client=192.0.2.9 " not in server.log
 
 
+def test_the_certificate_of_a_trusted_proxy_is_not_that_of_its_clients(start_server, tmp_path):
+    tls = Tls(tmp_path / "server", Authority(tmp_path / "clients"))
+    server = start_server("--trusted-proxies", "127.0.0.1", *SLOW, tls=tls)
+    own = {"server": server, "context": tls.shared}
+    one, two = ({**behind(server, f"192.0.2.{at}"), "context": tls.shared} for at in (1, 2))
+    assert statuses(one, two) == [200, 200]
+    assert statuses(one, own) == [200, 200]
+    assert statuses(one, one) == [200, 429]
+    assert statuses(own, own) == [200, 429]
+
+
 def test_a_proxy_may_append_a_field_of_its_own_to_the_list(start_server):
     server = start_server("--trusted-proxies", "127.0.0.1,10.0.0.0/8", *SLOW)
 
