@@ -77,6 +77,10 @@ static enum status check_files(const struct file_watch *watch, struct error *err
             return error_set_field(err, STATUS_INVALID_FIELD, flags[i], "%s %s: %s", flags[i],
                                    path, strerrordesc_np(failure));
         }
+        if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) { /* it may have no end */
+            return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
+                                   "%s %s: it is a device, not a file", flags[i], path);
+        }
         if (watch->taken[i].bytes > FILE_BYTES_MAX) {
             return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
                                    "%s %s: it has more than 16 MiB", flags[i], path);

@@ -507,6 +507,7 @@ def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_serve
         ),
         (["--tls-cert", "/", "--tls-key", "{key}"], "--tls-cert /: Is a directory"),
         (["--tls-cert", "{cert}", "--tls-key", "/dev/null"], "--tls-key /dev/null: "),
+        (["--tls-cert", "/dev/zero", "--tls-key", "{key}"], "--tls-cert /dev/zero: it is a device"),
         (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
