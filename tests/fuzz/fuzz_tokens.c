@@ -92,10 +92,12 @@ static void check_field(unsigned flags, char *field)
     char name[TOKEN_NAME_BYTES] = "";
     size_t at = 0;
     size_t count = field == NULL ? 0 : token_in(field, &at);
-    bool known = (flags & TOKENS_KNOWN) != 0 && count > 0;
+    bool alone = count > 0 && field[at + count + strspn(field + at + count, " \t")] == '\0';
+    bool listed = (flags & TOKENS_KNOWN) != 0 && count > 0;
+    bool known = listed && alone; /* with more behind it, it is none */
     bool allowed = (flags & TOKENS_METRICS) == 0;
     token.scopes = allowed ? ROUTE_SCOPE_INFER : ROUTE_SCOPE_METRICS;
-    if (known) {
+    if (listed) {
         REQUIRE(gnutls_hash_fast(GNUTLS_DIG_SHA256, field + at, count, token.hash) == 0);
     }
     int fd = file_of(line, (size_t)write_line(&token, line));

@@ -217,6 +217,7 @@ TOKENS = {
     "hash-letters": (0, LINE[:-1] + b"g", b"Bearer a,b"),
     "name-long": (0, b"n" * 65 + LINE[2:], b"Bearer \xff\xfe"),
     "name-missing": (0, LINE[2:], b"Bearer a b"),
+    "found-more-behind": (KNOWN, b"", b"bearer   x # "),
 }
 for name, (flags, text, field) in TOKENS.items():
     write("tokens", name, bytes([flags]) + text + b"\0" + field + b"\0")
