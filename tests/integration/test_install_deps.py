@@ -12,15 +12,18 @@ PACKAGES = """#!/bin/sh
 for package; do echo "installed $package"; done
 """
 PYTHON = """#!/bin/sh
-[ "$*" = "-m venv --clear $4" ] && cd "$4" || exit 9
+[ "$1 $2" = "-m venv" ] || exit 9
+shift 2
+[ "$1" != --clear ] || { shift && rm -rf "$1"/* "$1"/.[a-z]*; }
 echo made >>"$LOG"
-rm -rf ./* .[a-z]* && mkdir bin
+mkdir "$1/bin" && cd "$1" && touch pyvenv.cfg
 cat >bin/python <<'END'
 #!/bin/sh
 [ -e "$PACKAGES_OF_PYTHON" ] || exit 1
 [ "$1" = -c ] || { sleep 0.1 && echo "$*" >>"$LOG"; }
 END
 printf '#!%s\\n' "$PWD/bin/python" >bin/pip
+printf '#!/bin/sh\\necho "uv $*" >>"$LOG"\\nexit "${UV_ENDS:-0}"\\n' >bin/uv
 chmod +x bin/*
 """
 
@@ -64,7 +67,8 @@ def news(tree):
     return [" ".join(line.split()[:3]) for line in lines]
 
 
-ALL = ["made", "-m pip install"]
+FILLED = ["-m pip install", "uv pip install"]  # uv, and by it what is required
+ALL = ["made", *FILLED]
 
 
 def test_several_at_once_make_one_environment(tree):
@@ -78,7 +82,7 @@ def test_several_at_once_make_one_environment(tree):
 def test_an_environment_is_filled_anew_when_its_requirements_change(tree):
     assert done(tree) == ALL
     (tree / "tests/bench/requirements-mlserver.txt").write_text("mlserver==2\n")
-    assert done(tree) == ["-m pip install"]
+    assert done(tree) == FILLED
 
 
 def test_an_environment_that_was_moved_is_made_anew(tree):
@@ -94,3 +98,16 @@ def test_an_environment_of_another_python_is_made_anew(tree):
     (tree / "stubs/python3").write_text(PYTHON.replace("echo made", f"touch '{other}'; echo made"))
     assert done(tree, PACKAGES_OF_PYTHON=str(other)) == ALL
     assert done(tree, PACKAGES_OF_PYTHON=str(other)) == []
+
+
+def test_what_uv_does_not_find_pip_installs(tree):
+    assert done(tree, UV_ENDS="2") == [*ALL, "-m pip install"]
+    assert done(tree) == []
+
+
+def test_a_folder_that_is_no_environment_is_not_emptied(tree):
+    folder = tree / "home"
+    folder.mkdir()
+    (folder / "letters").touch()
+    assert done(tree, VENV=str(folder)) == ALL
+    assert (folder / "letters").exists()
