@@ -20,7 +20,7 @@
 
 enum {
     CARRY_HEADER_MOST = 4096,
-    CARRY_LINE_MOST = (2 + CARRY_BLOCK) * 8 /* two sums, and elements */
+    CARRY_LINE_MOST = (2 + SCAN_BLOCK) * 8 /* two sums, and elements */
 };
 
 _Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
@@ -167,7 +167,7 @@ static uint64_t scan_lines(const struct tally_scan *scan)
 static int64_t scan_superblocks(const struct tally_scan *scan)
 {
     int64_t size = scan->sizes[scan_axis(scan)];
-    return size / CARRY_SUPERBLOCK + (size % CARRY_SUPERBLOCK != 0);
+    return size / SCAN_SUPERBLOCK + (size % SCAN_SUPERBLOCK != 0);
 }
 
 /* Type of one sum of a line's elements while it is computed. */

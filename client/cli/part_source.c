@@ -167,7 +167,7 @@ static uint64_t parts_of(uint64_t size, uint64_t step)
 /* Between blocks a carry of floats holds no elements. */
 static uint64_t whole_blocks(uint64_t count)
 {
-    return count > CARRY_BLOCK ? count - count % CARRY_BLOCK : count;
+    return count > SCAN_BLOCK ? count - count % SCAN_BLOCK : count;
 }
 
 struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
@@ -188,7 +188,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
     bool integer = tensor->dtype >= TALLY_INT8;
-    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : CARRY_BLOCK);
+    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : SCAN_BLOCK);
     cutting.outer_step = 1;
     cutting.inner_step = line;
     if (cutting.length <= room / line) { /* whole lines */

@@ -191,7 +191,7 @@ static void gzip_members_follow_each_other(void **state)
 static void a_refusing_sink_ends_the_unpacking(void **state)
 {
     unsigned char *packed = NULL;
-    struct sink sink = {NULL, 0, STATUS_INVALID_DATA};
+    struct sink sink = {.refuse = STATUS_INVALID_DATA};
     struct error err = ERROR_INIT;
     size_t count = pack_all(CODING_GZIP, "hello", 5, &packed);
     (void)state;
@@ -203,7 +203,7 @@ static void a_refusing_sink_ends_the_unpacking(void **state)
 static void a_refusing_sink_ends_the_packing(void **state)
 {
     unsigned char *text = make_text();
-    struct sink sink = {NULL, 0, STATUS_OUT_OF_MEMORY};
+    struct sink sink = {.refuse = STATUS_OUT_OF_MEMORY};
     struct error err = ERROR_INIT;
     struct deflate *pack = NULL;
     (void)state;
