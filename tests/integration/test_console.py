@@ -599,6 +599,8 @@ def test_the_service_is_seen_live(page, client):
     first_cells = """
         return [...document.querySelectorAll(arguments[0])].map((row) => row.cells[0].textContent);"""
     assert "invalid_axis" in page.js(first_cells, "#refusals tbody tr")
+    last_cells = first_cells.replace("cells[0]", "cells[2]")
+    assert "0" not in page.js(last_cells, "#refusals tbody tr")  # reasons that never were
     names = [device["name"] for device in client.get("/v1/devices").json()["devices"]]
     assert page.js(first_cells, "#devices tbody tr") == names
     points = "return document.querySelector('#tiles polyline').points.numberOfItems"
