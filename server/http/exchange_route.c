@@ -68,7 +68,8 @@ enum status exchange_find_route(struct exchange *exchange, const char *method,
     TRY(check_token(exchange, err));
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
-                         "there is nothing at %.200s; GET / lists what there is", path);
+                         "there is nothing at %.200s; GET %.200s/ lists what there is", path,
+                         exchange->loop->server->config->base_path);
     }
     unsigned allowed = match.route->methods;
     if (!(exchange->post && (allowed & ROUTE_POST) != 0) &&
