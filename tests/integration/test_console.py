@@ -755,8 +755,12 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(pages, guarded):
     until(lambda: page["token"].is_displayed())
     page["token"].send_keys("wrong", Keys.ENTER)
     until(lambda: "not one of this server" in page["token-error"].text)
+    typed = page.js("return performance.now()")
     page["token"].send_keys("sesame", Keys.ENTER)
     assert json.loads(page.answered())["outputs"][0]["data"] == EXAMPLES["openvino", 0]
+    # The time in which nobody typed yet is none of the request's.
+    took = until(lambda: re.fullmatch(r"Summed in ([\d.]+) ms.", page["progress"].text))
+    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed  # four digits
     until(lambda: "$TALLY_TOKEN" in page["snippet"].text)
     assert "sesame" not in page.js("return document.documentElement.outerHTML + document.cookie")
     assert page.js("return localStorage.length + sessionStorage.length") == 0
