@@ -25,10 +25,7 @@ static int choose_formats(const struct settings *settings, struct source *source
             return complain(EXIT_USAGE, "--array is for NPZ files, and %s is none",
                             source->name);
         }
-        int status = npz_open(source, settings->array);
-        if (status != EXIT_DONE) {
-            return status;
-        }
+        STEP(npz_open(source, settings->array));
         *input = FORMAT_NPY;
     }
     if (*input == FORMAT_NONE) {

@@ -233,9 +233,8 @@ static int read_next_of_file(struct worker *worker)
     if (!taken) {
         return EXIT_DONE;
     }
-    int status = fresh ? begin_lane(worker) : EXIT_DONE;
-    if (status != EXIT_DONE) {
-        return status;
+    if (fresh) {
+        STEP(begin_lane(worker));
     }
     worker->box = cutting_box(cutting, worker->lane, worker->step++);
     return part_source_read(&job->source, &worker->box, worker->input);
@@ -483,27 +482,21 @@ static int open_output(struct parts_job *job, enum format output)
 {
     const struct settings *settings = job->settings;
     const struct text_reader *reader = &job->source.text;
-    int status = check_job(job);
-    if (status == EXIT_DONE && settings->resume) {
-        status = checkpoint_load(settings->checkpoint, &job->checkpoint);
+    STEP(check_job(job));
+    if (settings->resume) {
+        STEP(checkpoint_load(settings->checkpoint, &job->checkpoint));
     }
     job->saves = settings->checkpoint != NULL;
     bool begun = job->checkpoint.next_lane > 0;
-    if (status == EXIT_DONE) {
-        status = part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves,
-                                begun);
-    }
+    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves, begun));
     /* A checkpoint of before stands for sums that are cleared next. */
-    if (status == EXIT_DONE && job->saves) {
-        status = checkpoint_save(settings->checkpoint, &job->checkpoint);
+    if (job->saves) {
+        STEP(checkpoint_save(settings->checkpoint, &job->checkpoint));
     }
-    if (status == EXIT_DONE) {
-        status = part_sink_begin(&job->sink, job->saves && !begun);
-    }
-    return status == EXIT_DONE && reader->header != NULL &&
-                   (output == FORMAT_TEXT || output == FORMAT_CSV)
+    STEP(part_sink_begin(&job->sink, job->saves && !begun));
+    return reader->header != NULL && (output == FORMAT_TEXT || output == FORMAT_CSV)
                ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
-               : status;
+               : EXIT_DONE;
 }
 
 static int open_job(struct parts_job *job, enum format input, enum format output)
@@ -512,18 +505,15 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     struct tensor *tensor = &job->source.tensor;
     struct source *bytes = job->source.bytes;
     bool text = input == FORMAT_TEXT || input == FORMAT_CSV;
-    int status = text                  ? tensor_of_text(settings, &job->source)
-                 : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
-                                       : tensor_of_raw(settings, bytes, tensor);
+    STEP(text                  ? tensor_of_text(settings, &job->source)
+         : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
+                               : tensor_of_raw(settings, bytes, tensor));
     int rank = tensor->shape.count;
     int64_t axis = settings->axis < 0 ? settings->axis + rank : settings->axis;
-    if (status == EXIT_DONE && (axis < 0 || axis >= rank)) {
+    if (axis < 0 || axis >= rank) {
         return complain(EXIT_USAGE,
                         "--axis %" PRId64 ": the tensor has %d dimension%s, expected %d to %d",
                         settings->axis, rank, rank == 1 ? "" : "s", -rank, rank - 1);
-    }
-    if (status != EXIT_DONE) {
-        return status;
     }
     if (input == FORMAT_NPY && bytes->stream) { /* what follows is the data */
         source_drop(bytes, (size_t)tensor->data_offset);

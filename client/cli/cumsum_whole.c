@@ -126,10 +126,7 @@ static int wrap_json(struct cumsum_job *job)
         return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
                         job->source->name);
     }
-    int status = format_check_array(job->source);
-    if (status != EXIT_DONE) {
-        return status;
-    }
+    STEP(format_check_array(job->source));
     size_t size = job->source->bytes + strlen(options) + sizeof "{\"data\":}";
     job->body = malloc(size);
     if (job->body == NULL) {

@@ -124,10 +124,7 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
-            int status = part_sink_append(sink, sink->text, (size_t)(at - sink->text));
-            if (status != EXIT_DONE) {
-                return status;
-            }
+            STEP(part_sink_append(sink, sink->text, (size_t)(at - sink->text)));
             at = sink->text;
         }
     }
@@ -212,10 +209,11 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
 int part_sink_begin(struct part_sink *sink, bool clear)
 {
     int64_t outermost = sink->tensor->shape.numbers[0];
-    int status = clear ? destination_clear(&sink->destination) : EXIT_DONE;
-    return status == EXIT_DONE && sink->format == FORMAT_NPY
-               ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
-               : status;
+    if (clear) {
+        STEP(destination_clear(&sink->destination));
+    }
+    return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
+                                      : EXIT_DONE;
 }
 
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums)
@@ -237,15 +235,13 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
 
 int part_sink_finish(struct part_sink *sink, const struct box *end)
 {
-    const struct number_list *shape = &sink->tensor->shape;
-    int status = EXIT_DONE;
-    if (sink->format == FORMAT_NPY && shape->numbers[0] < 0) {
-        status = write_head(
-            sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at : end->outer));
+    if (sink->format == FORMAT_NPY && sink->tensor->shape.numbers[0] < 0) {
+        bool along = sink->cutting->length == OPEN_SIZE;
+        STEP(write_head(sink, (int64_t)(along ? end->at : end->outer)));
     } else if (sink->format == FORMAT_JSON) {
-        status = finish_json(sink);
+        STEP(finish_json(sink));
     }
-    return status == EXIT_DONE ? destination_finish(&sink->destination) : status;
+    return destination_finish(&sink->destination);
 }
 
 void part_sink_close(struct part_sink *sink)

@@ -303,13 +303,9 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
     uint64_t lines = 0;
-    int status =
-        parts->is_text
-            ? text_reader_take(&parts->text, to, most, parts->gather_ms, &lines)
-            : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken);
-    if (status != EXIT_DONE) {
-        return status;
-    }
+    STEP(parts->is_text
+             ? text_reader_take(&parts->text, to, most, parts->gather_ms, &lines)
+             : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
     taken += lines * unit;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {

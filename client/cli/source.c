@@ -76,18 +76,17 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
 
 int source_peek(struct source *source, size_t count)
 {
-    int status = EXIT_DONE;
-    size_t got = 0;
     if (!source->stream || source->bytes >= count) {
         return EXIT_DONE;
     }
-    status = reserve_memory(source, count);
-    while (status == EXIT_DONE && source->bytes < count && !source->ended) {
-        status =
-            read_some(source, source->memory + source->bytes, count - source->bytes, -1, &got);
+    STEP(reserve_memory(source, count));
+    while (source->bytes < count && !source->ended) {
+        size_t got = 0;
+        char *to = source->memory + source->bytes;
+        STEP(read_some(source, to, count - source->bytes, -1, &got));
         source->bytes += got;
     }
-    return status;
+    return EXIT_DONE;
 }
 
 void source_drop(struct source *source, size_t count)
@@ -131,25 +130,22 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int g
     size_t got = 1;
     int64_t since_ns = 0;
     assert(unit > 0);
-    int status = EXIT_DONE;
-    while (status == EXIT_DONE && have < room && got > 0) {
+    while (have < room && got > 0) {
         int wait_ms = have < unit ? -1 : source_wait_ms(since_ns, gather_ms);
-        status = source_some(source, to + have, room - have, wait_ms, &got);
+        STEP(source_some(source, to + have, room - have, wait_ms, &got));
         if (have < unit && have + got >= unit) {
             since_ns = now_ns();
         }
         have += got;
     }
     size_t rest = source->ended ? 0 : have % unit;
-    if (status == EXIT_DONE && rest > 0) { /* nothing is in memory: there was too little */
-        status = reserve_memory(source, rest);
-        if (status == EXIT_DONE) {
-            memcpy(source->memory, to + have - rest, rest);
-            source->bytes = rest;
-        }
+    if (rest > 0) { /* nothing is in memory: there was too little */
+        STEP(reserve_memory(source, rest));
+        memcpy(source->memory, to + have - rest, rest);
+        source->bytes = rest;
     }
     *taken = have - rest;
-    return status;
+    return EXIT_DONE;
 }
 
 int source_open(const char *name, struct source *source)
@@ -227,27 +223,19 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
 
 int source_load(struct source *source)
 {
-    int status = EXIT_DONE;
     if (source->stream) {
-        size_t room = LOAD_FIRST;
-        while (status == EXIT_DONE && !source->ended) {
-            status = source_peek(source, room);
-            room *= 2;
+        for (size_t room = LOAD_FIRST; !source->ended; room *= 2) {
+            STEP(source_peek(source, room));
         }
         source->stream = false;
-        status = status == EXIT_DONE ? reserve_memory(source, source->bytes) : status;
+        STEP(reserve_memory(source, source->bytes));
     } else if (source->memory == NULL) {
-        status = reserve_memory(source, source->bytes);
-        char *memory = source->memory;
-        source->memory = NULL; /* read from the file */
-        if (status == EXIT_DONE && source_read(source, 0, memory, source->bytes) != 0) {
-            status = EXIT_LOCAL;
+        STEP(reserve_memory(source, source->bytes));
+        if (source_pread(source, source->base, source->memory, source->bytes) != 0) {
+            return EXIT_LOCAL;
         }
-        source->memory = memory;
     }
-    if (status == EXIT_DONE) {
-        assert(source->memory != NULL);
-        source->memory[source->bytes] = '\0';
-    }
-    return status;
+    assert(source->memory != NULL);
+    source->memory[source->bytes] = '\0';
+    return EXIT_DONE;
 }

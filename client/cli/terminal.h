@@ -29,6 +29,14 @@ enum {
 /* "tally: ..." on standard error; returns `status` for `return complain(...)`. */
 int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* Take a step that can fail; if it does, this function ends with its exit status. */
+#define STEP(call)                    \
+    do {                              \
+        int step_status = (call);     \
+        if (step_status != EXIT_DONE) \
+            return step_status;       \
+    } while (0)
+
 /* EXIT_LOCAL */
 int complain_no_memory(void);
 

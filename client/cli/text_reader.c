@@ -241,13 +241,11 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *came)
 /* Wait for a line and give it without passing over it; NULL at the end. */
 static int first_line(struct text_reader *reader, char **line, char **end)
 {
-    int status = EXIT_DONE;
     bool came = true;
-    while (status == EXIT_DONE && (*line = next_line(reader, end)) == NULL &&
-           !reader->bytes->ended) {
-        status = read_more(reader, -1, &came);
+    while ((*line = next_line(reader, end)) == NULL && !reader->bytes->ended) {
+        STEP(read_more(reader, -1, &came));
     }
-    return status;
+    return EXIT_DONE;
 }
 
 /* Spreadsheets begin their CSV in UTF-8 with one. */
@@ -270,9 +268,9 @@ static int keep_header(struct text_reader *reader)
 {
     char *line = NULL;
     char *end = NULL;
-    int status = first_line(reader, &line, &end);
-    if (status != EXIT_DONE || line == NULL) {
-        return status;
+    STEP(first_line(reader, &line, &end));
+    if (line == NULL) {
+        return EXIT_DONE;
     }
     if (memchr(line, '\r', (size_t)(before_returns(line, end) - line)) != NULL) {
         return refuse_return(reader);
@@ -291,24 +289,21 @@ static int look_at_first_line(struct text_reader *reader)
 {
     char *line = NULL;
     char *end = NULL;
-    int status = EXIT_DONE;
-    while (status == EXIT_DONE && reader->columns == 0) {
-        status = first_line(reader, &line, &end);
-        if (status != EXIT_DONE || line == NULL) {
-            break;
+    do {
+        STEP(first_line(reader, &line, &end));
+        if (line == NULL) {
+            return EXIT_DONE;
         }
         if (!reader->typed) {
             char integers[] = "+-0123456789 \t\r?";
             integers[sizeof integers - 2] = reader->delimiter;
             reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
         }
-        status = read_line(reader, line, end, NULL, &reader->columns);
-    }
-    if (line != NULL) { /* it is read again, with room */
-        reader->at = (size_t)(line - reader->text);
-        reader->line--;
-    }
-    return status;
+        STEP(read_line(reader, line, end, NULL, &reader->columns));
+    } while (reader->columns == 0);
+    reader->at = (size_t)(line - reader->text); /* it is read again, with room */
+    reader->line--;
+    return EXIT_DONE;
 }
 
 int text_reader_open(struct text_reader *reader, const struct settings *settings,
@@ -324,14 +319,11 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
     if (reader->typed) {
         (void)tally_dtype_find(settings->dtype, &reader->dtype); /* it is one of the choices */
     }
-    int status = skip_byte_order_mark(reader);
-    if (status == EXIT_DONE && settings->header) {
-        status = keep_header(reader);
+    STEP(skip_byte_order_mark(reader));
+    if (settings->header) {
+        STEP(keep_header(reader));
     }
-    if (status == EXIT_DONE) {
-        status = look_at_first_line(reader);
-    }
-    return status;
+    return look_at_first_line(reader);
 }
 
 void text_reader_close(struct text_reader *reader)
