@@ -198,6 +198,15 @@ def interrupt_when(condition):
     return thread
 
 
+@pytest.fixture
+def interruptible():
+    """Also where a shell that began this beside others has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_large_sum_whose_server_hangs():
     """Its parts are under way in other threads, which no signal reaches."""
     hang = [True]
