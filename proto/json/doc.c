@@ -382,6 +382,7 @@ static enum status parse_skeleton(struct builder *builder, json_t **out, struct 
 
 static enum status make_doc(struct builder *builder, struct json_doc *doc, struct error *err)
 {
+    assert(builder->skeleton != NULL); /* it begins with '{', and so does the tree */
     if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
         /* jansson skips some */
         return error_set(err, STATUS_INVALID_JSON,
@@ -389,7 +390,7 @@ static enum status make_doc(struct builder *builder, struct json_doc *doc, struc
     }
     json_t *root = NULL;
     TRY(parse_skeleton(builder, &root, err));
-    assert(json_is_object(root)); /* for it begins with '{' */
+    assert(json_is_object(root));
     *doc = (struct json_doc){.root = root,
                              .arrays = builder->arrays,
                              .array_count = builder->array_count,
