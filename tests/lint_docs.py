@@ -1,7 +1,8 @@
 """Fail on documents that people would stumble over: `python3 tests/lint_docs.py [TOP]`.
 
 A Markdown file has lines of at most 120 columns, links that lead somewhere (headings too), and names
-only files and folders that exist; so do comments that name a document. Looks at what git tracks or would,
+only files, folders and targets of make that exist; so do comments that name a document. The changelog says
+nothing twice. Looks at what git tracks or would,
 or at all that lies in a tree without git, as `make dist` makes one.
 """
 
@@ -19,6 +20,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(rf"(?:{'|'.join(re.escape(name) for name in FOLDERS)})/[\w./*<>{{}}\[\],-]*")
 NAME = re.compile(rf"[\w.-]+\.(?:{SUFFIXES.replace(' ', '|')})")
+MAKE = re.compile(r"make ((?:[a-z][a-z-]* ?)+)(?![\w=/.])")
+TARGET = re.compile(r"^([a-z][\w %-]*):(?!=)", re.M)
 DOCUMENT = re.compile(r"\b(?:docs|deploy)/[\w/.-]+")
 PICTURE_OR_PAGE = (".md", ".svg")
 DATA = ("tests/fuzz/corpus/", "tests/golden/", "tests/conformance/")
@@ -65,6 +68,9 @@ class Tree:
             f"{folder}" for name in self.files for folder in pathlib.PurePath(name).parents
         }
         self.known |= set(self.files)
+        makefile = (top / "Makefile").read_text() if "Makefile" in self.known else ""
+        names = " ".join(TARGET.findall(makefile)).split()
+        self.targets = [name.replace("%", "*") for name in names]
 
     def has(self, path):
         """Is there a file or folder of this name, every one if it is a pattern of several?"""
@@ -94,6 +100,10 @@ def named_faults(tree, line):
             word = re.sub(r"(::.*|[.,:;]+)$", "", word)
             if PATH.fullmatch(word) and not tree.has(word):
                 yield f"there is no {word}"
+        made = MAKE.match(span.strip())
+        for target in made[1].split() if made and tree.targets else ():
+            if not any(fnmatch.fnmatch(target, pattern) for pattern in tree.targets):
+                yield f"there is no target {target} of make"
         if NAME.fullmatch(span) and span not in tree.bases:
             yield f"there is no file called {span}"
 

@@ -19,6 +19,7 @@ RIGHT = """# A page
 See [the other](docs/other.md#what-it-says), `proto/a.c`, `proto/<any>.[ch]`, `a.c`:
 
     cc proto/a.c
+    make run deps-test MODE=debug     # and more
 """
 
 
@@ -28,6 +29,7 @@ def tree_fixture(tmp_path):
         "README.md": RIGHT,
         "docs/other.md": "# Other\n\n## What it says\n",
         "proto/a.c": "/* as docs/other.md has it */\n",
+        "Makefile": "run test: deps\ndeps-%:\n",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -49,6 +51,8 @@ def test_a_page_that_is_right_has_no_faults(tree):
         ("It is in `b.c`.", "there is no file called b.c"),
         ("It is in `proto/a.[h]`.", "there is no proto/a.[h]"),
         ("    sh tests/none.sh now", "there is no tests/none.sh"),
+        ("Say `make test runs`.", "there is no target runs of make"),
+        ("    make none ARGS=--quick", "there is no target none of make"),
     ],
 )
 def test_a_planted_fault_is_found_where_it_is(tree, line, fault):
