@@ -131,7 +131,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
     uint64_t behind = begins && admission->active == 0 ? admission->line_held - hold->held : 0;
-    uint64_t lack = larger_of(behind, small_part(admission, missing));
+    uint64_t lack = behind + small_part(admission, missing);
     uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
         !memory_promise(admission->memory, missing, lack, &promised)) {

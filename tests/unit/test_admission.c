@@ -403,6 +403,32 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     assert_int_equal(client.claimed_bytes, 0);
 }
 
+/* Each for itself is no reason to wait, and small ones come and go all the time. */
+static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *first = request_of(f, &client);
+    struct request *behind = request_of(f, &client);
+    const uint64_t most = memory_budget_large(f->memory);
+    const uint64_t kept = memory_budget(f->memory) - most;
+    const uint64_t held = 100 * MIB;
+    assert_int_equal(memory_reserve(f->memory, kept + held, NULL), STATUS_OK);
+    behind->reserved_bytes = held;
+    assert_false(enter(f, first, most));
+    assert_false(enter(f, behind, 2 * held));
+    admission_wake(f->admission);
+    expect_admitted(f, first);
+    assert_int_equal(first->admission.promised_bytes, most - kept - held);
+    expect_admitted(f, NULL);
+    memory_release(f->memory, kept);
+    leave(f, first);
+    expect_admitted(f, behind);
+    memory_release(f->memory, held);
+    behind->reserved_bytes = 0;
+    leave(f, behind);
+}
+
 static void slow_ones_that_wait_for_each_other_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -720,6 +746,7 @@ int main(void)
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
         T(the_first_does_not_wait_for_memory_of_those_behind_it),
+        T(the_first_waits_for_neither_small_requests_nor_those_behind_it),
         T(slow_ones_that_wait_for_each_other_do_not_wait_for_ever),
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
         T(the_whole_budget_is_had_beside_small_requests_that_keep_to_their_part),
