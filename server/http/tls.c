@@ -12,11 +12,14 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum {
     MOST_HANDSHAKES = 256, /* of a loop at a time */
-    PIECES = 16            /* of what is sent at once */
+    PIECES = 16,           /* of what is sent at once */
+    REST_BYTES = 16 << 10  /* of a flight of handshake messages: more than clients send */
 };
 
 /* ---- bytes ---- */
@@ -76,6 +79,16 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
+/* Say why the handshake ends, which it does now. What the client has sent behind it is read, for the
+ * close would be a reset otherwise: a client that meets it in its send() asks for no reason. */
+static void refuse_client(gnutls_session_t session, gnutls_alert_description_t why)
+{
+    const struct conn *conn = gnutls_transport_get_ptr(session);
+    char rest[REST_BYTES];
+    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, why);
+    (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
+}
+
 /* Where the client has no certificate, GnuTLS ends the handshake and says nothing: then clients
  * know no more than that the connection broke. Its message is a list of no bytes, in TLS 1.3 behind
  * a byte of another length. */
@@ -83,9 +96,8 @@ static void alert_without_certificate(gnutls_session_t session, const gnutls_dat
 {
     const bool current = gnutls_protocol_get_version(session) >= GNUTLS_TLS1_3;
     if (message->size <= (current ? 4U : 3U)) {
-        (void)gnutls_alert_send(session, GNUTLS_AL_FATAL,
-                                current ? GNUTLS_A_CERTIFICATE_REQUIRED
-                                        : GNUTLS_A_HANDSHAKE_FAILURE);
+        refuse_client(session,
+                      current ? GNUTLS_A_CERTIFICATE_REQUIRED : GNUTLS_A_HANDSHAKE_FAILURE);
     }
 }
 
@@ -124,16 +136,40 @@ static void make_handshake_room(struct http_loop *loop)
     }
 }
 
+/* What a client whose certificate is refused is told, for it learns nothing else. */
+static gnutls_alert_description_t alert_of(unsigned found)
+{
+    if ((found & GNUTLS_CERT_SIGNER_NOT_FOUND) != 0) {
+        return GNUTLS_A_UNKNOWN_CA;
+    }
+    if ((found & GNUTLS_CERT_EXPIRED) != 0) {
+        return GNUTLS_A_CERTIFICATE_EXPIRED;
+    }
+    return (found & GNUTLS_CERT_PURPOSE_MISMATCH) != 0 ? GNUTLS_A_UNSUPPORTED_CERTIFICATE
+                                                       : GNUTLS_A_BAD_CERTIFICATE;
+}
+
 static int verify_client(gnutls_session_t session)
 {
+    const struct conn *conn = gnutls_transport_get_ptr(session);
     char purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
     gnutls_typed_vdata_st wanted = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                     .data = (unsigned char *)purpose};
     unsigned found = 0;
-    if (gnutls_certificate_verify_peers(session, &wanted, 1, &found) == 0 && found == 0) {
+    gnutls_datum_t why = {.data = NULL};
+    char client[INET6_ADDRSTRLEN];
+    int code = gnutls_certificate_verify_peers(session, &wanted, 1, &found);
+    if (code == 0 && found == 0) {
         return 0;
     }
-    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+    if (code == 0) {
+        (void)gnutls_certificate_verification_status_print(found, GNUTLS_CRT_X509, &why, 0);
+    }
+    address_text(&conn->peer, client, sizeof client);
+    log_message(conn->loop->server->log, LOG_DEBUG, "TLS: the certificate of %s is refused: %s",
+                client, why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
+    gnutls_free(why.data);
+    refuse_client(session, alert_of(found));
     return GNUTLS_E_CERTIFICATE_ERROR;
 }
 

@@ -569,8 +569,37 @@ def test_who_has_no_certificate_is_told_so(mutual, version, says):
     context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
     with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
         with pytest.raises(ssl.SSLError) as error:
-            context.wrap_socket(raw, server_hostname="localhost").recv(1)
+            wire = context.wrap_socket(raw, server_hostname="localhost")
+            wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")  # in TLS 1.3 it gets so far
+            wire.recv(1)
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_who_has_a_certificate_that_is_refused_is_told_why(start_server, tmp_path, version):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server("--log-level", "debug", tls=tls)
+
+    def told(own):
+        """What the server says of this certificate, "" while it is a good one."""
+        context = tls.context(own)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+                with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                    wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    return wire.recv(9).decode()[9:]
+        except ssl.SSLError as error:
+            return str(error)
+
+    stranger = Authority(tmp_path / "strangers").sign("stranger", "clientAuth")
+    assert "unknown ca" in told(stranger)
+    assert "unsupported certificate" in told(clients.sign("server", "serverAuth"))
+    old = clients.sign("old", "clientAuth", days=0)
+    until(lambda: "certificate expired" in told(old), 60)
+    until(lambda: server.log.count("TLS: the certificate of 127.0.0.1 is refused: ") >= 3, 60)
+    assert "expired" in server.log
 
 
 def test_the_command_shows_its_certificate(mutual):
