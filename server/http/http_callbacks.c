@@ -152,7 +152,8 @@ static enum MHD_Result forget_expectation(void *cls, enum MHD_ValueKind kind, co
 /* libmicrohttpd before 1.0 glues what continues a field's value to the field's name, cuts lines at
  * a NUL, and ends the head at a line without a name, as if it were empty: a proxy in front sees
  * other fields, and the body elsewhere. None of these lie as they came. */
-static void read_head(struct exchange *exchange, const char *method, const char *version)
+static void read_head(struct exchange *exchange, const char *url, const char *method,
+                      const char *version)
 {
     struct header_check *check = &exchange->header;
     struct head_reader reader = {.check = check, .end = version + strlen(version)};
@@ -163,12 +164,18 @@ static void read_head(struct exchange *exchange, const char *method, const char 
 #if MHD_VERSION < 0x00097701
     const union MHD_ConnectionInfo *head =
         MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    if (reader.gap ||
+    /* In the request line, too, nothing but blanks lies between its parts. The target was copied
+     * before it was unescaped where it lies. */
+    const char *behind = method + strlen(method) + 1;
+    const bool cut =
+        behind + strspn(behind, " ") != url || version != url + strlen(exchange->target) + 1;
+    if (reader.gap || cut ||
         (head != NULL && !only_line_ends(&reader, method + head->header_size, 2))) {
         header_check_odd_line(check);
     }
 #else
-    (void)method; /* it refuses such lines */
+    (void)url; /* it refuses such lines */
+    (void)method;
 #endif
     /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
      * that is there already, for a piece of it: it asks for an answer that it does not take yet,
@@ -235,7 +242,6 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     struct exchange *exchange = *con_cls;
     struct http_daemon *daemon = cls;
     (void)connection;
-    (void)url;
     if (exchange == NULL) {
         return MHD_NO;
     }
@@ -250,7 +256,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     daemon->progress = true;
     if (request_state(&exchange->request) == REQUEST_HEADER) {
-        read_head(exchange, method, version);
+        read_head(exchange, url, method, version);
         return carry_out(exchange, exchange_header(exchange, method));
     }
     if (*data_bytes > 0) {

@@ -351,6 +351,18 @@ CHUNKED = b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\
 LENGTH = b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: "
 # What comes, and the status, code, field and a word of the answer.
 UNREADABLE = {
+    "nul in the path": (
+        b"GET /livez\0x HTTP/1.1\r\nHost: x\r\n\r\n",
+        *(400, "invalid_request", None, "NUL"),
+    ),
+    "nul in the method": (
+        b"GET\0X /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        *(400, "invalid_request", None, "NUL"),
+    ),
+    "nul in the query": (
+        b"GET /livez?\0=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        *(400, "invalid_request", None, "NUL"),
+    ),
     "no host": (MALFORMED["no host"], 400, "invalid_request", "Host", "Host"),
     "blank in the path": (MALFORMED["blank in the path"], 400, "invalid_request", None, "%20"),
     "no version": (MALFORMED["no version"], 400, "invalid_request", None, "expected"),
