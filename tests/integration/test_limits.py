@@ -429,7 +429,7 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
     """A frozen service (docker pause) finds the deadline over and its buffers full. It reads them and
     closes, and the client, which was told that there is no room, must see that nobody reads on. It
     depends on what the service looks at first, the clock or the bytes: so some rounds."""
-    server = start_server("--body-timeout-ms", "200")
+    server = start_server("--body-timeout-ms", "2000", moves_clock=True)
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])
     head = request[: len(request) - MIB].replace(b"%d" % MIB, b"%d" % (512 * MIB))
     threads = pathlib.Path(f"/proc/{server.pid}/task")
@@ -442,6 +442,7 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
             wire.socket.settimeout(0.25)
             with pytest.raises(TimeoutError):
                 wire.send(bytes(64 * MIB))
+            server.pass_time(2)
             server.signal(signal.SIGCONT)
             wire.socket.settimeout(10)
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
