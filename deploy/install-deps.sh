@@ -100,8 +100,9 @@ make_venv() {
     # shellcheck disable=SC2086  # no word at all, or one
     venv_is_whole "$venv" || python3 -m venv $clear "$venv" ||
         die "python3 -m venv $venv failed; is python3-venv of this Python installed?"
-    # uv takes a fifth of pip's time, but reads nothing of how pip is set up here (an index, wheels in a folder): where
-    # it finds not everything, pip does it. Not compiled ahead: most is never imported, the rest Python compiles once.
+    # uv takes a third of pip's processor time, but reads nothing of how pip is set up here (an index, wheels in a
+    # folder): where it finds not everything, pip does it. Not compiled ahead: most is never imported, the rest Python
+    # compiles once.
     { pip_install uv==0.13.9 && "$venv/bin/uv" pip install -q --python "$venv/bin/python" -r "$requirements" >&2; } ||
         pip_install -r "$requirements" ||
         die "neither uv nor pip could install $requirements; is the Python package index reachable?"
