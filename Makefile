@@ -131,6 +131,9 @@ $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 # Whose turn it is, without libmicrohttpd.
 $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 
+# Requests that another loop has computed, and no heartbeat.
+$(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=device_pool_run_here,--wrap=uv_timer_start
+
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
@@ -319,7 +322,7 @@ client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 # `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.
 $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd -lpthread
 .PHONY: bench-tools
 bench-tools: $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench $(BIN)/scan_turns $(BIN)/load_client
 bench:

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    HTTP_LOOPS_MOST = 4 /* where nobody says how many */
+};
+
 const struct config_row config_rows[] = {
 /* clang-format off */
 #define GROUP(text) {.title = text},
@@ -410,6 +414,9 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     }
     if (config->codec_threads == 0) {
         config->codec_threads = config->cpus;
+    }
+    if (config->http_loops == 0) {
+        config->http_loops = smaller_of(config->cpus, HTTP_LOOPS_MOST);
     }
     return status;
 }

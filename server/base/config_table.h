@@ -38,8 +38,8 @@ X(token_file,          TEXT,   "",               0,          4096,             "
   "Tokens that clients need, for all but /livez and /readyz: lines name:sha256-hex[:scopes], as "  \
   "`tally token new NAME` prints them; scopes are infer, metrics and admin, by default infer. A "  \
   "file that changes is taken up without a restart.")                                              \
-X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
-  "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
+X(http_loops,          UINT,   "0",              0,          64,               "threads",          \
+  "HTTP threads, among which connections are dealt out. 0: as --cpus, at most four.")              \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \
   "Prefix of every route, as a proxy in front may pass it on, for example /tally.")                \
 X(console,             BOOL,   "true",           0,          1,                "true|false",       \

@@ -1,10 +1,14 @@
 /* How a loop takes connections from its listening sockets, and how it stops in a drain.
  *
- * Each goes to the daemon that http_daemons.c chooses for its client. At the limit of
- * connections, or of the process's descriptors, the backlog waits: libuv does not watch the
- * sockets until a connection has ended or a heartbeat has passed. It waits, too, while some
- * that were accepted have not been looked at: connections that come faster than they are served
- * stay in the kernel, where they cost next to nothing.
+ * All loops listen. Whichever wakes first accepts, and the connection goes to the loop that is
+ * least crowded, by a list that this one takes at its next wake-up: left to who is first, a burst
+ * of connections would all be with one loop, and one core. There it goes to the daemon that
+ * http_daemons.c chooses for its client. In a drain a loop keeps what it accepts.
+ *
+ * At the limit of connections, or of the process's descriptors, the backlog waits: libuv does not
+ * watch the sockets until a connection has ended or a heartbeat has passed. It waits, too, while
+ * some that were accepted have not been looked at: connections that come faster than they are
+ * served stay in the kernel, where they cost next to nothing.
  *
  * Closing a listening socket resets the connections in its backlog, which their clients have
  * and may have sent requests on. listen_end() lets nobody else in, but for handshakes that have
@@ -23,16 +27,42 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-    MOST_FRESH = 8,    /* accepted, and not looked at yet */
-    HANDSHAKE_MS = 250 /* from a SYN to the ACK that ends it: a round trip, or how long a
+    MOST_FRESH = 8,      /* accepted, and not looked at yet */
+    FEW_CONNECTIONS = 4, /* of a loop */
+    HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */
 };
 
+/* A connection on its way from the loop that accepted it. */
+struct handed_over {
+    struct handed_over *next;
+    int fd; /* owned */
+    bool tls;
+    struct sockaddr_storage peer;
+    socklen_t peer_bytes;
+};
+
 static void on_waiting(uv_poll_t *poll, int status, int events);
+
+size_t loop_connections(struct http_loop *loop)
+{
+    return atomic_load_explicit(&loop->handed_count, memory_order_relaxed) +
+           atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
+}
+
+static bool is_full(const struct http_loop *loop)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < loop->loop_count; i++) {
+        count += loop_connections(&loop->loops[i]);
+    }
+    return count >= loop->conn_limit;
+}
 
 static void pause_all(struct http_loop *loop)
 {
@@ -47,7 +77,7 @@ static void pause_all(struct http_loop *loop)
 
 void accepting_resume(struct http_loop *loop)
 {
-    for (size_t i = 0; i < loop->listener_count && loop->conn_count < loop->conn_limit; i++) {
+    for (size_t i = 0; i < loop->listener_count && !is_full(loop); i++) {
         struct listener *listener = &loop->listeners[i];
         if (!listener->closed && listener->paused) {
             listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
@@ -57,24 +87,23 @@ void accepting_resume(struct http_loop *loop)
 
 /* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
  * conn_create() meanwhile. */
-static void add_connection(struct listener *listener, int fd, socklen_t peer_bytes)
+static void add_connection(struct http_loop *loop, const struct handed_over *new)
 {
-    struct http_loop *loop = listener->loop;
     struct accepted *accepted = &loop->accepted;
-    const struct sockaddr_storage address = accepted->peer;
+    accepted->peer = new->peer;
     proxies_unmap(&accepted->peer); /* sockets of systemd may be for both families */
     accepted->client = clients_get(loop->server->clients, &accepted->peer);
-    accepted->tls = listener->tls;
+    accepted->tls = new->tls;
     struct http_daemon *daemon =
         accepted->client == NULL ? NULL : http_daemons_join(loop, accepted->client);
     if (daemon == NULL) {
-        (void)close(fd);
+        (void)close(new->fd);
     } else {
         daemon->need_run = true; /* what the client has sent may be there already */
         daemon->fresh++;
         loop->fresh++;
-        (void)MHD_add_connection(daemon->mhd, fd, (const struct sockaddr *)&address,
-                                 peer_bytes);
+        (void)MHD_add_connection(daemon->mhd, new->fd, (const struct sockaddr *)&new->peer,
+                                 new->peer_bytes);
     }
     if (accepted->client != NULL) { /* nothing became of it */
         client_release(accepted->client);
@@ -85,6 +114,58 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
     }
 }
 
+/* What speaks against one more connection on the loop: nothing while it has few, which one thread
+ * serves at less cost than two that wait for each other's turns. */
+static size_t crowding(struct http_loop *loop)
+{
+    size_t count = loop_connections(loop);
+    return count < FEW_CONNECTIONS ? 0 : count;
+}
+
+/* The loop that a connection which this one has accepted is best with. */
+static struct http_loop *least_crowded(struct http_loop *loop)
+{
+    struct http_loop *least = loop;
+    for (size_t i = loop->loop_count; i-- > 0 && !atomic_load(loop->draining_order);) {
+        struct http_loop *other = &loop->loops[i];
+        bool takes =
+            atomic_load(&other->accepting) &&
+            atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_FRESH;
+        if ((takes || other == loop) && crowding(other) <= crowding(least)) {
+            least = other; /* the first of equals */
+        }
+    }
+    return least;
+}
+
+/* False without memory. */
+static bool hand_over(struct http_loop *to, const struct handed_over *new)
+{
+    struct handed_over *handed = malloc(sizeof *handed);
+    if (handed == NULL) {
+        return false;
+    }
+    *handed = *new;
+    (void)atomic_fetch_add(&to->handed_count, 1);
+    handed->next = atomic_load(&to->handed);
+    while (!atomic_compare_exchange_weak(&to->handed, &handed->next, handed)) {
+    }
+    completion_wake(&to->completion);
+    return true;
+}
+
+void accepting_take_handed(struct http_loop *loop)
+{
+    struct handed_over *handed = atomic_exchange(&loop->handed, NULL);
+    while (handed != NULL) {
+        struct handed_over *next = handed->next;
+        add_connection(loop, handed);
+        (void)atomic_fetch_sub(&loop->handed_count, 1); /* it is in conn_count now */
+        free(handed);
+        handed = next;
+    }
+}
+
 static void on_waiting(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
@@ -92,17 +173,19 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (loop->fresh < MOST_FRESH) {
-        if (loop->conn_count >= loop->conn_limit) {
+        if (is_full(loop)) {
             pause_all(loop);
             return;
         }
-        struct sockaddr_storage *peer = &loop->accepted.peer;
-        socklen_t bytes = sizeof *peer;
-        *peer = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
-        int fd = accept4(listener->fd, (struct sockaddr *)peer, &bytes,
+        struct handed_over new = {.tls = listener->tls, .peer = {.ss_family = AF_UNSPEC}};
+        new.peer_bytes = sizeof new.peer;
+        new.fd = accept4(listener->fd, (struct sockaddr *)&new.peer, &new.peer_bytes,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            add_connection(listener, fd, bytes);
+        if (new.fd >= 0) {
+            struct http_loop *least = least_crowded(loop);
+            if (least == loop || !hand_over(least, &new)) {
+                add_connection(loop, &new);
+            }
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_message(
                 loop->server->log, LOG_WARN,
@@ -173,5 +256,12 @@ void accepting_stop(struct http_loop *loop)
 {
     for (size_t i = 0; i < loop->listener_count; i++) {
         close_listener(&loop->listeners[i]);
+    }
+    struct handed_over *handed = atomic_exchange(&loop->handed, NULL);
+    while (handed != NULL) {
+        struct handed_over *next = handed->next;
+        (void)close(handed->fd);
+        free(handed);
+        handed = next;
     }
 }

@@ -97,8 +97,9 @@ static enum status start_loops(struct http *http, struct error *err)
         loop->proxies = &http->proxies;
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
-        loop->conn_limit = config->max_connections / http->loop_count;
-        loop->conn_limit = loop->conn_limit == 0 ? 1 : loop->conn_limit;
+        loop->loops = http->loops;
+        loop->loop_count = http->loop_count;
+        loop->conn_limit = (size_t)config->max_connections;
         TRY(loop_start(loop, &http->listeners, err));
     }
     return STATUS_OK;
@@ -164,7 +165,7 @@ size_t http_connections(struct http *http)
 {
     size_t count = 0;
     for (size_t i = 0; i < http->loop_count; i++) {
-        count += atomic_load_explicit(&http->loops[i].conn_count, memory_order_relaxed);
+        count += loop_connections(&http->loops[i]);
     }
     return count;
 }

@@ -3,7 +3,8 @@
  * One turn of a loop:
  *   uv polls --> on_daemon_readable: that daemon has something to do
  *            --> accepting.c: connections wait, each is given to a daemon
- *            --> on_done: requests came back, their connections are resumed
+ *            --> on_done: requests came back, their connections are resumed; connections that
+ *                another loop accepted for this one
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
  *                (http_daemons.c), for at most TURN_US
@@ -133,6 +134,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
     (void)events;
     struct request *request = completion_take(&loop->completion);
     take_chain_back(request);
+    accepting_take_handed(loop);
     if (atomic_load(loop->draining_order) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
         wake_daemons(loop);
@@ -198,7 +200,8 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps: the next turn sees */
 }
 
-/* Compute what is short and waits for a device here and now. True: requests came back. */
+/* Compute what is short and waits for a device here and now. True: requests came back, from here
+ * or from another loop, which did not wake this one. */
 static bool compute_short_scans(struct http_loop *loop)
 {
     if (!queue_waits(loop->server->queue)) {
@@ -206,8 +209,9 @@ static bool compute_short_scans(struct http_loop *loop)
     }
     completion_stay_awake(&loop->completion);
     const bool ran = device_pool_run_here(loop->server->devices);
-    take_chain_back(completion_take_awake(&loop->completion));
-    return ran;
+    struct request *back = completion_take_awake(&loop->completion);
+    take_chain_back(back);
+    return ran || back != NULL;
 }
 
 static void on_check(uv_check_t *check)

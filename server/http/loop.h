@@ -87,9 +87,13 @@ struct http_loop {
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
-    size_t conn_limit;
-    size_t handshaking; /* connections in their TLS handshake */
-    size_t fresh;       /* accepted, and their daemon has not run since */
+    struct http_loop *loops; /* borrowed: all of the service, this one among them */
+    size_t loop_count;
+    size_t conn_limit;                    /* of all loops together */
+    _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it, */
+    atomic_size_t handed_count;           /* as long as they are not in conn_count */
+    size_t handshaking;                   /* connections in their TLS handshake */
+    size_t fresh;                         /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
@@ -147,6 +151,10 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
+/* Take over what other loops have accepted for this one. */
+void accepting_take_handed(struct http_loop *loop);
+/* Connections of the loop, and those that are handed to it. Thread: any. */
+size_t loop_connections(struct http_loop *loop);
 /* Go on after a pause, if there is room for another connection. */
 void accepting_resume(struct http_loop *loop);
 /* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting

@@ -1,11 +1,14 @@
-/* The floor under the service's figures: libmicrohttpd alone, in an external epoll loop, which
- * receives a body and answers a constant (or the body itself, `echo`), with no work in between.
+/* The floor under the service's figures: libmicrohttpd alone, in external epoll loops, which
+ * receives a body and answers a constant (or the body itself, `echo`), with no work in between. It
+ * has as many threads as tallyd has for HTTP; the kernel deals connections out among them.
  *
  *     bare_mhd PORT [answer bytes | echo]
  *
  * make build/bin/bare_mhd */
 #include <microhttpd.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,18 +84,40 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     *con_cls = NULL;
 }
 
-static void serve(struct MHD_Daemon *daemon)
+static void *serve(void *argument)
 {
+    struct MHD_Daemon *daemon = argument;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd pollfd = {.fd = info->epoll_fd, .events = POLLIN};
     for (;;) {
         MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
         bool at_once = MHD_get_timeout(daemon, &timeout_ms) == MHD_YES && timeout_ms == 0;
         if (poll(&pollfd, 1, at_once ? 0 : 1000) < 0) {
-            return;
+            return NULL;
         }
         (void)MHD_run(daemon);
     }
+}
+
+enum {
+    MOST_THREADS = 4
+};
+
+/* As `--http-loops 0`. */
+static int threads_here(void)
+{
+    cpu_set_t cpus;
+    int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return count < MOST_THREADS ? count : MOST_THREADS;
+}
+
+static struct MHD_Daemon *start(uint16_t port)
+{
+    return MHD_start_daemon(
+        MHD_USE_EPOLL, port, NULL, NULL, on_access, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)65536,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)65536, MHD_OPTION_END);
 }
 
 int main(int argc, char **argv)
@@ -112,14 +137,18 @@ int main(int argc, char **argv)
     constant = MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_PERSISTENT);
     (void)MHD_add_response_header(constant, MHD_HTTP_HEADER_CONTENT_TYPE,
                                   "application/octet-stream");
-    struct MHD_Daemon *daemon = MHD_start_daemon(
-        MHD_USE_EPOLL, (uint16_t)atoi(argv[1]), NULL, NULL, on_access, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)65536, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)65536, MHD_OPTION_END);
-    if (daemon == NULL) {
-        fprintf(stderr, "bare_mhd: port %s is taken\n", argv[1]);
-        return 1;
+    for (int left = threads_here(); left > 0; left--) {
+        pthread_t thread;
+        struct MHD_Daemon *daemon = start((uint16_t)atoi(argv[1]));
+        if (daemon == NULL) {
+            fprintf(stderr, "bare_mhd: port %s is taken\n", argv[1]);
+            return 1;
+        }
+        if (left == 1) {
+            (void)serve(daemon);
+        } else if (pthread_create(&thread, NULL, serve, daemon) != 0) {
+            return 1;
+        }
     }
-    serve(daemon);
     return 1;
 }

@@ -226,21 +226,12 @@ def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_
     server.stop()
 
 
-def thread_seconds(server, name):
-    """Processor time of the threads of that name."""
-    total = 0
-    for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
-        if (task / "comm").read_text().strip() == name:
-            total += int((task / "schedstat").read_text().split()[0])
-    return total * 1e-9
-
-
 def spent_on(server, send):
     """Seconds of the loop, and of codec threads."""
     names = ("tally-http", "tally-codec")
-    before = [thread_seconds(server, name) for name in names]
+    before = [sum(server.thread_seconds(name)) for name in names]
     assert send().status == 200
-    return [thread_seconds(server, name) - b for name, b in zip(names, before)]
+    return [sum(server.thread_seconds(name)) - b for name, b in zip(names, before)]
 
 
 def directml_tail(total_bytes):

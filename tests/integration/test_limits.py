@@ -608,17 +608,23 @@ def test_idle_connections_are_closed(start_server):
         assert time.monotonic() - started < 10
 
 
-def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(start_server):
-    server = start_server("--max-connections", "4")
+@pytest.mark.parametrize("loops, limit", [("1", 4), ("3", 10)])
+def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
+    start_server, loops, limit
+):
+    server = start_server("--http-loops", loops, "--max-connections", str(limit))
+
+    def answered(wire):
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        return wire.answer().status == 200
+
     for _ in range(5):
-        idle = [server.wire() for _ in range(4)]
-        for wire in idle:
-            wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert wire.answer().status == 200
+        idle = [server.wire() for _ in range(limit)]
+        assert all(answered(wire) for wire in idle)
         waiting = server.wire()
         waiting.send(post_bytes(PATH, BODY, [RAW]))
-        idle[1].send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert idle[1].answer().status == 200  # the loop has been round with a client at the door
+        for wire in idle:  # all loops have been round with a client at the door
+            assert answered(wire) and not has_answer(waiting)
         idle[0].close()
         started = time.monotonic()
         assert waiting.answer().body == SUMS
@@ -656,3 +662,17 @@ def test_more_http_loops_serve_alike(start_server):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert all(pool.map(one, range(200)))
     server.stop()
+
+
+def test_connections_are_dealt_out_among_the_http_threads(start_server):
+    """A burst of them, too, of which one thread may accept all."""
+    server = start_server("--http-loops", "2")
+    wires = [server.wire() for _ in range(16)]
+    for _ in range(20):
+        for wire in wires:
+            wire.send(post_bytes(PATH, BODY, [RAW]))
+        assert all(wire.answer().body == SUMS for wire in wires)
+    seconds = server.thread_seconds("tally-http")
+    assert len(seconds) == 2 and min(seconds) > max(seconds) / 4, seconds
+    for wire in wires:
+        wire.close()

@@ -482,7 +482,7 @@ def test_affinity_decides_the_number_of_threads(start_server, tmp_path):
     assert works(pinned)
     three = Counted(start_server("--cpus", "3", env=no_drivers(tmp_path), preexec_fn=one_core))
     assert (three.codecs, three.units) == (3, 3)
-    assert three.threads == counted.threads + 2 * 2  # of the codec pool, and of the driver's
+    assert three.threads == counted.threads + 3 * 2  # for HTTP, of the codec pool, the driver's
 
 
 def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):

@@ -140,6 +140,12 @@ class Tallyd:
         with open(self.clock_path, "r+b") as clock:
             clock.write(ahead_ns.to_bytes(8, "little"))
 
+    def thread_seconds(self, name):
+        """Processor time of each of the threads of that name."""
+        tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        named = [task for task in tasks if (task / "comm").read_text().strip() == name]
+        return [int((task / "schedstat").read_text().split()[0]) * 1e-9 for task in named]
+
     def check_alive(self):
         status = self.process.poll()
         if status is not None:

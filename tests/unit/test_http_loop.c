@@ -1,0 +1,147 @@
+/* What a loop does with requests that another loop has computed (server/http/http_loop.c): the
+ * whole service on a Unix socket, with a device that always says that somebody else was at it
+ * (the linker puts __wrap_device_pool_run_here() in the place of the real one), and without the
+ * heartbeat, which would find what was forgotten. */
+#include "server/base/config.h"
+#include "server/http/loop.h"
+#include "server/sched/device_pool.h"
+#include "server/service.h"
+#include "tests/lib/unit.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    PATIENCE_MS = 20000
+};
+
+static atomic_size_t computed; /* calls that ran something */
+
+bool __real_device_pool_run_here(struct device_pool *pool);
+bool __wrap_device_pool_run_here(struct device_pool *pool);
+bool __wrap_device_pool_run_here(struct device_pool *pool)
+{
+    const bool ran = __real_device_pool_run_here(pool);
+    (void)atomic_fetch_add(&computed, ran);
+    return false;
+}
+
+int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms);
+int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms);
+int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms)
+{
+    return ms == HEARTBEAT_MS ? 0 : __real_uv_timer_start(timer, call, ms, again_ms);
+}
+
+struct world {
+    char folder[32];
+    struct sockaddr_un address;
+    struct config config;
+    pthread_t service;
+    int exit_code;
+};
+
+static void *serve(void *argument)
+{
+    struct world *world = argument;
+    struct error err = ERROR_INIT;
+    world->exit_code = service_run(&world->config, &err);
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    struct error err = ERROR_INIT;
+    char listen[sizeof world->address.sun_path + 16];
+    assert_non_null(world);
+    (void)snprintf(world->folder, sizeof world->folder, "/tmp/tally-loop-XXXXXX");
+    assert_non_null(mkdtemp(world->folder));
+    world->address.sun_family = AF_UNIX;
+    (void)snprintf(world->address.sun_path, sizeof world->address.sun_path, "%s/socket",
+                   world->folder);
+    (void)snprintf(listen, sizeof listen, "--listen=unix:%s", world->address.sun_path);
+    const char *const words[] = {"tallyd", listen, "--log-level=error", "--drain-delay-ms=0"};
+    const char *const none[] = {NULL};
+    assert_int_equal(config_parse(ARRAY_COUNT(words), words, none, &world->config, &err),
+                     STATUS_OK);
+    service_block_signals();
+    assert_int_equal(pthread_create(&world->service, NULL, serve, world), 0);
+    *state = world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(kill(getpid(), SIGINT), 0);
+    assert_int_equal(pthread_join(world->service, NULL), 0);
+    assert_int_equal(world->exit_code, EXIT_CODE_OK);
+    config_deinit(&world->config);
+    (void)unlink(world->address.sun_path);
+    assert_int_equal(rmdir(world->folder), 0);
+    free(world);
+    return 0;
+}
+
+static int connect_to(const struct world *world)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    for (int tries = 0;
+         connect(fd, (const struct sockaddr *)&world->address, sizeof world->address) != 0;
+         tries++) {
+        assert_true(tries < PATIENCE_MS); /* it has not begun to listen */
+        (void)poll(NULL, 0, 1);
+    }
+    return fd;
+}
+
+/* The status of an answer whose body is that of `ends`. */
+static int ask(int fd, const char *request, size_t bytes, const char *ends)
+{
+    char answer[4096] = "";
+    size_t got = 0;
+    assert_int_equal(send(fd, request, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+    do {
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+        ssize_t more = recv(fd, answer + got, sizeof answer - 1 - got, 0);
+        assert_true(more > 0);
+        got += (size_t)more;
+    } while (memmem(answer, got, ends, strlen(ends)) == NULL);
+    return atoi(answer + strlen("HTTP/1.1 "));
+}
+
+static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
+{
+    static const char ready[] = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char post[] = "POST /v1/cumsum?dtype=uint8&shape=3 HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Type: application/octet-stream\r\n"
+                               "Content-Length: 3\r\n\r\n\1\1\1";
+    const struct world *world = *state;
+    int fd = connect_to(world);
+    while (ask(fd, ready, sizeof ready - 1, "}") != 200) {
+        (void)poll(NULL, 0, 1);
+    }
+    const size_t before = atomic_load(&computed);
+    assert_int_equal(ask(fd, post, sizeof post - 1, "\r\n\r\n\1\2\3"), 200);
+    assert_true(atomic_load(&computed) > before); /* the loop's own thread was at it */
+    (void)close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            what_another_loop_has_computed_is_answered_without_a_heartbeat, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
