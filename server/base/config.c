@@ -6,10 +6,17 @@
 #include "proto/byte_size.h"
 #include "proto/digits.h"
 #include "proto/edit_distance.h"
+#include "proto/macros.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What is found is no more than this; who says a number has it. */
+enum {
+    MOST_CPUS_FOUND = 256, /* as many as --cpus may say, and Tally's own driver has threads */
+    MOST_CODECS_FOUND = 64 /* several HTTP threads read no more text than these parse */
+};
 
 const struct config_row config_rows[] = {
 /* clang-format off */
@@ -406,10 +413,10 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
         config->memory_budget = machine_available_bytes() / 2;
     }
     if (config->cpus == 0) {
-        config->cpus = machine_cores();
+        config->cpus = smaller_of(machine_cores(), MOST_CPUS_FOUND);
     }
     if (config->codec_threads == 0) {
-        config->codec_threads = config->cpus;
+        config->codec_threads = smaller_of(config->cpus, MOST_CODECS_FOUND);
     }
     return status;
 }

@@ -131,9 +131,10 @@ X(cpus,                UINT,   "0",              0,          256,              "
   "Cores that the service counts on: threads of the codec pool, of Tally's own OpenCL driver and of " \
   "PoCL's devices (unless POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what "  \
   "the process's affinity "                                                                         \
-  "and the quotas of its control groups leave it, rounded up.")                                    \
+  "and the quotas of its control groups leave it, rounded up, at most 256.")                       \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
-  "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus.")    \
+  "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus, at " \
+  "most 64.")                                                                                      \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \
