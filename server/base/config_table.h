@@ -122,7 +122,8 @@ X(batch_max_requests,  UINT,   "256",            1,          4096,             "
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          SIZE_TIB,         "bytes",            \
   "Most tensor bytes in one launch of several requests.")                                          \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
-  "How long an idle device waits for more requests before it runs a batch that is not full.")      \
+  "How long an idle device waits for more requests before it runs a batch that is not full; less "  \
+  "where a deadline is near.")                                                                     \
 X(slice_bytes,         SIZE,   "4MiB",           0,          SIZE_TIB,         "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
