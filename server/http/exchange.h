@@ -5,8 +5,8 @@
  * How long a connection may take for what: deadlines.c.
  *
  * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
- * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
- * exchange (docs/design/decisions/012). */
+ * suspends the connection (`held`) at the end of its run. Until then it may even close it, which
+ * makes an orphan of the exchange (docs/design/decisions/012). */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
@@ -82,6 +82,11 @@ struct exchange {
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
+    bool to_suspend;     /* away: in the daemon's list of those that it suspends after its run */
+    struct exchange *next_to_suspend;
+
+    char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
+    size_t kept_bytes;
 
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
@@ -145,7 +150,7 @@ void exchange_free(struct exchange *exchange);
 enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
     EXCHANGE_SUSPEND, /* the request is away: suspend until loop_resume() */
-    EXCHANGE_PAUSE,   /* the same inside the body: these bytes are not taken, come again */
+    EXCHANGE_PAUSE,   /* the same inside the body: these bytes have not landed */
     EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */
@@ -161,6 +166,12 @@ void exchange_make_id(struct exchange *exchange);
 enum exchange_step exchange_header(struct exchange *exchange, const char *method);
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *exchange);
+
+/* PAUSED: keep what has not landed, and what comes behind it in the same run. Returns the bytes
+ * that are kept: all, or none for want of memory. */
+size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
+/* In REQUEST_BODY or refused: what was kept goes on first. Any step that exchange_data() returns. */
+enum exchange_step exchange_land_kept(struct exchange *exchange);
 
 /* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
  * codec. Both say why not. */

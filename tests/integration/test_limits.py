@@ -377,6 +377,111 @@ def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_
         assert wire.send(request).half_close().answer().body == expected
 
 
+WIDE_ROWS = 3 * MIB  # of three: more than a budget of 16 MiB has left beside the holders
+ROWS_PATH = f"/v1/cumsum?dtype=int8&shape=3,{WIDE_ROWS}&strides=1,0"
+ROWS = b"\1\2\3"
+ROWS_SUMS = b"".join(bytes([at]) * WIDE_ROWS for at in (1, 3, 6))
+
+
+def in_chunks(head, *pieces):
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+
+
+def rows_request(framing):
+    """A few bytes of a body, for which there is no memory yet."""
+    head = f"POST {ROWS_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n".encode()
+    to_chunk = head + b"Transfer-Encoding: chunked\r\n"
+    packed = gzip.compress(ROWS)
+    return {
+        "length": head + b"Content-Length: 3\r\n\r\n" + ROWS,
+        "expected": head + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n" + ROWS,
+        "packed": head
+        + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        + packed,
+        "chunk": in_chunks(to_chunk + b"\r\n", ROWS),
+        "chunks": in_chunks(to_chunk + b"\r\n", b"\1", b"\2", b"\3"),
+        "packed chunks": in_chunks(
+            to_chunk + b"Content-Encoding: gzip\r\n\r\n", packed[:9], packed[9:]
+        ),
+    }[framing]
+
+
+@pytest.fixture
+def short_of_memory(start_server):
+    """A service whose memory others hold, and they."""
+    flags = ("--memory-budget", "16MiB", "--min-upload-rate", "0", "--http-loops", "1")
+    server = start_server(*flags)
+    size = 6 * MIB
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
+    # Of the connections that it serves in one go libmicrohttpd treats the oldest differently.
+    beside = [server.wire() for _ in range(3)]
+    holders = [server.wire().send(request[: len(request) - MIB]) for _ in range(2)]
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB)
+    yield server, holders
+    for wire in holders + beside:
+        wire.close()
+
+
+@pytest.mark.parametrize(
+    "framing", ["length", "expected", "packed", "chunk", "chunks", "packed chunks"]
+)
+def test_a_client_that_closes_its_side_while_the_end_of_its_body_waits_for_memory_is_answered(
+    short_of_memory, framing
+):
+    """What was read of the body had not been taken, and libmicrohttpd met the end of the stream first."""
+    server, holders = short_of_memory
+    with server.wire() as wire:
+        wire.send(rows_request(framing))
+        until(lambda: server.metric("tally_admission_waiting") == 1)
+        wire.half_close().await_half_closed()
+        for holder in holders:
+            holder.reset()
+        if framing == "expected":
+            assert wire.answer().status == 100
+        answer = wire.answer()
+        assert answer.status == 200 and answer.body == ROWS_SUMS
+        assert wire.closed()
+
+
+def test_a_pipe_whose_first_request_waits_for_memory_is_answered_to_its_end(short_of_memory):
+    server, holders = short_of_memory
+    with server.wire() as wire:
+        wire.send(rows_request("chunks") + post_bytes(PATH, BODY, [RAW]) + rows_request("length"))
+        until(lambda: server.metric("tally_admission_waiting") == 1)
+        wire.half_close().await_half_closed()
+        for holder in holders:
+            holder.reset()
+        assert [wire.answer().body for _ in range(3)] == [ROWS_SUMS, SUMS, ROWS_SUMS]
+        assert wire.closed()
+
+
+def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_told(short_of_memory):
+    server, holders = short_of_memory
+    with server.wire() as wire:
+        wire.send(rows_request("length")[:-1])
+        until(lambda: server.metric("tally_admission_waiting") == 1)
+        wire.half_close().await_half_closed()
+        for holder in holders:
+            holder.reset()
+        calls.expect_error(wire.answer(), 400, "length_mismatch")
+        assert wire.closed()
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0)
+
+
+def test_chunks_behind_one_that_waits_for_memory_are_still_read_as_chunks(short_of_memory):
+    """What follows is malformed; who sent it is refused, and nothing is left of it."""
+    server, holders = short_of_memory
+    with server.wire() as wire:
+        wire.send(rows_request("chunks")[: -len(b"0\r\n\r\n")] + b"zz\r\n")
+        assert wire.answer().status == 400
+        assert wire.closed()
+    for holder in holders:
+        holder.reset()
+    until(lambda: server.metric("tally_active_requests") == 1)
+    assert server.metric("tally_memory_reserved_bytes") == 0
+    server.stop()
+
+
 def test_a_pipe_that_is_closed_behind_the_last_request_is_answered_to_its_end(start_server):
     server = start_server("--batch-delay-us", "400000")
     with server.wire() as wire:
