@@ -98,6 +98,9 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;
+    /* Behind another one, or from before a drain told clients to ask for no more. */
+    exchange->in_pipe = (conn->used && conn->ended_run == conn->daemon->runs) ||
+                        server_phase(loop->server) < SERVER_DRAINING;
     conn->exchange = exchange;
     conn->used = true;
     conn_begin(conn);
@@ -405,6 +408,7 @@ static void end_exchange(struct exchange *exchange)
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
+    exchange->conn->ended_run = exchange->conn->daemon->runs;
     exchange->conn->answer_bytes = 0;
     conn_begin(exchange->conn);
     exchange->magic = 0;

@@ -39,6 +39,9 @@ struct conn {
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
     uint64_t since_ns;                   /* when what it is bounded by now began */
     uint64_t body_ns;                    /* PAUSED: how much of the time of its body was over */
+    uint64_t asked_bytes;                /* of its requests, with the one that is on it now; ... */
+    bool asked_unknown;                  /* ... not with chunks, whose frames nobody counts */
+    uint64_t ended_run;                  /* of the daemon, in which the last request on it ended */
     uint64_t answer_bytes;               /* of the answer being sent */
     uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
@@ -79,6 +82,7 @@ struct exchange {
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
     bool preflight;      /* a browser asks what a page may do with this route (cors.h) */
     bool close;          /* the connection ends with this answer */
+    bool in_pipe;        /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
@@ -129,6 +133,13 @@ void conn_begin(struct conn *conn);
 
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
+
+/* The header of a request has come: how long that and the body are, as they come. Negative: that is
+ * not known. */
+void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes);
+/* Whether bytes came behind the body of the request that is on it now, read by MHD or not: those
+ * of the next one. */
+bool conn_has_next(const struct conn *conn);
 
 /* Whether it is on this machine, and its text, "unix" for a Unix socket. */
 bool address_is_local(const struct sockaddr_storage *address);
@@ -217,8 +228,8 @@ bool peek_full(int fd);
 /* Whether nothing can go either way any more: the client has reset it, or we have cut it. */
 bool peek_ended(int fd);
 
-/* Whether a byte has ever come from the client; true, too, where that is not known. */
-bool peek_received(int fd);
+/* How many bytes have come from the client so far, its FIN being one. False: that is not known. */
+bool peek_received(int fd, uint64_t *bytes);
 
 /* For how long nothing has come; 0 where that is not known. */
 uint64_t peek_silent_ms(int fd);

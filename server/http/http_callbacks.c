@@ -161,9 +161,9 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
                       strlen(exchange->target),
                       (size_t)exchange->loop->server->config->max_header_bytes);
     (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field, &reader);
-#if MHD_VERSION < 0x00097701
     const union MHD_ConnectionInfo *head =
         MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+#if MHD_VERSION < 0x00097701
     /* In the request line, too, nothing but blanks lies between its parts. The target was copied
      * before it was unescaped where it lies. */
     const char *behind = method + strlen(method) + 1;
@@ -177,6 +177,12 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     (void)url; /* it refuses such lines */
     (void)method;
 #endif
+    if (head == NULL || check->chunked || check->unframed) {
+        conn_count_request(exchange->conn, 0, -1);
+    } else {
+        conn_count_request(exchange->conn, head->header_size,
+                           check->content_length < 0 ? 0 : check->content_length);
+    }
     /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
      * that is there already, for a piece of it: it asks for an answer that it does not take yet,
      * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the

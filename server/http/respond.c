@@ -305,7 +305,7 @@ static struct MHD_Response *tensor_response(struct exchange *exchange)
 static bool ends_in_drain(const struct exchange *exchange)
 {
     return server_phase(exchange->loop->server) >= SERVER_DRAINING &&
-           !conn_unread(exchange->conn);
+           !conn_has_next(exchange->conn);
 }
 
 bool respond(struct exchange *exchange)
