@@ -159,7 +159,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (status != STATUS_OK) {
         return status;
     }
-    if (exchange->route->kind != ROUTE_PAGE && !exchange->preflight) {
+    if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
         request->high = exchange->header.high;
         TRY(exchange_admit(exchange, err));
@@ -362,7 +362,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
-        if (!exchange->preflight) {
+        if (!exchange->bodiless) {
             make_page(exchange);
         }
         return EXCHANGE_ANSWER;

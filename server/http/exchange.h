@@ -81,6 +81,7 @@ struct exchange {
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
     bool preflight;      /* a browser asks what a page may do with this route (cors.h) */
+    bool bodiless;       /* OPTIONS: a preflight, or of the service in general; a header says all */
     bool close;          /* the connection ends with this answer */
     bool in_pipe;        /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
