@@ -129,7 +129,7 @@ bool conn_has_next(const struct conn *conn)
         return true;
     }
     if (conn->tls == NULL && !conn->asked_unknown && peek_received(conn->fd, &came)) {
-        return came > conn->asked_bytes;
+        return came > conn->asked_bytes + peek_closed(conn->fd);
     }
     return conn->exchange->in_pipe;
 }

@@ -427,12 +427,11 @@ static void client_hung_up(struct conn *conn, bool gone)
 bool deadline_left_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
-    char next;
     /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
      * until nothing is left, so that it meets the end. */
     if (length < 0 || exchange->conn->tls != NULL ||
         exchange->request.body.received >= (uint64_t)length ||
-        recv(exchange->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        !peek_closed(exchange->conn->fd)) {
         return false;
     }
     refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,

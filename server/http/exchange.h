@@ -232,6 +232,9 @@ bool peek_ended(int fd);
 /* How many bytes have come from the client so far, its FIN being one. False: that is not known. */
 bool peek_received(int fd, uint64_t *bytes);
 
+/* Whether the client has closed its side, and all before that is read. */
+bool peek_closed(int fd);
+
 /* For how long nothing has come; 0 where that is not known. */
 uint64_t peek_silent_ms(int fd);
 

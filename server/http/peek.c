@@ -27,6 +27,12 @@ bool peek_ended(int fd)
     return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+bool peek_closed(int fd)
+{
+    char next;
+    return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* False for a Unix socket, too. */
 static bool read_tcp_info(int fd, struct tcp_info *info)
 {

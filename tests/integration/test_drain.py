@@ -331,6 +331,17 @@ def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(
     assert server.wait() == 0
 
 
+def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
+    server = start_server("--batch-delay-us", "50000")
+    with server.wire() as wire:
+        wire.send(b"".join(numbered(at, "length") for at in range(3)))
+        wire.half_close().await_half_closed()
+        server.await_active(1)
+        server.signal(signal.SIGTERM)
+        assert answers_of_pipe(wire, 3).headers["Connection"] == "close"
+    assert server.wait() == 0
+
+
 def test_all_that_come_in_one_go_during_a_drain_are_answered(start_server):
     server = start_server("--drain-delay-ms", "60000")
     with server.wire() as fresh, server.wire() as used:
