@@ -125,6 +125,9 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 # What a socket is like when listen() is called.
 $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen,--wrap=bind,--wrap=getaddrinfo
 
+# A machine with hundreds of cores.
+$(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores
+
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 

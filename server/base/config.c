@@ -6,13 +6,17 @@
 #include "proto/byte_size.h"
 #include "proto/digits.h"
 #include "proto/edit_distance.h"
+#include "proto/macros.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* What is found is no more than this; who says a number has it. */
 enum {
-    HTTP_LOOPS_MOST = 4 /* where nobody says how many */
+    MOST_CPUS_FOUND = 256,  /* as many as --cpus may say, and Tally's own driver has threads */
+    MOST_CODECS_FOUND = 64, /* several HTTP threads read no more text than these parse */
+    MOST_LOOPS_FOUND = 4    /* more were never measured */
 };
 
 const struct config_row config_rows[] = {
@@ -410,13 +414,13 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
         config->memory_budget = machine_available_bytes() / 2;
     }
     if (config->cpus == 0) {
-        config->cpus = machine_cores();
+        config->cpus = smaller_of(machine_cores(), MOST_CPUS_FOUND);
     }
     if (config->codec_threads == 0) {
-        config->codec_threads = config->cpus;
+        config->codec_threads = smaller_of(config->cpus, MOST_CODECS_FOUND);
     }
     if (config->http_loops == 0) {
-        config->http_loops = smaller_of(config->cpus, HTTP_LOOPS_MOST);
+        config->http_loops = smaller_of(config->cpus, MOST_LOOPS_FOUND);
     }
     return status;
 }

@@ -122,7 +122,8 @@ X(batch_max_requests,  UINT,   "256",            1,          4096,             "
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          SIZE_TIB,         "bytes",            \
   "Most tensor bytes in one launch of several requests.")                                          \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
-  "How long an idle device waits for more requests before it runs a batch that is not full.")      \
+  "How long an idle device waits for more requests before it runs a batch that is not full; less "  \
+  "where a deadline is near.")                                                                     \
 X(slice_bytes,         SIZE,   "4MiB",           0,          SIZE_TIB,         "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
@@ -131,9 +132,10 @@ X(cpus,                UINT,   "0",              0,          256,              "
   "Cores that the service counts on: threads of the codec pool, of Tally's own OpenCL driver and of " \
   "PoCL's devices (unless POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what "  \
   "the process's affinity "                                                                         \
-  "and the quotas of its control groups leave it, rounded up.")                                    \
+  "and the quotas of its control groups leave it, rounded up, at most 256.")                       \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
-  "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus.")    \
+  "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus, at " \
+  "most 64.")                                                                                      \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \

@@ -113,6 +113,27 @@ bool conn_unread(const struct conn *conn)
     return peek_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
+void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes)
+{
+    conn->asked_unknown = conn->asked_unknown || body_bytes < 0;
+    conn->asked_bytes += header_bytes + (body_bytes < 0 ? 0 : (uint64_t)body_bytes);
+}
+
+/* What MHD has read of the next request it does not say. Where bytes cannot be counted, the answer
+ * is yes if it is likely enough: an answer that says close loses what is behind it, and one that
+ * does not costs its client a request more on this connection. */
+bool conn_has_next(const struct conn *conn)
+{
+    uint64_t came = 0;
+    if (conn_unread(conn)) {
+        return true;
+    }
+    if (conn->tls == NULL && !conn->asked_unknown && peek_received(conn->fd, &came)) {
+        return came > conn->asked_bytes + peek_closed(conn->fd);
+    }
+    return conn->exchange->in_pipe;
+}
+
 void address_text(const struct sockaddr_storage *address, char *text, size_t room)
 {
     struct sockaddr_in v4;

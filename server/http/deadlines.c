@@ -63,21 +63,23 @@ static void reset_if_unread(struct conn *conn)
     }
 }
 
-static void cut_conn(struct conn *conn, const char *why)
+void deadline_cut(struct conn *conn)
 {
-    struct server *server = conn->loop->server;
     conn->cut = true;
     reset_if_unread(conn);
     (void)shutdown(conn->fd, SHUT_RDWR);
-    if (why != NULL) {
-        metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
-        log_message(server->log, LOG_DEBUG, "connection cut: %s", why);
-    }
 }
 
-void deadline_cut(struct conn *conn)
+static void log_cut(const struct conn *conn, const char *why)
 {
-    cut_conn(conn, NULL);
+    log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
+}
+
+static void cut_slow(struct conn *conn, const char *why)
+{
+    deadline_cut(conn);
+    metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
+    log_cut(conn, why);
 }
 
 /* Its request's body arrives, or is dropped. */
@@ -94,20 +96,27 @@ static bool is_answering(const struct conn *conn)
            request_state(&conn->exchange->request) == REQUEST_ANSWERING;
 }
 
-/* Answer with an error and cut. */
-static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
+/* Answer with an error, if nothing else was answered yet. */
+static void refuse_at_once(struct conn *conn, enum status status, const char *why)
 {
     struct exchange *exchange = conn->exchange;
     if (exchange != NULL && request_state(&exchange->request) != REQUEST_LINGERING) {
         (void)error_set(&exchange->request.error, status, "%s", why);
         respond_early(exchange);
     }
-    cut_conn(conn, why);
+}
+
+static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
+{
+    refuse_at_once(conn, status, why);
+    deadline_cut(conn);
+    log_cut(conn, why);
 }
 
 static void time_out_request(struct conn *conn, const char *why)
 {
-    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    refuse_at_once(conn, STATUS_REQUEST_TIMEOUT, why);
+    cut_slow(conn, why);
 }
 
 /* A client that has a place among the large requests and sends nothing gives it up. */
@@ -158,7 +167,7 @@ static void check_dropping(struct exchange *exchange, uint64_t now_ns)
             respond_early(exchange);
         }
     } else if (age_ns > LINGER_S * NS_PER_S) {
-        cut_conn(exchange->conn, NULL);
+        deadline_cut(exchange->conn);
     }
 }
 
@@ -246,11 +255,11 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     if (conn->exchange == NULL) {
         if (over_in_drain(conn, now_ns)) {
-            cut_conn(conn, NULL);
+            deadline_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
-            cut_conn(conn, "no request line came in time (--header-timeout-ms)");
+            cut_slow(conn, "no request line came in time (--header-timeout-ms)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
-            cut_conn(conn, "a request line came too slowly");
+            cut_slow(conn, "a request line came too slowly");
         }
         return;
     }
@@ -269,7 +278,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         break;
     case REQUEST_ANSWERING:
         if (answer_overdue(conn, age_ns)) {
-            cut_conn(conn,
+            cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else if (progress_is_due(conn, now_ns)) {
             note_progress(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
@@ -380,7 +389,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
                 conn, "others want memory, and this request, which holds some, arrives too "
                       "slowly to keep it");
         } else {
-            cut_conn(conn, "others want memory, and the answer is read too slowly to keep it");
+            cut_slow(conn, "others want memory, and the answer is read too slowly to keep it");
         }
         loop->relieved_ns = now_ns + RELIEF_MS * NS_PER_MS;
     }
@@ -404,7 +413,7 @@ static void client_hung_up(struct conn *conn, bool gone)
         conn->body_at_hangup = exchange->request.body.received;
     } else if (exchange == NULL || request_state(&exchange->request) == REQUEST_HEADER) {
         if (gone || !conn_unread(conn)) {
-            cut_conn(conn, NULL);
+            deadline_cut(conn);
         }
     } else if (gone) {
         /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
@@ -418,12 +427,11 @@ static void client_hung_up(struct conn *conn, bool gone)
 bool deadline_left_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
-    char next;
     /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
      * until nothing is left, so that it meets the end. */
     if (length < 0 || exchange->conn->tls != NULL ||
         exchange->request.body.received >= (uint64_t)length ||
-        recv(exchange->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        !peek_closed(exchange->conn->fd)) {
         return false;
     }
     refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,

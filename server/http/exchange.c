@@ -34,6 +34,7 @@ enum {
                                        * client had the answer when it sent what follows */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 65536,
+    FIRST_KEPT_BYTES = 1024,
     FIRST_TARGET_BYTES = 256
 };
 
@@ -97,6 +98,9 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;
+    /* Behind another one, or from before a drain told clients to ask for no more. */
+    exchange->in_pipe = (conn->used && conn->ended_run == conn->daemon->runs) ||
+                        server_phase(loop->server) < SERVER_DRAINING;
     conn->exchange = exchange;
     conn->used = true;
     conn_begin(conn);
@@ -155,7 +159,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (status != STATUS_OK) {
         return status;
     }
-    if (exchange->route->kind != ROUTE_PAGE && !exchange->preflight) {
+    if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
         request->high = exchange->header.high;
         TRY(exchange_admit(exchange, err));
@@ -265,7 +269,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* it left while these bytes waited: they would wait again */
+        return EXCHANGE_CLOSE; /* it left while its body waited: these bytes would wait, too */
     }
     if (request_state(request) == REQUEST_BODY && refused_at_the_end(exchange)) {
         exchange_refuse(exchange);
@@ -283,6 +287,46 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         exchange_refuse(exchange);
     }
     return EXCHANGE_GO_ON;
+}
+
+/* The least power of two that holds them. */
+static size_t room_for_kept(size_t bytes)
+{
+    size_t room = FIRST_KEPT_BYTES;
+    while (room < bytes) {
+        room *= 2;
+    }
+    return room;
+}
+
+size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
+{
+    const size_t whole = exchange->kept_bytes + count; /* of a buffer of MHD, at most */
+    const size_t room = room_for_kept(whole);
+    if (exchange->kept == NULL || room > room_for_kept(exchange->kept_bytes)) {
+        char *grown = realloc(exchange->kept, room);
+        if (grown == NULL) {
+            return 0;
+        }
+        exchange->kept = grown;
+    }
+    memcpy(exchange->kept + exchange->kept_bytes, bytes, count);
+    exchange->kept_bytes = whole;
+    return count;
+}
+
+enum exchange_step exchange_land_kept(struct exchange *exchange)
+{
+    if (exchange->kept == NULL) {
+        return EXCHANGE_GO_ON;
+    }
+    enum exchange_step step = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
+    if (step != EXCHANGE_PAUSE) {
+        free(exchange->kept);
+        exchange->kept = NULL;
+        exchange->kept_bytes = 0;
+    }
+    return step;
 }
 
 static void make_page(struct exchange *exchange)
@@ -318,7 +362,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
-        if (!exchange->preflight) {
+        if (!exchange->bodiless) {
             make_page(exchange);
         }
         return EXCHANGE_ANSWER;
@@ -355,6 +399,7 @@ static void end_exchange(struct exchange *exchange)
     if (request->head.capacity > KEPT_TEXT_BYTES) {
         text_free(memory, &request->head);
     }
+    free(exchange->kept);
     memory_give(memory, &request->block);
     if (request->reserved_bytes > 0) {
         memory_release(memory, request->reserved_bytes);
@@ -363,6 +408,7 @@ static void end_exchange(struct exchange *exchange)
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
+    exchange->conn->ended_run = exchange->conn->daemon->runs;
     exchange->conn->answer_bytes = 0;
     conn_begin(exchange->conn);
     exchange->magic = 0;
@@ -396,6 +442,7 @@ void exchange_end(struct exchange *exchange)
     if (exchange->orphan) {
         return;
     }
+    loop_forget_suspension(exchange);
     if (request_is_away(&exchange->request)) {
         make_orphan(exchange);
     } else {

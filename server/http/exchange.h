@@ -5,8 +5,8 @@
  * How long a connection may take for what: deadlines.c.
  *
  * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
- * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
- * exchange (docs/design/decisions/012). */
+ * suspends the connection (`held`) at the end of its run. Until then it may even close it, which
+ * makes an orphan of the exchange (docs/design/decisions/012). */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
@@ -39,6 +39,9 @@ struct conn {
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
     uint64_t since_ns;                   /* when what it is bounded by now began */
     uint64_t body_ns;                    /* PAUSED: how much of the time of its body was over */
+    uint64_t asked_bytes;                /* of its requests, with the one that is on it now; ... */
+    bool asked_unknown;                  /* ... not with chunks, whose frames nobody counts */
+    uint64_t ended_run;                  /* of the daemon, in which the last request on it ended */
     uint64_t answer_bytes;               /* of the answer being sent */
     uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
@@ -78,10 +81,17 @@ struct exchange {
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
     bool preflight;      /* a browser asks what a page may do with this route (cors.h) */
+    bool bodiless;       /* OPTIONS: a preflight, or of the service in general; a header says all */
     bool close;          /* the connection ends with this answer */
+    bool in_pipe;        /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
+    bool to_suspend;     /* away: in the daemon's list of those that it suspends after its run */
+    struct exchange *next_to_suspend;
+
+    char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
+    size_t kept_bytes;
 
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
@@ -125,6 +135,13 @@ void conn_begin(struct conn *conn);
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
 
+/* The header of a request has come: how long that and the body are, as they come. Negative: that is
+ * not known. */
+void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes);
+/* Whether bytes came behind the body of the request that is on it now, read by MHD or not: those
+ * of the next one. */
+bool conn_has_next(const struct conn *conn);
+
 /* Whether it is on this machine, and its text, "unix" for a Unix socket. */
 bool address_is_local(const struct sockaddr_storage *address);
 void address_text(const struct sockaddr_storage *address, char *text, size_t room);
@@ -145,7 +162,7 @@ void exchange_free(struct exchange *exchange);
 enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
     EXCHANGE_SUSPEND, /* the request is away: suspend until loop_resume() */
-    EXCHANGE_PAUSE,   /* the same inside the body: these bytes are not taken, come again */
+    EXCHANGE_PAUSE,   /* the same inside the body: these bytes have not landed */
     EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */
@@ -161,6 +178,12 @@ void exchange_make_id(struct exchange *exchange);
 enum exchange_step exchange_header(struct exchange *exchange, const char *method);
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *exchange);
+
+/* PAUSED: keep what has not landed, and what comes behind it in the same run. Returns the bytes
+ * that are kept: all, or none for want of memory. */
+size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
+/* In REQUEST_BODY or refused: what was kept goes on first. Any step that exchange_data() returns. */
+enum exchange_step exchange_land_kept(struct exchange *exchange);
 
 /* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
  * codec. Both say why not. */
@@ -206,8 +229,11 @@ bool peek_full(int fd);
 /* Whether nothing can go either way any more: the client has reset it, or we have cut it. */
 bool peek_ended(int fd);
 
-/* Whether a byte has ever come from the client; true, too, where that is not known. */
-bool peek_received(int fd);
+/* How many bytes have come from the client so far, its FIN being one. False: that is not known. */
+bool peek_received(int fd, uint64_t *bytes);
+
+/* Whether the client has closed its side, and all before that is read. */
+bool peek_closed(int fd);
 
 /* For how long nothing has come; 0 where that is not known. */
 uint64_t peek_silent_ms(int fd);

@@ -12,10 +12,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    SUBJECT_BYTES = 1024
-};
-
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
  * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
  * Requests of a connection mostly have the same. */
@@ -23,13 +19,12 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
     struct clients *clients = exchange->loop->server->clients;
-    char subject[SUBJECT_BYTES];
+    char subject[TLS_SUBJECT_CHARS + 1];
     const char *name = exchange->token_name;
     enum client_kind kind = CLIENT_TOKEN;
     const bool forwarded =
         name[0] == '\0' && memcmp(&exchange->address, &conn->peer, sizeof conn->peer) != 0;
-    if (name[0] == '\0' && !forwarded && conn->tls != NULL &&
-        tls_subject(conn, subject, sizeof subject)) {
+    if (name[0] == '\0' && !forwarded && conn->tls != NULL && tls_subject(conn, subject)) {
         name = subject;
         kind = CLIENT_CERTIFICATE;
     }

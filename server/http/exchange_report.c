@@ -23,9 +23,9 @@ static void count_outcome(struct exchange *exchange)
         metrics_client_refusal(metrics, request->limit);
     }
     metrics_outcome(metrics,
-                    route == NULL         ? METRICS_ROUTE_UNKNOWN
-                    : exchange->preflight ? METRICS_ROUTE_OPERATIONS
-                                          : route->counted_as,
+                    exchange->bodiless ? METRICS_ROUTE_OPERATIONS
+                    : route == NULL    ? METRICS_ROUTE_UNKNOWN
+                                       : route->counted_as,
                     request->error.status);
     if (request->codec != NULL) {
         const struct metrics_request ended = request_figures(request);

@@ -62,10 +62,17 @@ enum status exchange_find_route(struct exchange *exchange, const char *method,
     memcpy(exchange->segments, match.segments, sizeof exchange->segments);
     exchange->route = match.route;
     exchange->preflight = exchange->preflight && match.route != NULL;
+    exchange->bodiless = exchange->preflight;
     if (exchange->preflight) {
         return STATUS_OK; /* browsers ask without a token, which the request itself needs */
     }
     TRY(check_token(exchange, err));
+    if (strcmp(method, "OPTIONS") == 0 && strcmp(path, "*") == 0) {
+        /* "The OPTIONS request applies to the server in general ... [It] is only useful as a
+         * "ping" or "no-op" type of method" (RFC 9110, 9.3.7). */
+        exchange->bodiless = true;
+        return STATUS_OK;
+    }
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET %.200s/ lists what there is", path,

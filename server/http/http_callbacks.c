@@ -161,9 +161,9 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
                       strlen(exchange->target),
                       (size_t)exchange->loop->server->config->max_header_bytes);
     (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field, &reader);
-#if MHD_VERSION < 0x00097701
     const union MHD_ConnectionInfo *head =
         MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+#if MHD_VERSION < 0x00097701
     /* In the request line, too, nothing but blanks lies between its parts. The target was copied
      * before it was unescaped where it lies. */
     const char *behind = method + strlen(method) + 1;
@@ -177,6 +177,12 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     (void)url; /* it refuses such lines */
     (void)method;
 #endif
+    if (head == NULL || check->chunked || check->unframed) {
+        conn_count_request(exchange->conn, 0, -1);
+    } else {
+        conn_count_request(exchange->conn, head->header_size,
+                           check->content_length < 0 ? 0 : check->content_length);
+    }
     /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
      * that is there already, for a piece of it: it asks for an answer that it does not take yet,
      * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the
@@ -188,26 +194,16 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
 }
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot
- * take it before this call is over.
- *
- * A connection is never suspended in the call that ends its body. MHD would take up reading
- * where it was when that is resumed, and close where the client has closed its side, which is
- * free to do so and still waits for the answer. From the next call on MHD waits for us, not for
- * bytes. */
+ * take it before MHD's run is over. */
 static void hand_away(struct exchange *exchange, unsigned polls)
 {
     exchange->polls_left = polls;
     exchange->loop->completion.expected++;
     exchange->conn->daemon->polled++;
     conn_begin(exchange->conn);
-}
-
-/* Have MHD leave the connection alone until it is resumed. */
-static void suspend_connection(struct exchange *exchange)
-{
-    exchange->held = true;
-    exchange->conn->daemon->polled--;
-    MHD_suspend_connection(exchange->connection);
+    if (polls == 0) {
+        loop_suspend_after_run(exchange);
+    }
 }
 
 static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
@@ -221,7 +217,6 @@ static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step s
     case EXCHANGE_PAUSE:
         exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
         hand_away(exchange, 0);
-        suspend_connection(exchange); /* at once: MHD still has bytes that are not taken */
         return MHD_YES;
     case EXCHANGE_AWAIT:
         hand_away(exchange, EXCHANGE_MOST_POLLS);
@@ -247,8 +242,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     assert(exchange->magic == EXCHANGE_MAGIC);
     if (request_is_away(&exchange->request)) {
-        if (exchange->polls_left == 0) {
-            suspend_connection(exchange);
+        if (*data_bytes > 0) { /* chunks behind the one that waits */
+            *data_bytes -= exchange_keep(exchange, data, *data_bytes);
+        } else if (exchange->polls_left == 0) {
+            loop_suspend_after_run(exchange);
         } else {
             exchange->polls_left--;
         }
@@ -263,7 +260,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         size_t count = *data_bytes;
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
         enum exchange_step step = exchange_data(exchange, data, count);
-        *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
+        *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
         bool left = request_state(&exchange->request) == REQUEST_BODY &&
                     deadline_left_inside_body(exchange);
         return carry_out(exchange, left ? EXCHANGE_CLOSE : step);

@@ -55,6 +55,46 @@ static void wake_daemons(struct http_loop *loop)
     }
 }
 
+void loop_suspend_after_run(struct exchange *exchange)
+{
+    struct http_daemon *daemon = exchange->conn->daemon;
+    if (!exchange->to_suspend) {
+        exchange->to_suspend = true;
+        exchange->next_to_suspend = daemon->to_suspend;
+        daemon->to_suspend = exchange;
+    }
+}
+
+void loop_forget_suspension(struct exchange *exchange)
+{
+    struct exchange **link = &exchange->conn->daemon->to_suspend;
+    if (!exchange->to_suspend) {
+        return;
+    }
+    exchange->to_suspend = false;
+    while (*link != exchange) {
+        link = &(*link)->next_to_suspend;
+    }
+    *link = exchange->next_to_suspend;
+}
+
+/* Not in a callback, where MHD still has bytes that it has read: when such a connection is resumed,
+ * MHD reads first, and where the client has closed its side, which it is free to do while it waits,
+ * MHD closes the connection, whatever it had. After the run it has nothing left of a body but the
+ * begin of a chunk, and once the body is complete it waits for us, not for bytes. (Its manual allows
+ * callbacks alone, for the sake of daemons with threads.) */
+static void suspend_connections(struct http_daemon *daemon)
+{
+    while (daemon->to_suspend != NULL) {
+        struct exchange *exchange = daemon->to_suspend;
+        daemon->to_suspend = exchange->next_to_suspend;
+        exchange->to_suspend = false;
+        exchange->held = true;
+        daemon->polled--;
+        MHD_suspend_connection(exchange->connection);
+    }
+}
+
 void loop_resume(struct exchange *exchange)
 {
     struct http_daemon *daemon = exchange->conn->daemon;
@@ -73,16 +113,27 @@ void loop_resume(struct exchange *exchange)
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    exchange->loop->completion.expected--;
-    exchange->held = false;
     request_enter(&exchange->request, REQUEST_BODY);
     conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
-    if (exchange->request.error.status == STATUS_CLIENT_GONE) {
-        deadline_cut(conn);
-    } else if (exchange->request.error.status != STATUS_OK || slices_lost(&exchange->request)) {
-        exchange_refuse(exchange);
+    const enum status status = exchange->request.error.status;
+    enum exchange_step step = EXCHANGE_CLOSE;
+    if (status != STATUS_CLIENT_GONE) {
+        if (status != STATUS_OK || slices_lost(&exchange->request)) {
+            exchange_refuse(exchange);
+        }
+        step = exchange_land_kept(exchange);
     }
+    if (step == EXCHANGE_PAUSE) {
+        return; /* it waits for something else now */
+    }
+    if (step == EXCHANGE_CLOSE) {
+        deadline_cut(conn);
+    } else if (request_state(&exchange->request) == REQUEST_BODY) {
+        (void)deadline_left_inside_body(exchange);
+    }
+    exchange->loop->completion.expected--;
+    exchange->held = false;
     conn->daemon->need_run = true;
     MHD_resume_connection(exchange->connection);
 }
@@ -166,6 +217,7 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
+    suspend_connections(daemon);
     daemon->runs++;
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }

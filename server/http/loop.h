@@ -35,6 +35,7 @@ struct http_daemon {
     size_t answering;    /* and in REQUEST_ANSWERING */
     size_t handshaking;  /* connections in their TLS handshake */
     const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
+    struct exchange *to_suspend;  /* list: their connections, when the run is over */
 };
 
 /* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
@@ -130,6 +131,11 @@ void loop_stop(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
+/* Its request is away: have MHD leave its connection alone from the end of this run on, until it
+ * is resumed. More than once is fine. */
+void loop_suspend_after_run(struct exchange *exchange);
+/* It ends before that. */
+void loop_forget_suspension(struct exchange *exchange);
 
 /* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
 MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);

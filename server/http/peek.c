@@ -27,6 +27,12 @@ bool peek_ended(int fd)
     return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+bool peek_closed(int fd)
+{
+    char next;
+    return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* False for a Unix socket, too. */
 static bool read_tcp_info(int fd, struct tcp_info *info)
 {
@@ -34,10 +40,12 @@ static bool read_tcp_info(int fd, struct tcp_info *info)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
 }
 
-bool peek_received(int fd)
+bool peek_received(int fd, uint64_t *bytes)
 {
     struct tcp_info info = {0};
-    return !read_tcp_info(fd, &info) || info.tcpi_bytes_received > 0;
+    bool known = read_tcp_info(fd, &info);
+    *bytes = info.tcpi_bytes_received;
+    return known;
 }
 
 uint64_t peek_silent_ms(int fd)

@@ -130,6 +130,8 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
     fields->count = 0;
     if (refused) {
         put_error_fields(exchange, fields);
+    } else if (exchange->bodiless && !exchange->preflight) {
+        put_field(fields, MHD_HTTP_HEADER_ALLOW, "GET, HEAD, POST, OPTIONS");
     }
     if (exchange->http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
         exchange->http_status == MHD_HTTP_TOO_MANY_REQUESTS) {
@@ -305,7 +307,7 @@ static struct MHD_Response *tensor_response(struct exchange *exchange)
 static bool ends_in_drain(const struct exchange *exchange)
 {
     return server_phase(exchange->loop->server) >= SERVER_DRAINING &&
-           !conn_unread(exchange->conn);
+           !conn_has_next(exchange->conn);
 }
 
 bool respond(struct exchange *exchange)
@@ -318,7 +320,7 @@ bool respond(struct exchange *exchange)
     }
     if (request->error.status != STATUS_OK) {
         response = error_response(exchange);
-    } else if (exchange->preflight) {
+    } else if (exchange->bodiless) {
         exchange->http_status = MHD_HTTP_NO_CONTENT;
         response = make_response((struct byte_view){"", 0});
     } else if (request->codec == NULL) {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <gnutls/abstract.h>
+#include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <microhttpd.h>
@@ -227,7 +228,22 @@ bool tls_unread(const struct conn *conn)
     return gnutls_record_check_pending(conn->tls) > 0;
 }
 
-bool tls_subject(const struct conn *conn, char *text, size_t room)
+static bool name_subject(gnutls_x509_crt_t certificate, char name[TLS_SUBJECT_CHARS + 1])
+{
+    unsigned char digest[TLS_SUBJECT_CHARS / 2];
+    gnutls_datum_t subject = {.data = NULL};
+    size_t room = TLS_SUBJECT_CHARS + 1;
+    bool known = gnutls_x509_crt_get_dn2(certificate, &subject) == 0 && subject.size > 0;
+    if (known) {
+        const gnutls_datum_t bytes = {digest, sizeof digest};
+        known = gnutls_hash_fast(GNUTLS_DIG_SHA256, subject.data, subject.size, digest) == 0 &&
+                gnutls_hex_encode(&bytes, name, &room) == 0;
+    }
+    gnutls_free(subject.data);
+    return known;
+}
+
+bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
 {
     unsigned count = 0;
     gnutls_x509_crt_t certificate;
@@ -237,9 +253,9 @@ bool tls_subject(const struct conn *conn, char *text, size_t room)
         return false;
     }
     bool known = gnutls_x509_crt_import(certificate, &shown[0], GNUTLS_X509_FMT_DER) == 0 &&
-                 gnutls_x509_crt_get_dn(certificate, text, &room) == 0;
+                 name_subject(certificate, name);
     gnutls_x509_crt_deinit(certificate);
-    return known && text[0] != '\0';
+    return known;
 }
 
 ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)

@@ -33,9 +33,14 @@ void tls_end(struct conn *conn);
 /* Whether bytes that came are there that MHD has not taken yet, besides those in the socket. */
 bool tls_unread(const struct conn *conn);
 
-/* The subject of the certificate that the client had to show, as RFC 4514 writes it; false if none
- * was asked for, or it does not fit. */
-bool tls_subject(const struct conn *conn, char *text, size_t room);
+enum {
+    TLS_SUBJECT_CHARS = 64
+};
+
+/* A name for the subject of the certificate that the client had to show, and no other: its digest,
+ * SHA-256 in hex, as subjects are as long as authorities let them be. False if none was asked for,
+ * or it has none. */
+bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1]);
 
 /* Write something, which MHD does not write on at the same time, and say that nothing follows.
  * Returns the bytes that were taken, or a negative number. */

@@ -57,6 +57,12 @@ static bool nothing_came(const struct conn *conn)
            peek_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
 }
 
+static bool never_came(const struct conn *conn)
+{
+    uint64_t bytes = 0;
+    return !conn->used && peek_received(conn->fd, &bytes) && bytes == 0;
+}
+
 /* The connection of the daemon that is meant; NULL: it may be one or another. */
 static struct conn *find_culprit(const struct http_daemon *daemon, const char *page)
 {
@@ -64,7 +70,7 @@ static struct conn *find_culprit(const struct http_daemon *daemon, const char *p
     struct conn *found = NULL;
     for (struct conn *conn = daemon->loop->conns; conn != NULL; conn = conn->next) {
         if (conn->daemon != daemon || !may_be_read(conn, begun) || nothing_came(conn) ||
-            (!conn->used && !peek_received(conn->fd))) {
+            never_came(conn)) {
             continue;
         }
         if (found != NULL) {

@@ -381,16 +381,38 @@ static void batch_form(struct queue *queue, struct fair_line *lane,
     }
 }
 
-/* When the lane's first request stops waiting for peers; 0: at once. */
-static uint64_t peers_until_ns(const struct queue *queue, struct fair_line *lane,
-                               const struct batcher_options *options)
+/* Those of the lane whose deadline is near spend half of what was left of their time in it, and
+ * have the other half for being computed. Returns when that is over for one, or until_ns. */
+static uint64_t until_deadlines_ns(struct fair_line *lane, size_t most, uint64_t until_ns)
+{
+    struct fair_cursor cursor = fair_begin(lane);
+    for (size_t i = 0; cursor.current != NULL && i < most; i++) {
+        const uint64_t queued_ns = cursor.current->times.queued;
+        const uint64_t deadline_ns = cursor.current->deadline_ns;
+        const uint64_t half_ns = queued_ns + clock_span_ns(queued_ns, deadline_ns) / 2;
+        until_ns = deadline_ns != 0 && half_ns < until_ns ? half_ns : until_ns;
+        fair_step(&cursor);
+    }
+    return until_ns;
+}
+
+/* When the lane's first request stops waiting for peers; 0: at once. Who waits in the other lane
+ * for the same taker waits for that, too. */
+static uint64_t peers_until_ns(struct queue *queue, enum batcher_taker taker,
+                               struct fair_line *lane, const struct batcher_options *options)
 {
     const struct request *first = fair_begin(lane).current;
     if (options->delay_ns == 0 || queue->closed || first->slice.of != NULL ||
         lane->count >= options->max_requests) {
         return 0;
     }
-    return first->times.queued + options->delay_ns;
+    uint64_t until_ns = first->times.queued + options->delay_ns;
+    for (int i = 0; i < LANE_COUNT; i++) {
+        if (taker == BATCHER_BOTH || lane == &queue->lanes[i]) {
+            until_ns = until_deadlines_ns(&queue->lanes[i], options->max_requests, until_ns);
+        }
+    }
+    return until_ns;
 }
 
 /* Wait for something to arrive until then. Thread: a holder of the lock. */
@@ -426,7 +448,7 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
         request_bytes(fair_begin(lane).current) > options->max_first_bytes) {
         return false;
     }
-    uint64_t until_ns = peers_until_ns(queue, lane, options);
+    uint64_t until_ns = peers_until_ns(queue, taker, lane, options);
     if (until_ns > now_ns) {
         *wait_ns = until_ns;
         return false;

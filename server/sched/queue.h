@@ -116,7 +116,8 @@ struct batcher_options {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
-    uint64_t delay_ns;        /* --batch-delay-us: how long an unfilled batch waits for more */
+    uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
+                        * deadline is near */
     const atomic_int *takes;  /* borrowed; enum batcher_taker: which lanes, read at every look.
                                 Whoever changes it calls queue_shake(). NULL: both */
 };

@@ -103,6 +103,42 @@ def test_pipelined_requests_are_answered_in_order(server):
             assert wire.answer().status == 200
 
 
+@pytest.mark.parametrize("value", ["chunked", " chunked", "\t chunked", "CHUNKED", "  \tChunked"])
+def test_blanks_before_a_coding_are_no_part_of_it(server, value):
+    request = chunked(PATH, BODY, 5).replace(b": chunked", b":" + value.encode())
+    with server.wire() as wire:
+        assert wire.send(request).answer().body == SUMS
+        assert wire.send(good()).answer().body == SUMS
+
+
+@pytest.mark.parametrize("blanks", [" ", "\t", " \t "])
+def test_blanks_behind_a_coding_cost_the_connection_and_no_more(server, blanks):
+    """They are no part of it, but libmicrohttpd 0.9.75 takes them for one and would read on for ever: to
+    refuse such a request, and nothing behind it, is all that is left."""
+    request = chunked(PATH, BODY, 5).replace(b": chunked", f": chunked{blanks}".encode())
+    with server.wire() as wire:
+        answer = wire.send(request + SMUGGLED).answer()
+        calls.expect_error(answer, 501, "unsupported", says=["chunked"])
+        assert answer.headers["Connection"] == "close"
+        assert wire.closed() and wire.buffer == b""
+
+
+@pytest.mark.parametrize("body", [b"", bytes(100)])
+def test_options_of_the_service_in_general_is_answered_without_a_body(server, body):
+    """RFC 9110, 9.3.7: a ping."""
+    head = f"OPTIONS * HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    with server.wire() as wire:
+        wire.send(head.encode() + body + good())
+        answer = wire.answer()
+        assert answer.status == 204 and answer.headers["Allow"] == "GET, HEAD, POST, OPTIONS"
+        assert answer.headers["X-Request-Id"] and "Content-Length" not in answer.headers
+        assert wire.answer().body == SUMS
+        wire.send(b"OPTIONS /v1/cumsum HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.answer().status == 405
+        wire.send(b"GET * HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.answer().status == 404
+
+
 def test_http_1_0_and_connection_close(server):
     with server.wire() as wire:
         assert wire.send(post_bytes(PATH, BODY, [RAW], version="1.0")).answer().body == SUMS

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from support import calls
+from support.certificates import Tls
 from support.http import post_bytes
 from support.waiting import until
 
@@ -283,6 +284,87 @@ def test_requests_in_the_pipe_are_answered_in_a_drain(start_server):
         wire.send(SteadyLoad.REQUEST)  # before the answer to the first can say anything
         assert [wire.answer().body for _ in range(2)] == [SteadyLoad.BODY] * 2
         assert wire.closed()
+
+
+def numbered(number, framing):
+    body = np.array([number, 1, 1, 1], np.int32).tobytes()
+    request = post_bytes(PATH, body, [("Content-Type", calls.RAW)])
+    if framing == "chunked":
+        head = request[: -len(body)].replace(b"Content-Length: 16", b"Transfer-Encoding: chunked")
+        request = head + b"10\r\n" + body + b"\r\n0\r\n\r\n"
+    return request
+
+
+def answers_of_pipe(wire, count):
+    """All are right, and none but the last says that it is."""
+    for number in range(count):
+        answer = wire.answer()
+        assert answer.status == 200, answer
+        assert np.frombuffer(answer.body, np.int32).tolist() == expected(number)
+        if number + 1 < count:
+            assert "Connection" not in answer.headers
+    assert wire.closed()
+    return answer
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("kind", ["tcp", "tls", "unix"])
+def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(
+    start_server, tmp_path, kind, framing
+):
+    """The first of them is computed when the signal comes; the others have been read with it."""
+    tls = Tls(tmp_path / "tls") if kind == "tls" else None
+    path = str(tmp_path / "s")
+    server = start_server("--batch-delay-us", "50000", "--listen", f"unix:{path}", tls=tls)
+    with server.wire() as wire:
+        if kind == "unix":
+            wire.close()
+            wire.socket = socket.socket(socket.AF_UNIX)
+            wire.socket.settimeout(30)
+            wire.socket.connect(path)
+        wire.send(b"".join(numbered(at, framing) for at in range(20)))
+        server.await_active(1)
+        server.signal(signal.SIGTERM)
+        last = answers_of_pipe(wire, 20)
+        if (kind, framing) == ("tcp", "length"):
+            assert last.headers["Connection"] == "close"
+    assert server.wait() == 0
+
+
+def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
+    server = start_server("--batch-delay-us", "50000")
+    with server.wire() as wire:
+        wire.send(b"".join(numbered(at, "length") for at in range(3)))
+        wire.half_close().await_half_closed()
+        server.await_active(1)
+        server.signal(signal.SIGTERM)
+        assert answers_of_pipe(wire, 3).headers["Connection"] == "close"
+    assert server.wait() == 0
+
+
+def test_all_that_come_in_one_go_during_a_drain_are_answered(start_server):
+    server = start_server("--drain-delay-ms", "60000")
+    with server.wire() as fresh, server.wire() as used:
+        used.send(SteadyLoad.REQUEST).answer()
+        server.signal(signal.SIGTERM)
+        client = server.client()
+        until(lambda: client.get("/readyz").status == 503)
+        client.close()
+        for wire in (fresh, used):
+            wire.send(b"".join(numbered(at, "length") for at in range(20)))
+            assert answers_of_pipe(wire, 20).headers["Connection"] == "close"
+
+
+def test_what_is_refused_in_a_drain_does_not_end_the_pipe_either(start_server):
+    server = start_server("--batch-delay-us", "50000")
+    with server.wire() as wire:
+        refused = post_bytes("/nowhere", bytes(100), [])
+        wire.send(SteadyLoad.REQUEST + refused * 2 + SteadyLoad.REQUEST)
+        server.await_active(1)
+        server.signal(signal.SIGTERM)
+        assert [wire.answer().status for _ in range(4)] == [200, 404, 404, 200]
+        assert wire.closed()
+    assert server.wait() == 0
 
 
 def test_an_interrupt_at_the_keyboard_waits_for_no_balancer(start_server):

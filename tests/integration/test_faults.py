@@ -5,17 +5,15 @@ change while it runs. Where two devices are needed, so that there is one to retr
 compiles, they are PoCL's.
 """
 
-import os
 import time
 
 import numpy as np
 import pytest
 
 from support import calls
-from support.tallyd import BINARY, MODE, POCL, TOP
+from support.tallyd import BINARY, FAULTY, POCL
 from support.waiting import until
 
-FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
 VALUES = np.arange(1, 4001, dtype=np.float32)
 SUMS = np.cumsum(VALUES, dtype=np.float64).astype(np.float32)
 PATH = f"/v1/cumsum?dtype=float32&shape={VALUES.size}"

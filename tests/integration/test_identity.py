@@ -68,6 +68,23 @@ def test_certificates_of_one_subject_are_one_client(start_server, tmp_path):
     assert statuses(one, {**one, "source": "127.0.0.3"}) == [200, 429]
 
 
+def test_certificates_of_long_subjects_are_told_apart(start_server, tmp_path):
+    """Authorities let subjects be of any length: this one has 2 KiB."""
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server(*SLOW, tls=tls)
+    long = "".join(f"/OU={'x' * 60}{at:02}" for at in range(32))
+    one, two, again = (
+        {
+            "server": server,
+            "context": tls.context(clients.sign(name, "clientAuth", subject=long)),
+        }
+        for name in ("one", "two", "one")
+    )
+    assert statuses(one, two) == [200, 200]
+    assert statuses(one, {**again, "source": "127.0.0.3"}) == [200, 429]
+
+
 def behind(server, forwarded, source="127.0.0.1"):
     return {"server": server, "source": source, "headers": {"X-Forwarded-For": forwarded}}
 

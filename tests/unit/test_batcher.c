@@ -154,6 +154,59 @@ static void a_delay_waits_for_company_but_not_for_longer(void **state)
     free_chain(take(*state, &patient, 2)); /* full: leaves at once */
 }
 
+static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t elements,
+                                uint64_t within_ms)
+{
+    struct request *request = fake_request(&completion, dtype, elements);
+    request->deadline_ns = clock_now_ns() + within_ms * NS_PER_MS;
+    assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+enum {
+    DUE_MS = 500 /* half of it passes in the queue, half of it is for slow machines */
+};
+
+static const struct batcher_options for_seconds = {
+    .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
+
+static void a_delay_ends_in_time_for_a_deadline(void **state)
+{
+    struct request *due = push_due(*state, DTYPE_F32, 4, DUE_MS);
+    uint64_t queued_ns = due->times.queued;
+    free_chain(take(*state, &for_seconds, 1));
+    assert_true(clock_now_ns() - queued_ns >= (DUE_MS / 2 - 1) * NS_PER_MS);
+}
+
+static void a_delay_ends_in_time_for_the_deadline_of_company(void **state)
+{
+    struct request *first = push(*state, DTYPE_F32, 4);
+    push_due(*state, DTYPE_F32, 4, DUE_MS);
+    struct request *batch = take(*state, &for_seconds, 2);
+    assert_ptr_equal(batch, first);
+    free_chain(batch);
+}
+
+/* Of the other lane, and of another type: neither is gathered, and both wait for the batch. */
+static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
+{
+    static const struct {
+        enum dtype dtype;
+        int64_t elements;
+    } behind[] = {{DTYPE_F32, LARGE}, {DTYPE_I64, 4}};
+    for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++) {
+        struct request *first = push(*state, DTYPE_F32, 4);
+        struct request *due =
+            push_due(*state, behind[i].dtype, behind[i].elements, DUE_MS);
+        struct request *batch = take(*state, &for_seconds, 1);
+        assert_ptr_equal(batch, first);
+        free_chain(batch);
+        batch = take(*state, &for_seconds, 1);
+        assert_ptr_equal(batch, due);
+        free_chain(batch);
+    }
+}
+
 struct taker {
     struct queue *queue;
     atomic_int takes; /* enum batcher_taker */
@@ -422,6 +475,9 @@ int main(void)
         T(the_condemned_are_no_company),
         T(a_taker_gives_up_after_its_timeout),
         T(a_delay_waits_for_company_but_not_for_longer),
+        T(a_delay_ends_in_time_for_a_deadline),
+        T(a_delay_ends_in_time_for_the_deadline_of_company),
+        T(a_delay_ends_in_time_for_the_deadlines_of_those_behind_it),
         T(a_push_wakes_a_waiting_taker),
         T(what_is_pushed_together_is_taken_together),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),

@@ -69,6 +69,38 @@ static void what_depends_on_the_machine_is_filled_in(void **state)
     config_deinit(&config);
 }
 
+/* A machine may have any number of them; 0: as many as this one has. */
+static size_t pretended_cores;
+
+size_t __real_machine_cores(void);
+size_t __wrap_machine_cores(void);
+size_t __wrap_machine_cores(void)
+{
+    return pretended_cores != 0 ? pretended_cores : __real_machine_cores();
+}
+
+static void a_large_machine_gets_no_thread_for_each_of_its_cores(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    pretended_cores = 768;
+    assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
+    assert_int_equal(config.cpus, 256);
+    assert_int_equal(config.codec_threads, 64);
+    config_deinit(&config);
+    pretended_cores = 40;
+    assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
+    assert_int_equal(config.cpus, 40);
+    assert_int_equal(config.codec_threads, 40);
+    config_deinit(&config);
+    assert_int_equal(PARSE(&config, &err, "--cpus=200", "--codec-threads=100"), STATUS_OK);
+    assert_int_equal(config.cpus, 200);
+    assert_int_equal(config.codec_threads, 100);
+    config_deinit(&config);
+    pretended_cores = 0;
+}
+
 static void values_come_after_a_space_or_an_equals_sign(void **state)
 {
     (void)state;
@@ -364,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_table),
         cmocka_unit_test(what_depends_on_the_machine_is_filled_in),
+        cmocka_unit_test(a_large_machine_gets_no_thread_for_each_of_its_cores),
         cmocka_unit_test(values_come_after_a_space_or_an_equals_sign),
         cmocka_unit_test(sizes_take_suffixes),
         cmocka_unit_test(booleans_stand_alone_or_are_set),

@@ -36,9 +36,16 @@ class Authority:
             *("-keyout", self.key, "-out", self.certificate),
         )
 
-    def sign(self, name, purpose="serverAuth", days=2, names="DNS:localhost,IP:127.0.0.1"):
+    def sign(
+        self,
+        name,
+        purpose="serverAuth",
+        days=2,
+        names="DNS:localhost,IP:127.0.0.1",
+        subject="",
+    ):
         """Certificate and key for these names, or a client's; their serial number counts up. With
-        0 days it is over within a second."""
+        0 days it is over within a second. subject: what its subject has besides the name."""
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
@@ -55,7 +62,7 @@ class Authority:
                 "-pkeyopt",
                 "ec_paramgen_curve:prime256v1",
             ),
-            *("-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request),
+            *("-nodes", "-subj", f"{subject}/CN={name}", "-keyout", key, "-out", request),
         )
         openssl(
             *(

@@ -89,21 +89,26 @@ class Wire:
             raise BrokenPipeError from error
         return self
 
+    def _seen_by_server(self):
+        """Of /proc/net/tcp's row of the server's socket (addresses, state, queues to send and to
+        read): its state, and how many bytes it has not read."""
+        mine, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
+        for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, state, queues = row.split()[:5]
+            if (int(local[-4:], 16), int(remote[-4:], 16)) == (theirs, mine):
+                return int(state, 16), int(queues.split(":")[1], 16)
+        return None, None
+
     def await_read(self):
         """Wait until the server has read all that was sent. What it does with that it has done before
         it answers a later request."""
-        mine, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
+        until(lambda: self._seen_by_server()[1] == 0, 60)
+        return self
 
-        def unread():
-            """Of /proc/net/tcp's row of the server's socket: addresses, state, queues to send and
-            to read."""
-            for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-                _, local, remote, _, queues = row.split()[:5]
-                if (int(local[-4:], 16), int(remote[-4:], 16)) == (theirs, mine):
-                    return int(queues.split(":")[1], 16)
-            return None
-
-        until(lambda: unread() == 0, 60)
+    def await_half_closed(self):
+        """Wait until the server's system knows of half_close()."""
+        close_wait = 8
+        until(lambda: self._seen_by_server()[0] == close_wait, 60)
         return self
 
     def half_close(self):

@@ -17,6 +17,8 @@ BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
 MODE = os.environ.get("TALLY_MODE", "release")
 READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
+# With faults on demand (tests/lib/cl_fault.h).
+FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
 # The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
 POCL = ("--devices", "portable computing language")
 
