@@ -16,12 +16,13 @@
 #include <time.h>
 
 enum {
-    STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
     REASON_TEXT = 128,
     SERVER_TEXT = 256,  /* of a longer URL its beginning is told */
     TIMER_SLACK_MS = 5, /* libcurl counts time by itself */
-    NAP_MS = 100        /* how often a waiting call asks whether to go on */
+    NAP_MS = 100,       /* how often a waiting call asks whether to go on */
+    RETRY_WHOLE = 1000, /* of the budget: one retry, which a second earns */
+    RETRY_PER_CALL = RETRY_WHOLE / 10
 };
 
 int64_t monotonic_ms(void)
@@ -35,6 +36,23 @@ int64_t monotonic_ms(void)
 static uint64_t send_bytes(const struct call *call)
 {
     return call->spec.head_bytes + call->spec.body_bytes;
+}
+
+/* ---- the budget of retries ---- */
+
+/* A server that is overloaded is not made to work twice for those whom it could serve: a client's
+ * calls together retry once for ten of them and once a second, with a reserve of ten. */
+static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
+{
+    int64_t now_ms = monotonic_ms();
+    MUST(pthread_mutex_lock(&client->budget_lock));
+    earned += client->budget + (now_ms - client->budget_counted_ms);
+    client->budget = earned < BUDGET_MOST ? earned : BUDGET_MOST;
+    client->budget_counted_ms = now_ms;
+    bool enough = client->budget >= spent;
+    client->budget -= enough ? spent : 0;
+    MUST(pthread_mutex_unlock(&client->budget_lock));
+    return enough;
 }
 
 /* ---- made ---- */
@@ -99,6 +117,7 @@ struct call *call_create(struct tally *client, const struct call_spec *spec,
     (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
     call->give_up_ms = moment_after(now_ms, client->options.timeout_ms);
     call->deadline_at_ms = moment_after(now_ms, spec->deadline_ms);
+    (void)take_of_budget(client, RETRY_PER_CALL, 0);
     return call;
 no_memory:
     call_destroy(call);
@@ -344,6 +363,8 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
     call->curl_message[0] = '\0';
     call->easy = easy;
     set_body(call, easy);
+    (void)curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, call->fresh ? 1L : 0L);
+    call->fresh = false;
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
     (void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
@@ -497,11 +518,9 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
-    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt.
-     * Each time another connection of the pool may be stale, too, so there is a bound. */
-    if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0 &&
-        call->stale < STALE_MAX) {
-        call->stale++;
+    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt. */
+    if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0) {
+        call->fresh = true;
         call->attempts--;
         call->retry_at_ms = 0;
         return CALL_RETRY;
@@ -512,7 +531,7 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
             call->retry_at_ms < call->give_up_ms && call->retry_at_ms < call->deadline_at_ms;
         bool soon =
             options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
-        if (in_time && soon) {
+        if (in_time && soon && take_of_budget(call->client, 0, RETRY_WHOLE)) {
             return CALL_RETRY;
         }
     }

@@ -64,7 +64,7 @@ struct call {
     int64_t deadline_at_ms;     /* no attempt begins after it; NEVER_MS */
     int64_t retry_at_ms;
     int attempts;
-    int stale;    /* attempts on kept connections that turned out to be closed */
+    bool fresh;   /* the next attempt is for a new connection: a kept one was closed */
     bool touched; /* answer bytes were written, in any attempt */
     /* of the current attempt: */
     uint64_t sent;     /* position in head + body */

@@ -152,7 +152,9 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
     if (options != NULL) {
         client->options = *options;
     }
+    client->budget = BUDGET_MOST;
     MUST(pthread_mutex_init(&client->idle_lock, NULL));
+    MUST(pthread_mutex_init(&client->budget_lock, NULL));
     MUST(pthread_mutex_init(&client->async_lock, NULL));
     enum tally_status status = TALLY_OK;
     if (!fill_options(client)) {
@@ -194,6 +196,7 @@ void tally_close(struct tally *client)
     free(client->base_url);
     free(client->socket_path);
     MUST(pthread_mutex_destroy(&client->idle_lock));
+    MUST(pthread_mutex_destroy(&client->budget_lock));
     MUST(pthread_mutex_destroy(&client->async_lock));
     free(client);
 }

@@ -30,7 +30,8 @@ enum {
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
-    PAUSE_MS = 200, /* between attempts while the server is away */
+    PAUSE_MS = 200,   /* between attempts while the server is away; then twice that, ... */
+    PAUSES_MOST = 32, /* at a time */
     PATIENCE_S = 600
 };
 
@@ -142,6 +143,7 @@ static int sum_box(struct worker *worker)
     }
     int64_t start_ns = now_ns();
     struct tally_error err;
+    int pauses = 1;
     for (bool first = true;; first = false) {
         enum tally_status status =
             worker->parts != NULL
@@ -154,8 +156,11 @@ static int sum_box(struct worker *worker)
         if (!worth_waiting(job, &err, start_ns, first)) {
             break;
         }
-        struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
-        (void)nanosleep(&pause, NULL);
+        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
+            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+            (void)nanosleep(&pause, NULL);
+        }
+        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
         if (worker->output == worker->input &&
             part_source_read(&job->source, box, worker->input) != EXIT_DONE) {
             return EXIT_LOCAL;

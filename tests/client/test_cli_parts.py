@@ -23,7 +23,7 @@ import unittest.mock
 import urllib.request
 import zipfile
 
-from test_cli import TALLY, URL, Directory, Terminal, npy, npy_parts, tally
+from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
@@ -360,6 +360,21 @@ class Servers(Directory):
             self.assertGreaterEqual(time.time() - start, seconds * 0.5)
             self.assertEqual(process.returncode, 3, shown)
             self.assertEqual(self.files(), ["in.npy"])
+
+    def test_a_busy_server_is_asked_less_and_less_often(self):
+        """Once it has answered, who has a job in parts does not give up at once."""
+        busy = answer(
+            b'{"error":"full","code":"queue_full"}', status="503 X", headers="Retry-After: 99\r\n"
+        )
+        right = sums(bytes(8), "int64", "1,1,1")
+        self.path("in.npy", npy("<i8", (2,), bytes(16)))
+        right = right.replace(b"Content-Length: 8", b"Tally-Carry-Length: 64\r\nContent-Length: 72")
+        right = right.replace(b"\r\n\r\n", b"\r\n\r\n" + bytes(64))
+        with Server(lambda number, *_: busy if number else right) as s:
+            process = self.start(s, "--part-bytes", "8", "--timeout", "1")
+            _, shown = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 4, shown)
+        self.assertIn(s.count, range(2, 6))  # after 0, 0.2, 0.6 and 1.4 seconds, not each 0.2
 
     def test_waiting_for_a_server_ends_with_a_signal(self):
         count = MIB // 2

@@ -1,5 +1,5 @@
 """The rules of a call, without its bytes' way: what is sent, what an answer must be, when to try
-again. They are libtally's, but for the budget of retries.
+again. They are libtally's.
 
     call = Call(caller, request)
     repeat: send call.head() and the body; read a Head
