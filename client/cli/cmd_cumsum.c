@@ -6,7 +6,6 @@
  * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
-#include "client/cli/cumsum.h"
 #include "client/cli/destination.h"
 #include "client/cli/npz.h"
 #include "client/cli/terminal.h"

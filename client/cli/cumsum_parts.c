@@ -7,7 +7,7 @@
  * from a stream, or written to one, is so in its order: then lanes of several parts are summed
  * by one thread. When the server goes away in the middle, a part is given again until it is
  * back, or --timeout has passed. The main thread shows the progress of all. */
-#include "client/cli/cumsum.h"
+#include "client/cli/commands.h"
 
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
@@ -352,7 +352,7 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         for (int i = 0; i < WORKERS; i++) {
             moved += (double)workers[i].moved;
         }
-        progress_whole(progress, moved / 2, total);
+        progress_show(progress, moved / 2, total);
         for (int i = 0; interrupted() && i < started; i++) {
             wake_thread(workers[i].thread); /* it may wait for who reads the result */
         }

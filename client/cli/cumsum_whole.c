@@ -3,7 +3,7 @@
  *
  * Raw bytes are sent as they are and the options are the query; a JSON array and the options
  * become the members of a request; a JSON object is a request already. */
-#include "client/cli/cumsum.h"
+#include "client/cli/commands.h"
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
@@ -177,11 +177,10 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
                          int64_t receive_total)
 {
     struct cumsum_job *job = user;
-    if (job->body != NULL && send_total > 0) { /* of the source, not of what is around it */
-        send_total = (int64_t)job->source->bytes;
-        sent = sent < send_total ? sent : send_total;
-    }
-    return progress_step(&job->progress, sent, send_total, received, receive_total);
+    double both = (double)(send_total + (receive_total > 0 ? receive_total : send_total));
+    double moved = (double)(sent + received);
+    progress_show(&job->progress, moved / 2, (moved > both ? moved : both) / 2);
+    return interrupted();
 }
 
 static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)

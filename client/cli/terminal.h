@@ -62,16 +62,11 @@ struct progress {
     bool drawn; /* there is a line to clear */
     int64_t start_ns;
     int64_t drawn_ns; /* last redraw */
-    int phase;        /* PHASE_* */
-    int64_t phase_ns; /* its start */
 };
 
 void progress_init(struct progress *progress, bool quiet);
-/* A tally_progress_fn; user is the struct progress. Cancels when interrupted. */
-int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
-                  int64_t receive_total);
-/* The same of a transfer in parts: bytes that were moved of a total, -1 if that is not known. */
-void progress_whole(struct progress *progress, double moved, double total);
+/* So many bytes are summed of a total, -1 if that is not known. */
+void progress_show(struct progress *progress, double summed, double total);
 /* Clear the line. */
 void progress_end(struct progress *progress);
 
