@@ -419,8 +419,11 @@ static void transport_error(struct call *call, CURLcode code)
 {
     const struct tally *client = call->client;
     struct tally_error *err = &call->error;
-    const char *words =
-        call->curl_message[0] != '\0' ? call->curl_message : curl_easy_strerror(code);
+    const char *words = call->curl_message;
+    if (words[0] == '\0' ||
+        strchr(words, '@') != NULL) { /* of a proxy's URL, with a password */
+        words = curl_easy_strerror(code);
+    }
     char reason[REASON_TEXT];
     char server[SERVER_TEXT];
     long number = 0;

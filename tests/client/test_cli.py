@@ -583,11 +583,32 @@ class Cumsum(Directory):
             ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
             ("ftp://me:secret@h", 2, '"***@h"'),
             ("http://me:se@cret@h:x", 2, '"***@h:x"'),
+            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@/run/x"'),
+            ("unix:me:secret@h", 2, '"***@h"'),
         ):
             with self.subTest(url):
                 done = tally("health", url=url, env={"no_proxy": "*"})
                 self.assert_failed(done, status, shown)
                 self.assertNotIn(b"ret@", done.stderr)
+        for proxy in (
+            "ftp://me:secret@h:1",
+            "http://me:secret@h:x",
+            "http://me:secret@127.0.0.1:1",
+        ):
+            with self.subTest(proxy):
+                done = tally("health", url="http://x.invalid", env={"http_proxy": proxy})
+                self.assertEqual(done.returncode, 3)
+                self.assertNotIn(b"secret", done.stderr)
+        opener = self.path("xdg-open", b'#!/bin/sh\nprintf "%s\\n" "$@" >"$0.told"\n')
+        os.chmod(opener, 0o755)
+        path = {"PATH": self.directory.name + ":" + os.environ["PATH"]}
+        for url in ("http://me:secret@h:1/a@b/", "me:secret@h:1/a@b"):
+            done = tally("console", url=url, env=path)
+            self.assertEqual((done.returncode, done.stdout), (0, b"http://h:1/a@b/\n"))
+            self.assertEqual(self.read("xdg-open.told"), done.stdout)
+        done = tally("console", url="http+unix://me:secret@x")
+        self.assertEqual(done.returncode, 2)
+        self.assertNotIn(b"secret", done.stderr)
 
     def test_a_proxy_that_refuses_is_not_asked_again(self):
         for refusal in (b"407 X", b"403 X", b"503 X\r\nRetry-After: 1"):
