@@ -1,4 +1,4 @@
-/*   what must the answer be? -> request written -> destination opened
+/*   what is expected of the answer -> request written -> destination opened
  *     -> sent and answered, with progress -> committed
  *
  * Raw bytes are sent as they are and the options are the query; a JSON array and the options
@@ -7,6 +7,7 @@
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
+#include "client/json_text.h"
 #include "proto/text.h"
 
 #include <inttypes.h>
@@ -24,6 +25,7 @@ enum {
 struct cumsum_job {
     const struct settings *settings; /* borrowed */
     struct source *source;           /* borrowed, loaded */
+    struct expectation expected;
     struct destination destination;
     struct progress progress;
     enum format input;
@@ -34,42 +36,22 @@ struct cumsum_job {
     char path[OPTIONS_TEXT];
 };
 
-/* ---- what the answer must be ---- */
-
-/* Of the result in raw numbers; UINT64_MAX: of none, and the server says why. */
-static uint64_t result_bytes(const struct settings *settings, enum tally_dtype dtype)
-{
-    const struct number_list *strides = &settings->output_strides;
-    struct tally_scan scan = {.struct_size = sizeof scan,
-                              .dtype = dtype,
-                              .rank = settings->shape.count,
-                              .sizes = settings->shape.numbers,
-                              .output_strides = strides->count > 0 ? strides->numbers : NULL};
-    uint64_t bytes = UINT64_MAX;
-    if (strides->count == 0 || strides->count == scan.rank) {
-        (void)tally_scan_bytes(&scan, NULL, &bytes, NULL);
-    }
-    return bytes;
-}
-
-static int expect_answer(struct cumsum_job *job, struct expectation *expected)
-{
-    const struct settings *settings = job->settings;
-    char hint[HINT_TEXT];
-    *expected = (struct expectation){.format = job->output};
-    if (job->input == FORMAT_RAW) {
-        (void)tally_dtype_find(settings->dtype,
-                               &expected->dtype); /* it is one of the choices */
-        expected->known = true;
-        expected->shape = settings->shape;
-        expected->raw_bytes = result_bytes(settings, expected->dtype);
-        return EXIT_DONE;
-    }
-    format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source->name, hint);
-}
-
 /* ---- the request ---- */
+
+/* A list of integers that an object has; none where it has none. */
+static struct number_list member_list(struct json_text object, const char *key)
+{
+    struct number_list list = {.count = 0};
+    struct json_text rest = {"", 0};
+    struct json_text unused = {"", 0};
+    struct json_text number = {"", 0};
+    if (json_text_member(object, key, &rest)) {
+        while (list.count < TALLY_MAX_RANK && json_text_next(&rest, &unused, &number)) {
+            list.numbers[list.count++] = json_text_integer(number, 0);
+        }
+    }
+    return list;
+}
 
 static void append_word(char *text, bool json, const char *key, const char *word)
 {
@@ -115,6 +97,8 @@ static int wrap_json(struct cumsum_job *job)
     append_options(job->settings, true, options);
     job->whole_request = text[blank] == '{';
     if (job->whole_request) {
+        job->expected.strides =
+            member_list((struct json_text){text, job->source->bytes}, "output_strides");
         bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
@@ -185,11 +169,9 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
 
 static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)
 {
-    const struct destination *destination = &job->destination;
     bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
-    if (ours && destination->trouble[0] != '\0') {
-        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
-                        destination->trouble);
+    if (ours && job->destination.trouble[0] != '\0') {
+        return destination_complain(&job->destination);
     }
     if (err->status == TALLY_LOCAL_IO) {
         return EXIT_LOCAL; /* source_read() has complained */
@@ -232,14 +214,27 @@ static int exchange_request(struct cumsum_job *job, struct tally *client)
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    struct expectation expected;
     struct cumsum_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain_no_memory();
     }
-    *job = (struct cumsum_job){
-        .settings = settings, .source = source, .input = input, .output = output};
-    int status = expect_answer(job, &expected);
+    *job = (struct cumsum_job){.settings = settings,
+                               .source = source,
+                               .input = input,
+                               .output = output,
+                               .expected = {.format = output,
+                                            .dtype = settings->dtype,
+                                            .shape = settings->shape,
+                                            .strides = settings->output_strides,
+                                            .member = "data"}};
+    int status = EXIT_DONE;
+    char hint[HINT_TEXT] = "";
+    if (input == FORMAT_JSON) {
+        format_hint(source, FORMAT_JSON, hint, sizeof hint);
+    }
+    if (hint[0] != '\0') {
+        status = complain(EXIT_USAGE, "%s%s", source->name, hint);
+    }
     if (status == EXIT_DONE) {
         status = source_load(source);
     }
@@ -248,8 +243,9 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     }
     if (status == EXIT_DONE) {
         uint64_t sent = job->body != NULL ? job->body_bytes : source->bytes;
-        expected.json_most = sent > JSON_LEAST / JSON_SHARE ? sent * JSON_SHARE : JSON_LEAST;
-        status = destination_open(settings->output, &expected, &job->destination);
+        job->expected.json_most =
+            sent > JSON_LEAST / JSON_SHARE ? sent * JSON_SHARE : JSON_LEAST;
+        status = destination_open(settings->output, &job->expected, &job->destination);
     }
     if (status == EXIT_DONE) {
         status = exchange_request(job, client);

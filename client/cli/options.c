@@ -109,8 +109,7 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-/* `open`: one of the numbers may be -1. */
-static bool parse_list(const char *text, bool open, struct number_list *list)
+bool number_list_parse(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
     for (;;) {
@@ -133,7 +132,7 @@ static bool parse_list(const char *text, bool open, struct number_list *list)
     }
 }
 
-/* Names of types elsewhere, NumPy's codes among them, by those here. */
+/* A type by its name elsewhere: NumPy's codes, the Open Inference Protocol's, OpenVINO's. */
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
@@ -201,7 +200,7 @@ static int take_value(enum command_id command, const struct option_row *row, con
         break;
     case OPTION_LIST:
         expected = "integers separated by commas, like 3,4";
-        right = parse_list(value, open, to);
+        right = number_list_parse(value, open, to);
         break;
     }
     if (row->offset == offsetof(struct settings, axis)) {

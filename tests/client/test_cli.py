@@ -694,6 +694,66 @@ class Cumsum(Directory):
                     done = tally("cumsum", *strided, stdin=b"ab", url=s.url)
                     self.assertEqual(done.returncode, status, (told, done.stderr))
 
+    def test_an_answer_that_is_cut_without_a_length_is_none(self):
+        """Its end is that of the connection: how long it must be follows from its type and shape."""
+        raw, kind = "application/octet-stream", "application/x-npy"
+        tensor = "Tally-Dtype: int64\r\nTally-Shape: 2\r\n"
+        numbers = struct.pack("<2q", 1, 3)
+        whole = b'{"dtype":"int64","shape":[2],"data":[1,3]}\n'
+        asked = b'{"data":[1,2],"output_strides":[3]}'
+        for flags, stdin, right in (
+            (["-F", "raw"], b"[1,2]", answer(numbers, raw, headers=tensor)),
+            (
+                ["-F", "raw", "-s", "2", "--output-strides", "3"],
+                b"[1,2]",
+                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
+            ),
+            (
+                ["-F", "raw"],
+                asked,
+                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
+            ),
+            (["-F", "npy"], b"[1,2]", answer(npy("<i8", (2,), numbers), kind)),
+            (["-F", "json"], b"[1,2]", answer(whole)),
+            (["-F", "json"], b'{"data":[1,2]}', answer(whole)),
+        ):
+            endless = right.replace(b"Content-Length", b"X-Length")
+            head = endless.index(b"\r\n\r\n") + 4
+            short = endless[:head] + endless[head:].rstrip()
+            for told, status in (
+                (right, 0),
+                (endless, 0),
+                *((short[:-cut], 6) for cut in range(1, len(short) - head + 1, 3)),
+                (endless + b"x", 6),
+            ):
+                with self.subTest(flags=flags, told=told), Server(lambda *_, t=told: t) as s:
+                    out = self.path("out")
+                    done = tally("cumsum", *flags, "-f", "json", "-o", out, stdin=stdin, url=s.url)
+                    self.assertEqual(done.returncode, status, done.stderr)
+                    self.assertEqual(self.files(), [] if status else ["out"])
+                    if not status:
+                        os.remove(out)
+        for headers in (
+            "",
+            "Tally-Dtype: int64\r\n",
+            tensor.replace("2", "x"),
+            tensor + "Tally-Shape: 3\r\n",
+        ):
+            with Server(lambda *_, h=headers: answer(numbers, raw, headers=h)) as s:
+                done = tally("cumsum", "-F", "raw", stdin=b"[1,2]", url=s.url)
+                self.assertEqual((done.returncode, done.stdout), (6, b""), headers)
+
+    def test_a_raw_answer_of_another_type_than_asked_for_is_none(self):
+        for flags in (["-d", "int64"], ["-s", "2"]):
+            other = answer(
+                bytes(24),
+                "application/octet-stream",
+                headers="Tally-Dtype: float64\r\nTally-Shape: 3\r\n",
+            )
+            with Server(lambda *_: other) as s:
+                done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
+                self.assert_failed(done, 6, 'the answer is "float64" "3"')
+
     def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
         for bytes_, status in ((1 << 30, 3), ((1 << 30) + 1, 6)):
             cut = answer(b'{"data":[').replace(b"Length: 9", b"Length: %d" % bytes_)
@@ -989,6 +1049,16 @@ class Information(unittest.TestCase):
                 self.assertEqual(done.returncode, 6)
                 self.assertIn(b'"text/html"', done.stderr)
                 self.assertNotIn(b"<html>", done.stdout)
+
+    def test_pages_that_are_cut_are_no_information(self):
+        page = b'{"devices":[{"name":"a","state":"ready"}],"version":"1.2.3"}'
+        for kept in range(len(page), 0, -3):
+            cut = answer(page).replace(b"Content-Length", b"X-Length")[: kept - len(page) or None]
+            with Server(lambda *_, cut=cut: cut) as s:
+                for command in (["devices"], ["version"], ["devices", "--json"]):
+                    done = tally(*command, url=s.url)
+                    status = 0 if kept == len(page) else 6
+                    self.assertEqual((done.returncode, done.stdout != b""), (status, status == 0))
 
     def test_version(self):
         done = tally("version")
