@@ -10,6 +10,7 @@
 #include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,12 +51,10 @@ static int choose_formats(const struct settings *settings, struct source *source
         return complain(EXIT_USAGE,
                         "text has the shape of its lines: leave out --shape and strides");
     }
-    if (settings->delimiter != NULL &&
-        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
-         strchr("\r\n+-.0123456789", settings->delimiter[0]) != NULL)) {
+    if (settings->header && *input < FORMAT_TEXT) {
         return complain(EXIT_USAGE,
-                        "--delimiter %s: expected one character that is not part of a number",
-                        settings->delimiter);
+                        "--header is for text and CSV, and %s is neither: leave it out",
+                        source->name);
     }
     *output = format_named(settings->output_format);
     if (*output == FORMAT_NONE) {
@@ -63,6 +62,21 @@ static int choose_formats(const struct settings *settings, struct source *source
     }
     if (*output == FORMAT_NONE) {
         *output = *input;
+    }
+    if (settings->delimiter != NULL && *input < FORMAT_TEXT && *output < FORMAT_TEXT) {
+        return complain(
+            EXIT_USAGE,
+            "--delimiter is for text and CSV, and neither %s nor the result is that: "
+            "leave it out",
+            source->name);
+    }
+    if (settings->delimiter != NULL &&
+        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
+         isalnum((unsigned char)settings->delimiter[0]) != 0 ||
+         strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
+        return complain(EXIT_USAGE,
+                        "--delimiter %s: expected one character that is not part of a number",
+                        settings->delimiter);
     }
     return EXIT_DONE;
 }
@@ -85,7 +99,12 @@ int command_cumsum(const struct settings *settings, struct tally *client)
     if (status == EXIT_DONE) {
         bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
                      settings->output_strides.count > 0;
-        if (whole && format_content_type(output) == NULL) {
+        if (whole && (settings->checkpoint != NULL || settings->resume)) {
+            status = complain(EXIT_USAGE,
+                              "%s goes as one request, which is not gone on with: leave out "
+                              "--checkpoint and --resume",
+                              source.name);
+        } else if (whole && format_content_type(output) == NULL) {
             status = complain(EXIT_USAGE,
                               "%s becomes json, npy or raw: text and csv are written of "
                               "tensors in other formats, without strides",

@@ -4,6 +4,7 @@
 
 #include "client/cli/terminal.h"
 #include "proto/byte_size.h"
+#include "proto/dtype.h"
 #include "proto/edit_distance.h"
 #include "proto/macros.h"
 #include "proto/text.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
@@ -144,6 +146,14 @@ static const char *type_of_alias(const char *word)
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
         if (strcmp(aliases[i][0], code) == 0) {
             return aliases[i][1];
+        }
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *type = dtype_info((enum dtype)i);
+        /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: nobody's is the other's. */
+        if (strcasecmp(type->kserve, word) == 0 ||
+            (strcasecmp(type->openvino_type, word) == 0 && type->bytes > 1)) {
+            return type->name;
         }
     }
     return word;

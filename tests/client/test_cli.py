@@ -478,6 +478,10 @@ class Cumsum(Directory):
             (["cumsum", self.directory.name], "directory"),
             (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),
             (["health", "extra"], "unexpected"),
+            (["cumsum", source, "--header"], "--header is for text and CSV"),
+            (["cumsum", source, "--delimiter", ";"], "--delimiter is for text and CSV"),
+            (["cumsum", self.path("in.json", b"[1]"), "--checkpoint", "x"], "leave out"),
+            (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
             (["bench", "--poisson"], "--rate"),
             (["completion", "tcsh"], "bash"),
             (["cumsum", source, "--token-file", "/nonexistent"], "token"),
@@ -943,12 +947,20 @@ class Cumsum(Directory):
             ("=i8", 8),
             ("double", 8),
             ("half", 2),
+            ("F32", 4),
+            ("FP32", 4),
+            ("fp64", 8),
+            ("bf16", 2),
+            ("INT8", 1),
+            ("u16", 2),
+            ("I64", 8),
         ):
             source = self.path("in.bin", bytes(2 * size))
             done = tally("cumsum", source, "-d", alias, "-s", "2")
             self.assert_done(done)
             self.assertEqual(done.stdout, bytes(2 * size))
-        self.assert_failed(tally("cumsum", source, "-d", ">f4", "-s", "2"), 2, "float32")
+        for none in (">f4", "bool", "BOOL", "I8", "U8", "f", "F8"):
+            self.assert_failed(tally("cumsum", source, "-d", none, "-s", "2"), 2, "float32")
 
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:

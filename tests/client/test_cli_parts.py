@@ -187,7 +187,7 @@ class Files(Directory):
             self.assertEqual(done.stdout, int64s(1, 11, 2, 22, 3, 33))
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
-        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 7, "ended")
+        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "ended")
 
     def test_an_array_of_an_npz_file(self):
         a, b = npy("<i8", (3,), int64s(1, 2, 3)), npy("<i8", (2, 2), int64s(1, 2, 3, 4))
@@ -227,7 +227,7 @@ class Files(Directory):
         content = bytearray(self.read("in.npz"))
         content[content.rindex(b"PK\x01\x02") + 16] ^= 1  # the sum of the array
         done = tally("cumsum", self.path("bad.npz", content), "-o", self.path("bad.npy"))
-        self.assert_failed(done, 7, "damaged")
+        self.assert_failed(done, 2, "damaged")
         self.assertEqual(self.files(), ["bad.npz", "in.npz", "out.npy"])
 
     def test_a_json_result_keeps_the_shape(self):
@@ -676,9 +676,9 @@ class Streams(Directory):
         whole = npy("<i8", (4,), int64s(1, 2, 3, 4))
         raw = ["-d", "int64", "-s", "-1,2"]
         for stdin, arguments, status, text in (
-            (whole[:-8], [], 7, "ended in the middle of the tensor"),
+            (whole[:-8], [], 2, "ended in the middle of the tensor"),
             (whole + b"x", [], 2, "more bytes"),
-            (int64s(1, 2, 3), raw, 7, "ended in the middle of a line"),
+            (int64s(1, 2, 3), raw, 2, "ended in the middle of a line"),
             (whole[:40], [], 2, "not an NPY file"),
         ):
             done = tally("cumsum", "-o", self.path("out"), "-F", "raw", *arguments, stdin=stdin)
