@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -442,7 +443,7 @@ static void describe_job(struct parts_job *job, enum format format)
                 cutting->length_step, cutting->inner_step);
 }
 
-static int check_job(const struct parts_job *job)
+static int check_job(struct parts_job *job)
 {
     const struct settings *settings = job->settings;
     const struct cutting *cutting = &job->source.cutting;
@@ -464,7 +465,7 @@ static int check_job(const struct parts_job *job)
         return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
     }
     return settings->checkpoint != NULL && !settings->resume
-               ? checkpoint_check(settings->checkpoint, settings->output)
+               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
                : EXIT_DONE;
 }
 
@@ -482,6 +483,16 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
+/* Not 0. Where there are no random bytes the time is as good: it is no secret. */
+static uint64_t draw_stamp(void)
+{
+    uint64_t stamp = 0;
+    if (getrandom(&stamp, sizeof stamp, 0) != (ssize_t)sizeof stamp) {
+        stamp = (uint64_t)now_ns();
+    }
+    return stamp | 1;
+}
+
 /* The checkpoint, and where the sums go, as far as they have come before. */
 static int open_output(struct parts_job *job, enum format output)
 {
@@ -494,11 +505,18 @@ static int open_output(struct parts_job *job, enum format output)
     job->saves = settings->checkpoint != NULL;
     bool begun = job->checkpoint.next_lane > 0;
     STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves, begun));
-    /* A checkpoint of before stands for sums that are cleared next. */
+    struct checkpoint *checkpoint = &job->checkpoint;
     if (job->saves) {
-        STEP(checkpoint_save(settings->checkpoint, &job->checkpoint));
+        STEP(destination_check_stamp(
+            &job->sink.destination, checkpoint->stamp, begun,
+            begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
+        if (checkpoint->stamp == 0) {
+            checkpoint->stamp = draw_stamp();
+        }
+        /* A checkpoint of before stands for sums that are cleared next. */
+        STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
-    STEP(part_sink_begin(&job->sink, job->saves && !begun));
+    STEP(part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp));
     return reader->header != NULL && (output == FORMAT_TEXT || output == FORMAT_CSV)
                ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
                : EXIT_DONE;

@@ -17,12 +17,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1,
-    READER_NAP_MS = 20
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1
 };
 
 /* ---- the file ---- */
@@ -48,22 +46,6 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     }
     (void)fchmod(fd, mode);
     *temporary = path;
-    return fd;
-}
-
-/* What is no file. A pipe's reader is waited for in naps: a signal that came just before an
- * open() that waits would not end it. */
-static int open_device(const char *name, bool pipe)
-{
-    const struct timespec nap = {.tv_nsec = READER_NAP_MS * 1000000L};
-    int fd = -1;
-    while ((fd = open(name, O_WRONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0))) < 0 && pipe &&
-           errno == ENXIO && !interrupted()) {
-        (void)nanosleep(&nap, NULL);
-    }
-    if (fd >= 0 && pipe) {
-        (void)fcntl(fd, F_SETFL, O_WRONLY);
-    }
     return fd;
 }
 
@@ -118,7 +100,9 @@ int destination_open(const char *name, const struct expectation *expected,
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        destination->fd = open_device(name, S_ISFIFO(about.st_mode));
+        do { /* a pipe's reader may have to be waited for */
+            destination->fd = open(name, O_WRONLY | O_CLOEXEC);
+        } while (destination->fd < 0 && errno == EINTR && !interrupted());
     } else {
         destination->fd =
             open_beside(name, exists ? about.st_mode & 0777 : 0666 & ~current_umask(),
@@ -146,6 +130,23 @@ int destination_open_partial(const char *name, bool there, struct destination *d
     }
     return destination->fd >= 0 ? EXIT_DONE
                                 : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+}
+
+int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+                            bool done)
+{
+    uint64_t found = 0;
+    const off_t size = lseek(destination->fd, 0, SEEK_END);
+    const off_t at = size - (off_t)sizeof found;
+    bool stamped = stamp != 0 && at >= 0 &&
+                   pread(destination->fd, &found, sizeof found, at) == sizeof found &&
+                   found == stamp;
+    return stamped || (size == 0 && !begun) || (done && (uint64_t)size == destination->due)
+               ? EXIT_DONE
+               : complain(EXIT_USAGE,
+                          "%s is the result so far of a job with another checkpoint: go on "
+                          "with that one by --resume, or remove the file",
+                          destination->temporary);
 }
 
 int destination_clear(const struct destination *destination)
@@ -412,6 +413,9 @@ int destination_commit(struct destination *destination, bool bare)
 
 int destination_finish(struct destination *destination)
 {
+    if (destination->stays && ftruncate(destination->fd, (off_t)destination->due) != 0) {
+        return complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
+    }
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;

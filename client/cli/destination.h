@@ -56,6 +56,10 @@ int destination_open(const char *name, const struct expectation *expected,
 /* A file that stays as NAME.partial when the job is not done; `there`: it must be there already.
  * What it has stays until it is cleared. */
 int destination_open_partial(const char *name, bool there, struct destination *destination);
+/* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is more
+ * of the job than an empty file; `done`: all, but that the file was not put in its place. */
+int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+                            bool done);
 int destination_clear(const struct destination *destination);
 /* What was placed is on the disk: EXIT_DONE, or the status after complaining. */
 int destination_sync(const struct destination *destination);

@@ -196,15 +196,27 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    return partial ? destination_open_partial(settings->output, there, &sink->destination)
-                   : destination_open(settings->output, &expected, &sink->destination);
+    if (!partial) {
+        return destination_open(settings->output, &expected, &sink->destination);
+    }
+    if (format == FORMAT_NPY) {
+        char head[NPY_HEADER_MAX];
+        print_head(sink, shape->numbers[0], head);
+    }
+    STEP(destination_open_partial(settings->output, there, &sink->destination));
+    sink->destination.due = sink->head_bytes + cutting_bytes(sink->cutting);
+    return EXIT_DONE;
 }
 
-int part_sink_begin(struct part_sink *sink, bool clear)
+int part_sink_begin(struct part_sink *sink, uint64_t stamp)
 {
     int64_t outermost = sink->tensor->shape.numbers[0];
-    if (clear) {
+    if (stamp != 0) {
         STEP(destination_clear(&sink->destination));
+        if (destination_place(&sink->destination, sink->destination.due, &stamp,
+                              sizeof stamp) != 0) {
+            return destination_complain(&sink->destination);
+        }
     }
     return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
                                       : EXIT_DONE;

@@ -14,13 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     BAR_LONGEST = 50,
     LINE_TEXT = 256,
-    COMPLAINT_TEXT = 16384 /* two descriptions of jobs, and names of files */
+    COMPLAINT_TEXT = 16384, /* two descriptions of jobs, and names of files */
+    WAKE_US = 100000
 };
 
 #define SECOND_INTERRUPT_NS INT64_C(500000000)
@@ -35,8 +37,10 @@ static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static void on_interrupt(int number)
 {
     if (interrupt_seen == 0) {
+        const struct itimerval again = {{0, WAKE_US}, {0, WAKE_US}};
         interrupt_ns = now_ns();
         interrupt_seen = 1;
+        (void)setitimer(ITIMER_REAL, &again, NULL);
     } else if (now_ns() - interrupt_ns > SECOND_INTERRUPT_NS) {
         (void)signal(number, SIG_DFL);
         (void)raise(number);
@@ -60,6 +64,7 @@ void catch_interrupts(void)
     (void)sigaction(SIGHUP, &action, NULL);
     action.sa_handler = on_wake;
     (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGALRM, &action, NULL);
 }
 
 void write_errors_not_signals(void)

@@ -50,10 +50,12 @@ bool colour_allowed(int fd);
 void write_errors_not_signals(void);
 
 /* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true from
- * now on, a second one half a second later ends the process. */
+ * now on, a second one half a second later ends the process. Once interrupted, the main thread
+ * waits in no system call for longer than a tenth of a second (EINTR), also in one that it had
+ * not begun when the signal came. */
 void catch_interrupts(void);
 bool interrupted(void);
-/* End the system call that a thread waits in: a signal comes to one thread only. */
+/* End the system call that another thread waits in. */
 void wake_thread(pthread_t thread);
 
 /* A transfer's progress on the last line of a terminal. */
