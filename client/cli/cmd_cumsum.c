@@ -81,40 +81,41 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-int command_cumsum(const struct settings *settings, struct tally *client)
+/* *output_path is the caller's, of the file that a link leads to. */
+static int sum_source(const struct settings *settings, struct tally *client,
+                      struct source *source, char **output_path)
 {
     struct settings followed = *settings; /* with the output that a link leads to */
-    struct source source;
-    char *output_path = NULL;
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
+    STEP(source_open(settings->argument, source));
+    STEP(choose_formats(settings, source, &input, &output));
+    STEP(destination_follow(settings->output, &followed.output, output_path));
+    if (input != FORMAT_JSON && settings->strides.count == 0 &&
+        settings->output_strides.count == 0) {
+        return cumsum_parts(&followed, client, source, input, output);
+    }
+    if (settings->checkpoint != NULL || settings->resume) {
+        return complain(EXIT_USAGE,
+                        "%s goes as one request, which is not gone on with: leave out "
+                        "--checkpoint and --resume",
+                        source->name);
+    }
+    if (format_content_type(output) == NULL) {
+        return complain(EXIT_USAGE,
+                        "%s becomes json, npy or raw: text and csv are written of tensors in "
+                        "other formats, without strides",
+                        source->name);
+    }
+    return cumsum_whole(&followed, client, source, input, output);
+}
+
+int command_cumsum(const struct settings *settings, struct tally *client)
+{
+    struct source source;
+    char *output_path = NULL;
     catch_interrupts();
-    int status = source_open(settings->argument, &source);
-    if (status == EXIT_DONE) {
-        status = choose_formats(settings, &source, &input, &output);
-    }
-    if (status == EXIT_DONE) {
-        status = destination_follow(settings->output, &followed.output, &output_path);
-    }
-    if (status == EXIT_DONE) {
-        bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
-                     settings->output_strides.count > 0;
-        if (whole && (settings->checkpoint != NULL || settings->resume)) {
-            status = complain(EXIT_USAGE,
-                              "%s goes as one request, which is not gone on with: leave out "
-                              "--checkpoint and --resume",
-                              source.name);
-        } else if (whole && format_content_type(output) == NULL) {
-            status = complain(EXIT_USAGE,
-                              "%s becomes json, npy or raw: text and csv are written of "
-                              "tensors in other formats, without strides",
-                              source.name);
-        } else if (whole) {
-            status = cumsum_whole(&followed, client, &source, input, output);
-        } else {
-            status = cumsum_parts(&followed, client, &source, input, output);
-        }
-    }
+    int status = sum_source(settings, client, &source, &output_path);
     source_close(&source);
     free(output_path);
     return status;

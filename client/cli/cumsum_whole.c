@@ -161,8 +161,8 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
                          int64_t receive_total)
 {
     struct cumsum_job *job = user;
-    double both = (double)(send_total + (receive_total > 0 ? receive_total : send_total));
-    double moved = (double)(sent + received);
+    double both = (double)send_total + (double)(receive_total > 0 ? receive_total : send_total);
+    double moved = (double)sent + (double)received;
     progress_show(&job->progress, moved / 2, (moved > both ? moved : both) / 2);
     return interrupted();
 }
@@ -184,8 +184,20 @@ static int complain_of_call(struct cumsum_job *job, const struct tally_error *er
     return status;
 }
 
-static int exchange_request(struct cumsum_job *job, struct tally *client)
+static int run_job(struct cumsum_job *job, struct tally *client)
 {
+    char hint[HINT_TEXT] = "";
+    if (job->input == FORMAT_JSON) {
+        format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
+    }
+    if (hint[0] != '\0') {
+        return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
+    }
+    STEP(source_load(job->source));
+    STEP(write_request(job));
+    uint64_t bytes = job->body != NULL ? job->body_bytes : job->source->bytes;
+    job->expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
+    STEP(destination_open(job->settings->output, &job->expected, &job->destination));
     struct tally_error err;
     struct tally_request request = {
         .struct_size = sizeof request,
@@ -193,7 +205,7 @@ static int exchange_request(struct cumsum_job *job, struct tally *client)
         .content_type = format_content_type(job->input),
         .accept = format_content_type(job->output),
         .body = job->body,
-        .body_bytes = job->body != NULL ? job->body_bytes : job->source->bytes,
+        .body_bytes = bytes,
         .read_body = job->body != NULL ? NULL : read_source,
         .check_answer = check_answer,
         .write_answer = write_answer,
@@ -205,10 +217,8 @@ static int exchange_request(struct cumsum_job *job, struct tally *client)
     progress_init(&job->progress, job->settings->quiet);
     enum tally_status status = tally_exchange(client, &request, &err);
     progress_end(&job->progress);
-    if (status != TALLY_OK) {
-        return complain_of_call(job, &err);
-    }
-    return destination_commit(&job->destination, !job->whole_request);
+    return status == TALLY_OK ? destination_commit(&job->destination, !job->whole_request)
+                              : complain_of_call(job, &err);
 }
 
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
@@ -227,29 +237,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
                                             .shape = settings->shape,
                                             .strides = settings->output_strides,
                                             .member = "data"}};
-    int status = EXIT_DONE;
-    char hint[HINT_TEXT] = "";
-    if (input == FORMAT_JSON) {
-        format_hint(source, FORMAT_JSON, hint, sizeof hint);
-    }
-    if (hint[0] != '\0') {
-        status = complain(EXIT_USAGE, "%s%s", source->name, hint);
-    }
-    if (status == EXIT_DONE) {
-        status = source_load(source);
-    }
-    if (status == EXIT_DONE) {
-        status = write_request(job);
-    }
-    if (status == EXIT_DONE) {
-        uint64_t sent = job->body != NULL ? job->body_bytes : source->bytes;
-        job->expected.json_most =
-            sent > JSON_LEAST / JSON_SHARE ? sent * JSON_SHARE : JSON_LEAST;
-        status = destination_open(settings->output, &job->expected, &job->destination);
-    }
-    if (status == EXIT_DONE) {
-        status = exchange_request(job, client);
-    }
+    int status = run_job(job, client);
     destination_close(&job->destination);
     free(job->body);
     free(job);

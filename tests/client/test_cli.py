@@ -651,6 +651,7 @@ class Cumsum(Directory):
             (answer(b"\x93NUMPY\x01\x00\xff\xff", kind), 6),
             (answer(good, "application/octet-stream"), 6),
             (answer(good, kind)[:-3], 3),
+            (answer(good, kind).replace(b"136\r", b"9223372036854775807\r"), 3),
         ]
         raw_lies = [
             (sums(bytes(7), "float32", "1,2,1"), 6),
