@@ -314,7 +314,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
 CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
-$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/media_type.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
+$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)

@@ -1,12 +1,16 @@
-/* A call, in the order in which things happen: made, set on a connection, sent and answered
- * through libcurl's callbacks, settled, tried again.
+/* A call, in the order in which things happen: made, sent and answered through libcurl's
+ * callbacks, set on a connection, settled, tried again. libcurl parses the answer's head
+ * (curl_easy_header); where a refusal has no sentence of the server's, the reader is told what its
+ * status usually means.
  *
  * A cumulative sum is a pure function, so sending it twice is harmless to the server. What must
  * not happen is to send an input that the answer has begun to overwrite: spec.once. */
 #include "client/call.h"
 
+#include "client/json_text.h"
 #include "proto/text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,12 +20,13 @@
 #include <time.h>
 
 enum {
-    STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
     REASON_TEXT = 128,
     SERVER_TEXT = 256,  /* of a longer URL its beginning is told */
     TIMER_SLACK_MS = 5, /* libcurl counts time by itself */
-    NAP_MS = 100        /* how often a waiting call asks whether to go on */
+    NAP_MS = 100,       /* how often a waiting call asks whether to go on */
+    RETRY_WHOLE = 1000, /* of the budget: one retry, which a second earns */
+    RETRY_PER_CALL = RETRY_WHOLE / 10
 };
 
 int64_t monotonic_ms(void)
@@ -35,6 +40,23 @@ int64_t monotonic_ms(void)
 static uint64_t send_bytes(const struct call *call)
 {
     return call->spec.head_bytes + call->spec.body_bytes;
+}
+
+/* ---- the budget of retries ---- */
+
+/* A server that is overloaded is not made to work twice for those whom it could serve: a client's
+ * calls together retry once for ten of them and once a second, with a reserve of ten. */
+static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
+{
+    int64_t now_ms = monotonic_ms();
+    MUST(pthread_mutex_lock(&client->budget_lock));
+    earned += client->budget + (now_ms - client->budget_counted_ms);
+    client->budget = earned < BUDGET_MOST ? earned : BUDGET_MOST;
+    client->budget_counted_ms = now_ms;
+    bool enough = client->budget >= spent;
+    client->budget -= enough ? spent : 0;
+    MUST(pthread_mutex_unlock(&client->budget_lock));
+    return enough;
 }
 
 /* ---- made ---- */
@@ -99,6 +121,7 @@ struct call *call_create(struct tally *client, const struct call_spec *spec,
     (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
     call->give_up_ms = moment_after(now_ms, client->options.timeout_ms);
     call->deadline_at_ms = moment_after(now_ms, spec->deadline_ms);
+    (void)take_of_budget(client, RETRY_PER_CALL, 0);
     return call;
 no_memory:
     call_destroy(call);
@@ -114,6 +137,138 @@ void call_destroy(struct call *call)
     curl_slist_free_all(call->headers);
     free(call->url);
     free(call);
+}
+
+/* ---- what an answer says ---- */
+
+static void call_answer_reset(struct call_answer *answer)
+{
+    memset(answer, 0, offsetof(struct call_answer, error_text));
+    answer->head_length = -1;
+    answer->carry_length = -1;
+}
+
+/* Copy a header's value to an empty array. */
+static void read_text(struct call_answer *answer, CURL *easy, const char *name, char *to,
+                      size_t size)
+{
+    struct curl_header *header = NULL;
+    for (size_t i = 0; curl_easy_header(easy, name, i, CURLH_HEADER, -1, &header) == CURLHE_OK;
+         i++) {
+        char clean[sizeof answer->shape];
+        size_t count = strnlen(header->value, size - 1);
+        for (size_t k = 0; k < count; k++) {
+            clean[k] = header->value[k];
+            if ((unsigned char)clean[k] < 0x20 || clean[k] == 0x7F) {
+                clean[k] = '?';
+            }
+        }
+        clean[count] = '\0';
+        bool cut = header->value[count] != '\0'; /* longer than any true value */
+        if (cut || (i > 0 && strcmp(to, clean) != 0)) {
+            answer->ambiguous = true;
+        }
+        memcpy(to, clean, count + 1);
+    }
+}
+
+/* A header's value as a number; -1 if there is none. */
+static int64_t read_length(struct call_answer *answer, CURL *easy, const char *name)
+{
+    char text[24] = "";
+    read_text(answer, easy, name, text, sizeof text);
+    if (text[0] == '\0') {
+        return -1;
+    }
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0' || number < 0) {
+        answer->ambiguous = true;
+        return -1;
+    }
+    return number;
+}
+
+static void call_answer_read(struct call_answer *answer, CURL *easy)
+{
+    read_text(answer, easy, "Content-Type", answer->content_type, sizeof answer->content_type);
+    read_text(answer, easy, "Content-Encoding", answer->content_encoding,
+              sizeof answer->content_encoding);
+    read_text(answer, easy, "Tally-Dtype", answer->dtype, sizeof answer->dtype);
+    read_text(answer, easy, "Tally-Shape", answer->shape, sizeof answer->shape);
+    read_text(answer, easy, "Location", answer->location, sizeof answer->location);
+    read_text(answer, easy, "X-Request-Id", answer->request_id, sizeof answer->request_id);
+    answer->head_length = read_length(answer, easy, "Inference-Header-Content-Length");
+    answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
+    /* What Content-Length means is libcurl's to say (chunks override it). Here it must only
+     * make sense: libcurl takes one that is too large for none. */
+    (void)read_length(answer, easy, "Content-Length");
+}
+
+static bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t count)
+{
+    size_t room = sizeof answer->error_text - answer->error_bytes;
+    size_t kept = count < room ? count : room;
+    memcpy(answer->error_text + answer->error_bytes, text, kept);
+    answer->error_bytes += kept;
+    return count <= room;
+}
+
+static enum tally_status status_of(int http_status)
+{
+    if (http_status == 429 || http_status == 503) {
+        return TALLY_BUSY;
+    }
+    if (http_status == 504) {
+        return TALLY_DEADLINE;
+    }
+    if (http_status >= 500 && http_status <= 599) {
+        return TALLY_SERVER_ERROR;
+    }
+    if (http_status >= 400 && http_status <= 499) {
+        return TALLY_REJECTED;
+    }
+    return TALLY_BAD_ANSWER;
+}
+
+/* What to tell a user about an answer that does not explain itself. */
+static const char *status_advice(int http_status)
+{
+    switch (http_status) {
+    case 401:
+    case 407:
+        return "; a token is needed: set options.token (tally --token-file)";
+    case 403:
+        return "; the server does not allow this to you";
+    case 404:
+        return "; is this the URL of a Tally server?";
+    case 413:
+        return "; the tensor is larger than the server accepts";
+    case 429:
+    case 503:
+        return "; try again later";
+    default:
+        return http_status >= 400 ? ""
+                                  : "; expected 200. Give the server's own URL, redirects are "
+                                    "not followed";
+    }
+}
+
+static void call_answer_to_error(const struct call_answer *answer, struct tally_error *err)
+{
+    struct json_text body = {answer->error_text, answer->error_bytes};
+    err->status = status_of(answer->http_status);
+    (void)json_text_member_string(body, "code", err->code, sizeof err->code);
+    (void)json_text_member_string(body, "field", err->field, sizeof err->field);
+    if (json_text_member_string(body, "error", err->message, sizeof err->message) &&
+        err->message[0] != '\0') {
+        return;
+    }
+    (void)client_error_set(err, err->status,
+                           "the server answered HTTP %d%s%s without saying why%s",
+                           answer->http_status, answer->location[0] != '\0' ? " to " : "",
+                           answer->location, status_advice(answer->http_status));
 }
 
 /* ---- sent and answered: libcurl's callbacks ---- */
@@ -344,6 +499,8 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
     call->curl_message[0] = '\0';
     call->easy = easy;
     set_body(call, easy);
+    (void)curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, call->fresh ? 1L : 0L);
+    call->fresh = false;
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
     (void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
@@ -398,8 +555,11 @@ static void transport_error(struct call *call, CURLcode code)
 {
     const struct tally *client = call->client;
     struct tally_error *err = &call->error;
-    const char *words =
-        call->curl_message[0] != '\0' ? call->curl_message : curl_easy_strerror(code);
+    const char *words = call->curl_message;
+    if (words[0] == '\0' ||
+        strchr(words, '@') != NULL) { /* of a proxy's URL, with a password */
+        words = curl_easy_strerror(code);
+    }
     char reason[REASON_TEXT];
     char server[SERVER_TEXT];
     long number = 0;
@@ -497,11 +657,9 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
-    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt.
-     * Each time another connection of the pool may be stale, too, so there is a bound. */
-    if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0 &&
-        call->stale < STALE_MAX) {
-        call->stale++;
+    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt. */
+    if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0) {
+        call->fresh = true;
         call->attempts--;
         call->retry_at_ms = 0;
         return CALL_RETRY;
@@ -512,7 +670,7 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
             call->retry_at_ms < call->give_up_ms && call->retry_at_ms < call->deadline_at_ms;
         bool soon =
             options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
-        if (in_time && soon) {
+        if (in_time && soon && take_of_budget(call->client, 0, RETRY_WHOLE)) {
             return CALL_RETRY;
         }
     }

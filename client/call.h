@@ -17,7 +17,7 @@
 #ifndef TALLY_CLIENT_CALL_H
 #define TALLY_CLIENT_CALL_H
 
-#include "client/call_answer.h"
+#include "client/internal.h"
 
 /* A request, and where the bytes of a 200 answer go. All is borrowed until the call is
  * destroyed, but for path, which is copied. */
@@ -48,6 +48,32 @@ struct call_spec {
     void *context; /* of begin and write */
 };
 
+/* What an answer says of itself. The headers that mean something here are copied once its head is
+ * whole: one that came twice with different values, or is no number where it must be one, makes
+ * the answer ambiguous; then nothing of it is believed. Texts are cut to these arrays and lose
+ * their control characters, since they are shown on terminals. */
+enum {
+    ANSWER_HEADER_BYTES = 65536, /* most header bytes of one answer, interim ones included */
+    ANSWER_ERROR_BYTES = 4096    /* as much of an error's body is kept */
+};
+
+struct call_answer {
+    size_t header_bytes; /* that have come */
+    bool complete;       /* the empty line of the final head has come */
+    int http_status;     /* once complete, else 0; so is all below */
+    bool ambiguous;
+    int64_t head_length;  /* Inference-Header-Content-Length, -1 if absent */
+    int64_t carry_length; /* Tally-Carry-Length, -1 if absent */
+    char content_type[96];
+    char content_encoding[32];
+    char dtype[32];
+    char shape[1600];
+    char location[256];
+    char request_id[160];
+    size_t error_bytes;
+    char error_text[ANSWER_ERROR_BYTES]; /* last: not cleared between attempts */
+};
+
 #define NEVER_MS INT64_MAX
 
 enum call_verdict {
@@ -64,7 +90,7 @@ struct call {
     int64_t deadline_at_ms;     /* no attempt begins after it; NEVER_MS */
     int64_t retry_at_ms;
     int attempts;
-    int stale;    /* attempts on kept connections that turned out to be closed */
+    bool fresh;   /* the next attempt is for a new connection: a kept one was closed */
     bool touched; /* answer bytes were written, in any attempt */
     /* of the current attempt: */
     uint64_t sent;     /* position in head + body */

@@ -17,7 +17,8 @@
 #include <stdbool.h>
 
 enum {
-    OWNED_TEXTS = 5 /* the strings of struct tally_options */
+    OWNED_TEXTS = 5,    /* the strings of struct tally_options */
+    BUDGET_MOST = 10000 /* thousandths of a retry that may be saved up */
 };
 
 struct async;
@@ -30,6 +31,9 @@ struct tally {
     pthread_mutex_t idle_lock;
     CURL **idle;    /* owned, [options.idle_connections]; shared: idle_lock */
     int idle_count; /* shared: idle_lock */
+    pthread_mutex_t budget_lock;
+    int64_t budget; /* retries that may be made, in thousandths; shared: budget_lock */
+    int64_t budget_counted_ms; /* until when they were earned; shared: budget_lock */
     pthread_mutex_t async_lock;
     struct async *async; /* owned, NULL until the first submit; shared: async_lock */
 };

@@ -87,6 +87,14 @@ static bool take_value(struct json_text *text, struct json_text *value)
     return true;
 }
 
+bool json_text_is_whole(struct json_text text)
+{
+    struct json_text value = {"", 0};
+    bool found = take_value(&text, &value);
+    skip_space(&text);
+    return found && text.count == 0;
+}
+
 bool json_text_next(struct json_text *rest, struct json_text *key, struct json_text *value)
 {
     skip_space(rest);

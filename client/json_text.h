@@ -16,6 +16,9 @@ struct json_text {
     size_t count;
 };
 
+/* Whether a text is one value, to its last bracket, with nothing but blanks around it. */
+bool json_text_is_whole(struct json_text text);
+
 /* The value of member `key` of an object; false if there is none. */
 bool json_text_member(struct json_text object, const char *key, struct json_text *value);
 

@@ -116,11 +116,13 @@ static enum tally_status get_member(struct tally *client, const char *path, cons
 {
     enum tally_status status = get_page(client, path, false, page, err);
     struct json_text body = {page->bytes, page->count};
-    if (status == TALLY_OK && !json_text_member(body, key, value)) {
-        status = client_error_set(err, TALLY_BAD_ANSWER,
-                                  "the answer to GET %s has no \"%s\"; is this the URL of a "
-                                  "Tally server?",
-                                  path, key);
+    if (status == TALLY_OK &&
+        (!json_text_is_whole(body) || !json_text_member(body, key, value))) {
+        status = client_error_set(
+            err, TALLY_BAD_ANSWER,
+            "the answer to GET %s is cut, or has no \"%s\"; is this the URL of a "
+            "Tally server?",
+            path, key);
     }
     return status;
 }

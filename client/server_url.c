@@ -15,7 +15,8 @@
 
 enum {
     SOCKET_PATH_MAX = 107, /* longest path that fits sockaddr_un */
-    URL_TEXT = 1024
+    URL_TEXT = 1024,
+    SHOWN_TEXT = 200
 };
 
 static void cut_slashes(char *text)
@@ -43,17 +44,26 @@ static enum tally_status hand_over(const char *base, const char *path, char **ba
     return TALLY_OK;
 }
 
+/* A URL for a complaint: what stands before an '@' may be a password. */
+static const char *shown(const char *url, char text[SHOWN_TEXT])
+{
+    const char *at = strrchr(url, '@');
+    (void)snprintf(text, SHOWN_TEXT, "%s%s", at != NULL ? "***" : "", at != NULL ? at : url);
+    return text;
+}
+
 static enum tally_status parse_unix(const char *path, const char *base, char **base_url,
                                     char **socket_path, struct tally_error *err)
 {
     if (strncmp(path, "//", 2) == 0) {
         path += 2;
     }
+    char text[SHOWN_TEXT];
     if (path[0] != '/' || strlen(path) > SOCKET_PATH_MAX) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "socket path \"%.120s\" must be absolute and at most %d bytes "
+                                "socket path \"%s\" must be absolute and at most %d bytes "
                                 "long: write unix:/run/tally.sock",
-                                path, SOCKET_PATH_MAX);
+                                shown(path, text), SOCKET_PATH_MAX);
     }
     return hand_over(base, path, base_url, socket_path, err);
 }
@@ -107,6 +117,7 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
                                    struct tally_error *err)
 {
     char *text = NULL;
+    char place[SHOWN_TEXT];
     const char *trouble = "it is not a URL";
     CURLU *parts = curl_url();
     if (parts == NULL) {
@@ -127,11 +138,10 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
     }
     curl_url_cleanup(parts);
     if (trouble != NULL) {
-        const char *at = strrchr(url, '@'); /* what stands before it may be a password */
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "cannot use \"%s%.200s\" as the server's URL: %s. Write for "
+                                "cannot use \"%s\" as the server's URL: %s. Write for "
                                 "example http://127.0.0.1:8000 or unix:/run/tally.sock",
-                                at != NULL ? "***" : "", at != NULL ? at : url, trouble);
+                                shown(url, place), trouble);
     }
     enum tally_status status = hand_over(text, NULL, base_url, socket_path, err);
     curl_free(text);

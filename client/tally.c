@@ -122,6 +122,21 @@ static enum tally_status check_features(const struct tally *client, struct tally
     return TALLY_OK;
 }
 
+static enum tally_status fill_client(struct tally *client, const char *url,
+                                     struct tally_error *err)
+{
+    if (!fill_options(client)) {
+        return client_error_no_memory(err);
+    }
+    client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
+    if (client->idle == NULL) {
+        return client_error_no_memory(err);
+    }
+    CLIENT_TRY(server_url_parse(url, &client->base_url, &client->socket_path, err));
+    CLIENT_TRY(check_features(client, err));
+    return check_texts(client, err);
+}
+
 struct tally *tally_open(const char *url, const struct tally_options *options,
                          struct tally_error *err)
 {
@@ -152,26 +167,11 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
     if (options != NULL) {
         client->options = *options;
     }
+    client->budget = BUDGET_MOST;
     MUST(pthread_mutex_init(&client->idle_lock, NULL));
+    MUST(pthread_mutex_init(&client->budget_lock, NULL));
     MUST(pthread_mutex_init(&client->async_lock, NULL));
-    enum tally_status status = TALLY_OK;
-    if (!fill_options(client)) {
-        status = client_error_no_memory(err);
-    }
-    if (status == TALLY_OK) {
-        client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
-        status = client->idle == NULL ? client_error_no_memory(err) : TALLY_OK;
-    }
-    if (status == TALLY_OK) {
-        status = server_url_parse(url, &client->base_url, &client->socket_path, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_features(client, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_texts(client, err);
-    }
-    if (status == TALLY_OK) {
+    if (fill_client(client, url, err) == TALLY_OK) {
         return client;
     }
     tally_close(client);
@@ -194,6 +194,7 @@ void tally_close(struct tally *client)
     free(client->base_url);
     free(client->socket_path);
     MUST(pthread_mutex_destroy(&client->idle_lock));
+    MUST(pthread_mutex_destroy(&client->budget_lock));
     MUST(pthread_mutex_destroy(&client->async_lock));
     free(client);
 }

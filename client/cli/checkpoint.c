@@ -69,6 +69,7 @@ static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
         active += checkpoint->lanes[i].active;
     }
     put_bytes(&to, MAGIC, sizeof MAGIC);
+    put_number(&to, checkpoint->stamp);
     put_number(&to, job_bytes);
     put_bytes(&to, checkpoint->job, job_bytes);
     put_number(&to, checkpoint->next_lane);
@@ -150,18 +151,16 @@ static bool is_output(const char *name, const char *output)
            (last[count] == '\0' || strcmp(last + count, PARTIAL) == 0);
 }
 
-/* Is there a result so far? */
-static bool is_begun(const char *output)
+bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes)
 {
-    char *path = NULL;
-    struct stat about;
-    bool named = asprintf(&path, "%s" PARTIAL, output) >= 0;
-    bool begun = named && stat(path, &about) == 0 && about.st_size > 0;
-    free(named ? path : NULL);
-    return begun;
+    bool done = checkpoint->next_lane == lanes;
+    for (int i = 0; i < CHECKPOINT_LANES; i++) {
+        done = done && !checkpoint->lanes[i].active;
+    }
+    return done;
 }
 
-int checkpoint_check(const char *name, const char *output)
+int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint)
 {
     char magic[sizeof MAGIC] = "";
     struct stat about;
@@ -170,22 +169,18 @@ int checkpoint_check(const char *name, const char *output)
     bool foreign = file != NULL && fread(magic, 1, sizeof magic, file) > 0 &&
                    memcmp(magic, MAGIC, sizeof magic) != 0;
     if (file != NULL) {
+        if (fread(&checkpoint->stamp, 1, sizeof checkpoint->stamp, file) <
+            sizeof checkpoint->stamp) {
+            checkpoint->stamp = 0;
+        }
         (void)fclose(file);
     }
     if (foreign || (there && !S_ISREG(about.st_mode))) {
         return complain(EXIT_USAGE,
                         "--checkpoint %s: the file is there and is not a checkpoint", name);
     }
-    if (is_output(name, output)) {
-        return complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name);
-    }
-    /* Its own checkpoint would go on with what this job wrote. */
-    return !there && is_begun(output)
-               ? complain(EXIT_USAGE,
-                          "%s" PARTIAL
-                          " is the result so far of a job with another checkpoint: go "
-                          "on with that one by --resume, or remove the file",
-                          output)
+    return is_output(name, output)
+               ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
                : EXIT_DONE;
 }
 
@@ -222,8 +217,8 @@ static bool read_checkpoint(FILE *file, struct checkpoint *checkpoint, char job[
     uint64_t active = 0;
     uint64_t told = 0;
     if (!take_bytes(&from, magic, sizeof magic) || memcmp(magic, MAGIC, sizeof magic) != 0 ||
-        !take_number(&from, &job_bytes) || job_bytes >= JOB_TEXT ||
-        !take_bytes(&from, job, (size_t)job_bytes) ||
+        !take_number(&from, &checkpoint->stamp) || !take_number(&from, &job_bytes) ||
+        job_bytes >= JOB_TEXT || !take_bytes(&from, job, (size_t)job_bytes) ||
         !take_number(&from, &checkpoint->next_lane) || !take_number(&from, &active) ||
         active > CHECKPOINT_LANES) {
         return false;

@@ -2,9 +2,12 @@
  * a job that was stopped goes on where it was. It is written beside its name and moved there, so
  * that it is always whole.
  *
- *     [ TALLYJOB ][ bytes of the description ][ description ][ next lane ]
+ *     [ TALLYJOB ][ stamp ][ bytes of the description ][ description ][ next lane ]
  *     [ lanes under way: their number; each: lane, steps done, bytes of the carry, carry ]
  *     [ CRC-32 ]
+ *
+ * The stamp is a random number, in which the result so far ends, too: that of another job, or of
+ * another run of this one, is not gone on with.
  *
  * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread: one
  * at a time. */
@@ -29,6 +32,7 @@ struct lane_state {
 };
 
 struct checkpoint {
+    uint64_t stamp;     /* of the result so far; 0: there is none */
     char job[JOB_TEXT]; /* what must be the same to go on */
     uint64_t next_lane; /* all before it are done, but for those under way */
     struct lane_state lanes[CHECKPOINT_LANES];
@@ -39,9 +43,11 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
-/* Refuse to begin one where another file is, or where the result will be, or where the result so
- * far of another job is. */
-int checkpoint_check(const char *name, const char *output);
+/* Refuse to begin one where another file is, or where the result will be. Takes over the stamp of
+ * the one that is there. */
+int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint);
+/* All lanes are done, of so many. */
+bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes);
 void checkpoint_free(struct checkpoint *checkpoint);
 
 /* Keep a copy of a lane's state. */

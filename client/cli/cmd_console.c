@@ -27,17 +27,19 @@ int command_console(const struct settings *settings, struct tally *client)
         url = "http://127.0.0.1:8000";
     }
     if (strncmp(url, "unix:", 5) == 0 || strncmp(url, "http+unix:", 10) == 0) {
-        return complain(EXIT_USAGE,
-                        "%s: no browser reaches a Unix socket; give the server a --listen "
-                        "ADDR:PORT, too",
-                        url);
+        return complain(EXIT_USAGE, "no browser reaches a Unix socket; give the server a "
+                                    "--listen ADDR:PORT, too");
     }
-    size_t length = strlen(url);
-    while (length > 0 && url[length - 1] == '/') {
+    const char *scheme_end = strstr(url, "://");
+    const char *host = scheme_end == NULL ? url : scheme_end + strlen("://");
+    const char *secret_end = memrchr(host, '@', strcspn(host, "/"));
+    const char *rest = secret_end == NULL ? host : secret_end + 1; /* a password is not shown */
+    size_t length = strlen(rest);
+    while (length > 0 && rest[length - 1] == '/') {
         length--;
     }
-    (void)snprintf(address, sizeof address, "%s%.*s/",
-                   strstr(url, "://") == NULL ? "http://" : "", (int)length, url);
+    (void)snprintf(address, sizeof address, "%s%.*s%.*s/", host == url ? "http://" : "",
+                   (int)(host - url), url, (int)length, rest);
     (void)puts(address);
     (void)fflush(stdout);
 

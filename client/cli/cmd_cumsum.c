@@ -6,11 +6,11 @@
  * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
-#include "client/cli/cumsum.h"
 #include "client/cli/destination.h"
 #include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +51,10 @@ static int choose_formats(const struct settings *settings, struct source *source
         return complain(EXIT_USAGE,
                         "text has the shape of its lines: leave out --shape and strides");
     }
-    if (settings->delimiter != NULL &&
-        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
-         strchr("\r\n+-.0123456789", settings->delimiter[0]) != NULL)) {
+    if (settings->header && *input < FORMAT_TEXT) {
         return complain(EXIT_USAGE,
-                        "--delimiter %s: expected one character that is not part of a number",
-                        settings->delimiter);
+                        "--header is for text and CSV, and %s is neither: leave it out",
+                        source->name);
     }
     *output = format_named(settings->output_format);
     if (*output == FORMAT_NONE) {
@@ -65,38 +63,59 @@ static int choose_formats(const struct settings *settings, struct source *source
     if (*output == FORMAT_NONE) {
         *output = *input;
     }
+    if (settings->delimiter != NULL && *input < FORMAT_TEXT && *output < FORMAT_TEXT) {
+        return complain(
+            EXIT_USAGE,
+            "--delimiter is for text and CSV, and neither %s nor the result is that: "
+            "leave it out",
+            source->name);
+    }
+    if (settings->delimiter != NULL &&
+        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
+         isalnum((unsigned char)settings->delimiter[0]) != 0 ||
+         strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
+        return complain(EXIT_USAGE,
+                        "--delimiter %s: expected one character that is not part of a number",
+                        settings->delimiter);
+    }
     return EXIT_DONE;
+}
+
+/* *output_path is the caller's, of the file that a link leads to. */
+static int sum_source(const struct settings *settings, struct tally *client,
+                      struct source *source, char **output_path)
+{
+    struct settings followed = *settings; /* with the output that a link leads to */
+    enum format input = FORMAT_NONE;
+    enum format output = FORMAT_NONE;
+    STEP(source_open(settings->argument, source));
+    STEP(choose_formats(settings, source, &input, &output));
+    STEP(destination_follow(settings->output, &followed.output, output_path));
+    if (input != FORMAT_JSON && settings->strides.count == 0 &&
+        settings->output_strides.count == 0) {
+        return cumsum_parts(&followed, client, source, input, output);
+    }
+    if (settings->checkpoint != NULL || settings->resume) {
+        return complain(EXIT_USAGE,
+                        "%s goes as one request, which is not gone on with: leave out "
+                        "--checkpoint and --resume",
+                        source->name);
+    }
+    if (format_content_type(output) == NULL) {
+        return complain(EXIT_USAGE,
+                        "%s becomes json, npy or raw: text and csv are written of tensors in "
+                        "other formats, without strides",
+                        source->name);
+    }
+    return cumsum_whole(&followed, client, source, input, output);
 }
 
 int command_cumsum(const struct settings *settings, struct tally *client)
 {
-    struct settings followed = *settings; /* with the output that a link leads to */
     struct source source;
     char *output_path = NULL;
-    enum format input = FORMAT_NONE;
-    enum format output = FORMAT_NONE;
     catch_interrupts();
-    int status = source_open(settings->argument, &source);
-    if (status == EXIT_DONE) {
-        status = choose_formats(settings, &source, &input, &output);
-    }
-    if (status == EXIT_DONE) {
-        status = destination_follow(settings->output, &followed.output, &output_path);
-    }
-    if (status == EXIT_DONE) {
-        bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
-                     settings->output_strides.count > 0;
-        if (whole && format_content_type(output) == NULL) {
-            status = complain(EXIT_USAGE,
-                              "%s becomes json, npy or raw: text and csv are written of "
-                              "tensors in other formats, without strides",
-                              source.name);
-        } else if (whole) {
-            status = cumsum_whole(&followed, client, &source, input, output);
-        } else {
-            status = cumsum_parts(&followed, client, &source, input, output);
-        }
-    }
+    int status = sum_source(settings, client, &source, &output_path);
     source_close(&source);
     free(output_path);
     return status;

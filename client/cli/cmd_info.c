@@ -4,15 +4,16 @@
  * Failure: as the call's status says (terminal.h); a server that is alive but not ready is
  * EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
+#include "client/cli/destination.h"
 #include "client/cli/terminal.h"
-#include "client/media_type.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    DEVICES_MAX = 64
+    DEVICES_MAX = 64,
+    PAGE_MOST = 1 << 20 /* a longer text is no list of devices */
 };
 
 /* ---- devices ---- */
@@ -43,35 +44,40 @@ static void print_device(const struct tally_device *device, bool colour)
     (void)putchar('\n');
 }
 
-static int print_body(void *user, uint64_t offset, const void *bytes, size_t count)
+static int check_page(void *user, const struct tally_answer *answer)
 {
-    (void)user;
-    (void)offset;
-    return fwrite(bytes, 1, count, stdout) == count ? 0 : -1;
+    return destination_check(user, answer);
 }
 
-static int check_json(void *user, const struct tally_answer *answer)
+static int keep_page(void *user, uint64_t offset, const void *bytes, size_t count)
 {
-    (void)user;
-    return media_type_is(answer->content_type, "application/json") ? 0 : -1;
+    (void)offset;
+    return destination_write(user, bytes, count);
 }
 
 /* The server's own JSON, as it is. */
-static int print_page(struct tally *client, const char *path)
+static int print_devices_page(struct tally *client)
 {
     struct tally_error err;
+    struct destination page;
+    struct expectation expected = {
+        .format = FORMAT_JSON, .member = "devices", .json_most = PAGE_MOST};
     struct tally_request request = {.struct_size = sizeof request,
                                     .method = "GET",
-                                    .path = path,
+                                    .path = "/v1/devices",
                                     .accept = "application/json",
-                                    .answer_once = 1,
-                                    .check_answer = check_json,
-                                    .write_answer = print_body};
-    if (tally_exchange(client, &request, &err) != TALLY_OK) {
-        return complain_error(&err);
+                                    .check_answer = check_page,
+                                    .write_answer = keep_page,
+                                    .user = &page};
+    int status = destination_open(NULL, &expected, &page);
+    if (status == EXIT_DONE && tally_exchange(client, &request, &err) != TALLY_OK) {
+        status = page.trouble[0] != '\0' ? destination_complain(&page) : complain_error(&err);
     }
-    (void)putchar('\n');
-    return EXIT_DONE;
+    if (status == EXIT_DONE) {
+        status = destination_commit(&page, false);
+    }
+    destination_close(&page);
+    return status;
 }
 
 int command_devices(const struct settings *settings, struct tally *client)
@@ -80,7 +86,7 @@ int command_devices(const struct settings *settings, struct tally *client)
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
     if (settings->json) {
-        return print_page(client, "/v1/devices");
+        return print_devices_page(client);
     }
     if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
         return complain_error(&err);

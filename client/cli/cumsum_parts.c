@@ -7,7 +7,7 @@
  * from a stream, or written to one, is so in its order: then lanes of several parts are summed
  * by one thread. When the server goes away in the middle, a part is given again until it is
  * back, or --timeout has passed. The main thread shows the progress of all. */
-#include "client/cli/cumsum.h"
+#include "client/cli/commands.h"
 
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ enum {
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
-    PAUSE_MS = 200, /* between attempts while the server is away */
+    PAUSE_MS = 200,   /* between attempts while the server is away; then twice that, ... */
+    PAUSES_MOST = 32, /* at a time */
     PATIENCE_S = 600
 };
 
@@ -142,6 +144,7 @@ static int sum_box(struct worker *worker)
     }
     int64_t start_ns = now_ns();
     struct tally_error err;
+    int pauses = 1;
     for (bool first = true;; first = false) {
         enum tally_status status =
             worker->parts != NULL
@@ -154,8 +157,11 @@ static int sum_box(struct worker *worker)
         if (!worth_waiting(job, &err, start_ns, first)) {
             break;
         }
-        struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
-        (void)nanosleep(&pause, NULL);
+        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
+            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+            (void)nanosleep(&pause, NULL);
+        }
+        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
         if (worker->output == worker->input &&
             part_source_read(&job->source, box, worker->input) != EXIT_DONE) {
             return EXIT_LOCAL;
@@ -347,7 +353,7 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         for (int i = 0; i < WORKERS; i++) {
             moved += (double)workers[i].moved;
         }
-        progress_whole(progress, moved / 2, total);
+        progress_show(progress, moved / 2, total);
         for (int i = 0; interrupted() && i < started; i++) {
             wake_thread(workers[i].thread); /* it may wait for who reads the result */
         }
@@ -437,7 +443,7 @@ static void describe_job(struct parts_job *job, enum format format)
                 cutting->length_step, cutting->inner_step);
 }
 
-static int check_job(const struct parts_job *job)
+static int check_job(struct parts_job *job)
 {
     const struct settings *settings = job->settings;
     const struct cutting *cutting = &job->source.cutting;
@@ -459,7 +465,7 @@ static int check_job(const struct parts_job *job)
         return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
     }
     return settings->checkpoint != NULL && !settings->resume
-               ? checkpoint_check(settings->checkpoint, settings->output)
+               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
                : EXIT_DONE;
 }
 
@@ -477,6 +483,16 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
+/* Not 0. Where there are no random bytes the time is as good: it is no secret. */
+static uint64_t draw_stamp(void)
+{
+    uint64_t stamp = 0;
+    if (getrandom(&stamp, sizeof stamp, 0) != (ssize_t)sizeof stamp) {
+        stamp = (uint64_t)now_ns();
+    }
+    return stamp | 1;
+}
+
 /* The checkpoint, and where the sums go, as far as they have come before. */
 static int open_output(struct parts_job *job, enum format output)
 {
@@ -489,11 +505,18 @@ static int open_output(struct parts_job *job, enum format output)
     job->saves = settings->checkpoint != NULL;
     bool begun = job->checkpoint.next_lane > 0;
     STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves, begun));
-    /* A checkpoint of before stands for sums that are cleared next. */
+    struct checkpoint *checkpoint = &job->checkpoint;
     if (job->saves) {
-        STEP(checkpoint_save(settings->checkpoint, &job->checkpoint));
+        STEP(destination_check_stamp(
+            &job->sink.destination, checkpoint->stamp, begun,
+            begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
+        if (checkpoint->stamp == 0) {
+            checkpoint->stamp = draw_stamp();
+        }
+        /* A checkpoint of before stands for sums that are cleared next. */
+        STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
-    STEP(part_sink_begin(&job->sink, job->saves && !begun));
+    STEP(part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp));
     return reader->header != NULL && (output == FORMAT_TEXT || output == FORMAT_CSV)
                ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
                : EXIT_DONE;

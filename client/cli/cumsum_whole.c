@@ -1,12 +1,13 @@
-/*   what must the answer be? -> request written -> destination opened
+/*   what is expected of the answer -> request written -> destination opened
  *     -> sent and answered, with progress -> committed
  *
  * Raw bytes are sent as they are and the options are the query; a JSON array and the options
  * become the members of a request; a JSON object is a request already. */
-#include "client/cli/cumsum.h"
+#include "client/cli/commands.h"
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
+#include "client/json_text.h"
 #include "proto/text.h"
 
 #include <inttypes.h>
@@ -24,6 +25,7 @@ enum {
 struct cumsum_job {
     const struct settings *settings; /* borrowed */
     struct source *source;           /* borrowed, loaded */
+    struct expectation expected;
     struct destination destination;
     struct progress progress;
     enum format input;
@@ -34,42 +36,22 @@ struct cumsum_job {
     char path[OPTIONS_TEXT];
 };
 
-/* ---- what the answer must be ---- */
-
-/* Of the result in raw numbers; UINT64_MAX: of none, and the server says why. */
-static uint64_t result_bytes(const struct settings *settings, enum tally_dtype dtype)
-{
-    const struct number_list *strides = &settings->output_strides;
-    struct tally_scan scan = {.struct_size = sizeof scan,
-                              .dtype = dtype,
-                              .rank = settings->shape.count,
-                              .sizes = settings->shape.numbers,
-                              .output_strides = strides->count > 0 ? strides->numbers : NULL};
-    uint64_t bytes = UINT64_MAX;
-    if (strides->count == 0 || strides->count == scan.rank) {
-        (void)tally_scan_bytes(&scan, NULL, &bytes, NULL);
-    }
-    return bytes;
-}
-
-static int expect_answer(struct cumsum_job *job, struct expectation *expected)
-{
-    const struct settings *settings = job->settings;
-    char hint[HINT_TEXT];
-    *expected = (struct expectation){.format = job->output};
-    if (job->input == FORMAT_RAW) {
-        (void)tally_dtype_find(settings->dtype,
-                               &expected->dtype); /* it is one of the choices */
-        expected->known = true;
-        expected->shape = settings->shape;
-        expected->raw_bytes = result_bytes(settings, expected->dtype);
-        return EXIT_DONE;
-    }
-    format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source->name, hint);
-}
-
 /* ---- the request ---- */
+
+/* A list of integers that an object has; none where it has none. */
+static struct number_list member_list(struct json_text object, const char *key)
+{
+    struct number_list list = {.count = 0};
+    struct json_text rest = {"", 0};
+    struct json_text unused = {"", 0};
+    struct json_text number = {"", 0};
+    if (json_text_member(object, key, &rest)) {
+        while (list.count < TALLY_MAX_RANK && json_text_next(&rest, &unused, &number)) {
+            list.numbers[list.count++] = json_text_integer(number, 0);
+        }
+    }
+    return list;
+}
 
 static void append_word(char *text, bool json, const char *key, const char *word)
 {
@@ -115,6 +97,8 @@ static int wrap_json(struct cumsum_job *job)
     append_options(job->settings, true, options);
     job->whole_request = text[blank] == '{';
     if (job->whole_request) {
+        job->expected.strides =
+            member_list((struct json_text){text, job->source->bytes}, "output_strides");
         bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
@@ -177,20 +161,17 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
                          int64_t receive_total)
 {
     struct cumsum_job *job = user;
-    if (job->body != NULL && send_total > 0) { /* of the source, not of what is around it */
-        send_total = (int64_t)job->source->bytes;
-        sent = sent < send_total ? sent : send_total;
-    }
-    return progress_step(&job->progress, sent, send_total, received, receive_total);
+    double both = (double)send_total + (double)(receive_total > 0 ? receive_total : send_total);
+    double moved = (double)sent + (double)received;
+    progress_show(&job->progress, moved / 2, (moved > both ? moved : both) / 2);
+    return interrupted();
 }
 
 static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)
 {
-    const struct destination *destination = &job->destination;
     bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
-    if (ours && destination->trouble[0] != '\0') {
-        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
-                        destination->trouble);
+    if (ours && job->destination.trouble[0] != '\0') {
+        return destination_complain(&job->destination);
     }
     if (err->status == TALLY_LOCAL_IO) {
         return EXIT_LOCAL; /* source_read() has complained */
@@ -203,8 +184,20 @@ static int complain_of_call(struct cumsum_job *job, const struct tally_error *er
     return status;
 }
 
-static int exchange_request(struct cumsum_job *job, struct tally *client)
+static int run_job(struct cumsum_job *job, struct tally *client)
 {
+    char hint[HINT_TEXT] = "";
+    if (job->input == FORMAT_JSON) {
+        format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
+    }
+    if (hint[0] != '\0') {
+        return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
+    }
+    STEP(source_load(job->source));
+    STEP(write_request(job));
+    uint64_t bytes = job->body != NULL ? job->body_bytes : job->source->bytes;
+    job->expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
+    STEP(destination_open(job->settings->output, &job->expected, &job->destination));
     struct tally_error err;
     struct tally_request request = {
         .struct_size = sizeof request,
@@ -212,7 +205,7 @@ static int exchange_request(struct cumsum_job *job, struct tally *client)
         .content_type = format_content_type(job->input),
         .accept = format_content_type(job->output),
         .body = job->body,
-        .body_bytes = job->body != NULL ? job->body_bytes : job->source->bytes,
+        .body_bytes = bytes,
         .read_body = job->body != NULL ? NULL : read_source,
         .check_answer = check_answer,
         .write_answer = write_answer,
@@ -224,37 +217,27 @@ static int exchange_request(struct cumsum_job *job, struct tally *client)
     progress_init(&job->progress, job->settings->quiet);
     enum tally_status status = tally_exchange(client, &request, &err);
     progress_end(&job->progress);
-    if (status != TALLY_OK) {
-        return complain_of_call(job, &err);
-    }
-    return destination_commit(&job->destination, !job->whole_request);
+    return status == TALLY_OK ? destination_commit(&job->destination, !job->whole_request)
+                              : complain_of_call(job, &err);
 }
 
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    struct expectation expected;
     struct cumsum_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain_no_memory();
     }
-    *job = (struct cumsum_job){
-        .settings = settings, .source = source, .input = input, .output = output};
-    int status = expect_answer(job, &expected);
-    if (status == EXIT_DONE) {
-        status = source_load(source);
-    }
-    if (status == EXIT_DONE) {
-        status = write_request(job);
-    }
-    if (status == EXIT_DONE) {
-        uint64_t sent = job->body != NULL ? job->body_bytes : source->bytes;
-        expected.json_most = sent > JSON_LEAST / JSON_SHARE ? sent * JSON_SHARE : JSON_LEAST;
-        status = destination_open(settings->output, &expected, &job->destination);
-    }
-    if (status == EXIT_DONE) {
-        status = exchange_request(job, client);
-    }
+    *job = (struct cumsum_job){.settings = settings,
+                               .source = source,
+                               .input = input,
+                               .output = output,
+                               .expected = {.format = output,
+                                            .dtype = settings->dtype,
+                                            .shape = settings->shape,
+                                            .strides = settings->output_strides,
+                                            .member = "data"}};
+    int status = run_job(job, client);
     destination_close(&job->destination);
     free(job->body);
     free(job);

@@ -17,12 +17,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1,
-    READER_NAP_MS = 20
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1
 };
 
 /* ---- the file ---- */
@@ -48,22 +46,6 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     }
     (void)fchmod(fd, mode);
     *temporary = path;
-    return fd;
-}
-
-/* What is no file. A pipe's reader is waited for in naps: a signal that came just before an
- * open() that waits would not end it. */
-static int open_device(const char *name, bool pipe)
-{
-    const struct timespec nap = {.tv_nsec = READER_NAP_MS * 1000000L};
-    int fd = -1;
-    while ((fd = open(name, O_WRONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0))) < 0 && pipe &&
-           errno == ENXIO && !interrupted()) {
-        (void)nanosleep(&nap, NULL);
-    }
-    if (fd >= 0 && pipe) {
-        (void)fcntl(fd, F_SETFL, O_WRONLY);
-    }
     return fd;
 }
 
@@ -118,13 +100,15 @@ int destination_open(const char *name, const struct expectation *expected,
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        destination->fd = open_device(name, S_ISFIFO(about.st_mode));
+        do { /* a pipe's reader may have to be waited for */
+            destination->fd = open(name, O_WRONLY | O_CLOEXEC);
+        } while (destination->fd < 0 && errno == EINTR && !interrupted());
     } else {
         destination->fd =
             open_beside(name, exists ? about.st_mode & 0777 : 0666 & ~current_umask(),
                         &destination->temporary);
     }
-    if (destination->fd < 0) { /* a pipe may have been waited for */
+    if (destination->fd < 0) {
         return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
                              : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
     }
@@ -146,6 +130,23 @@ int destination_open_partial(const char *name, bool there, struct destination *d
     }
     return destination->fd >= 0 ? EXIT_DONE
                                 : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+}
+
+int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+                            bool done)
+{
+    uint64_t found = 0;
+    const off_t size = lseek(destination->fd, 0, SEEK_END);
+    const off_t at = size - (off_t)sizeof found;
+    bool stamped = stamp != 0 && at >= 0 &&
+                   pread(destination->fd, &found, sizeof found, at) == sizeof found &&
+                   found == stamp;
+    return stamped || (size == 0 && !begun) || (done && (uint64_t)size == destination->due)
+               ? EXIT_DONE
+               : complain(EXIT_USAGE,
+                          "%s is the result so far of a job with another checkpoint: go on "
+                          "with that one by --resume, or remove the file",
+                          destination->temporary);
 }
 
 int destination_clear(const struct destination *destination)
@@ -196,6 +197,13 @@ static int refuse_answer(struct destination *destination, const char *format, ..
 static int refuse_length(struct destination *destination, uint64_t most)
 {
     return refuse_answer(destination, "the answer is longer than %" PRIu64 " bytes", most);
+}
+
+int destination_complain(const struct destination *destination)
+{
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
+                         : complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
+                                    destination->trouble);
 }
 
 /* The answer may be right, but its place cannot take it. */
@@ -263,35 +271,28 @@ static int keep_bytes(struct destination *destination, const void *bytes, size_t
     return 0;
 }
 
-/* Elements of a shape times element size; false on overflow. */
-static bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype,
-                        uint64_t *bytes)
-{
-    uint64_t total = tally_dtype_bytes(dtype);
-    for (int i = 0; i < shape->count; i++) {
-        if (__builtin_mul_overflow(total, (uint64_t)shape->numbers[i], &total)) {
-            return false;
-        }
-    }
-    *bytes = total;
-    return true;
-}
-
-/* Type and shape of the answer are those that were expected. */
+/* Type and shape of the answer are those that were expected, and say how many bytes it has. */
 static int check_tensor(struct destination *destination, const char *dtype, const char *shape)
 {
     const struct expectation *expected = &destination->expected;
     char wanted[SHAPE_TEXT] = "";
-    if (!expected->known) {
-        return 0;
-    }
+    struct number_list sizes = {.count = 0};
+    struct tally_scan scan = {.struct_size = sizeof scan};
     text_append_list(wanted, sizeof wanted, expected->shape.numbers, expected->shape.count);
-    if (strcmp(dtype, tally_dtype_name(expected->dtype)) != 0 || strcmp(shape, wanted) != 0) {
-        return refuse_answer(destination, "the answer is %.20s %.60s, expected %s %.60s", dtype,
-                             shape, tally_dtype_name(expected->dtype), wanted);
+    bool other = (expected->dtype != NULL && strcmp(dtype, expected->dtype) != 0) ||
+                 (expected->shape.count > 0 && strcmp(shape, wanted) != 0);
+    bool told =
+        tally_dtype_find(dtype, &scan.dtype) == 0 && number_list_parse(shape, false, &sizes);
+    scan.rank = sizes.count;
+    scan.sizes = sizes.numbers;
+    if (expected->format == FORMAT_RAW && expected->strides.count == sizes.count) {
+        scan.output_strides = expected->strides.numbers;
     }
-    if (expected->format == FORMAT_RAW) {
-        destination->due = expected->raw_bytes;
+    if (other || !told || tally_scan_bytes(&scan, NULL, &destination->due, NULL) != TALLY_OK) {
+        return refuse_answer(destination,
+                             "the answer is \"%.20s\" \"%.60s\", expected %s %.60s", dtype,
+                             shape, expected->dtype != NULL ? expected->dtype : "a type",
+                             wanted[0] != '\0' ? wanted : "and a shape");
     }
     return 0;
 }
@@ -315,9 +316,7 @@ int destination_check(struct destination *destination, const struct tally_answer
     }
     destination->written = 0;
     destination->kept_bytes = 0;
-    destination->npy_parsed = false;
-    destination->due =
-        answer->content_length < 0 ? UINT64_MAX : (uint64_t)answer->content_length;
+    destination->due = UINT64_MAX;
     return destination->expected.format == FORMAT_RAW
                ? check_tensor(destination, answer->dtype, answer->shape)
                : 0;
@@ -354,20 +353,12 @@ static int take_npy_head(struct destination *destination, const char **bytes, si
         return refuse_answer(destination,
                              "the answer is not an NPY file in C order, little-endian");
     }
-    struct number_list sizes = {.count = head.rank};
-    memcpy(sizes.numbers, head.sizes, (size_t)head.rank * sizeof *head.sizes);
     char shape[SHAPE_TEXT] = "";
-    text_append_list(shape, sizeof shape, sizes.numbers, sizes.count);
-    enum tally_dtype dtype = (enum tally_dtype)head.dtype;
-    if (check_tensor(destination, tally_dtype_name(dtype), shape) != 0) {
+    text_append_list(shape, sizeof shape, head.sizes, head.rank);
+    if (check_tensor(destination, tally_dtype_name((enum tally_dtype)head.dtype), shape) != 0) {
         return -1;
     }
-    uint64_t data = 0;
-    if (!shape_bytes(&sizes, dtype, &data)) {
-        return refuse_answer(destination, "the answer's shape %.100s is too large", shape);
-    }
-    destination->due = whole.count + data;
-    destination->npy_parsed = true;
+    destination->due += whole.count;
     return write_all(destination, whole.bytes, whole.count);
 }
 
@@ -375,7 +366,7 @@ int destination_write(struct destination *destination, const void *bytes, size_t
 {
     const char *from = bytes;
     destination->written += count;
-    if (destination->expected.format == FORMAT_NPY && !destination->npy_parsed &&
+    if (destination->expected.format == FORMAT_NPY && destination->due == UINT64_MAX &&
         take_npy_head(destination, &from, &count) != 0) {
         return -1;
     }
@@ -393,8 +384,10 @@ static int write_json(struct destination *destination, bool bare)
 {
     struct json_text body = {destination->kept, destination->kept_bytes};
     struct json_text data = {"", 0};
-    if (!json_text_member(body, "data", &data)) {
-        return refuse_answer(destination, "the answer is not a JSON object with \"data\"");
+    const char *member = destination->expected.member;
+    if (!json_text_is_whole(body) || !json_text_member(body, member, &data)) {
+        return refuse_answer(destination, "the answer is not a whole JSON object with \"%s\"",
+                             member);
     }
     if (bare) {
         body = data;
@@ -407,14 +400,11 @@ static int write_json(struct destination *destination, bool bare)
 
 int destination_commit(struct destination *destination, bool bare)
 {
-    enum format format = destination->expected.format;
-    if (format == FORMAT_JSON && write_json(destination, bare) != 0) {
-        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
-                        destination->trouble);
-    }
-    bool headless = format == FORMAT_NPY && !destination->npy_parsed;
-    if (headless ||
-        (destination->due != UINT64_MAX && destination->written != destination->due)) {
+    if (destination->expected.format == FORMAT_JSON) {
+        if (write_json(destination, bare) != 0) {
+            return destination_complain(destination);
+        }
+    } else if (destination->written != destination->due) {
         return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",
                         destination->written);
     }
@@ -423,6 +413,9 @@ int destination_commit(struct destination *destination, bool bare)
 
 int destination_finish(struct destination *destination)
 {
+    if (destination->stays && ftruncate(destination->fd, (off_t)destination->due) != 0) {
+        return complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
+    }
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;

@@ -22,10 +22,10 @@
 /* What the answer must be. */
 struct expectation {
     enum format format;
-    bool known; /* dtype and shape were known beforehand */
-    enum tally_dtype dtype;
-    struct number_list shape;
-    uint64_t raw_bytes; /* of raw numbers; UINT64_MAX: the server refuses such strides */
+    const char *dtype;          /* NULL: what the answer says; likewise */
+    struct number_list shape;   /* with a count of 0 */
+    struct number_list strides; /* of raw numbers, where they do not lie packed */
+    const char *member;         /* that JSON has */
     uint64_t json_most; /* of JSON, which is kept in memory: what is longer is no answer */
 };
 
@@ -38,9 +38,8 @@ struct destination {
     char *kept;       /* owned: a JSON answer whole, or the head of an NPY answer */
     size_t kept_bytes;
     size_t kept_room;
-    bool npy_parsed; /* the head of the NPY answer is complete, and right */
     uint64_t written;
-    uint64_t due;      /* bytes the answer must have; UINT64_MAX: unknown */
+    uint64_t due; /* bytes the answer must have; UINT64_MAX: of NPY, until its head is there */
     char trouble[256]; /* what was wrong, "" if nothing */
     bool local;        /* and that it was wrong here, not with the answer */
 };
@@ -57,6 +56,10 @@ int destination_open(const char *name, const struct expectation *expected,
 /* A file that stays as NAME.partial when the job is not done; `there`: it must be there already.
  * What it has stays until it is cleared. */
 int destination_open_partial(const char *name, bool there, struct destination *destination);
+/* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is more
+ * of the job than an empty file; `done`: all, but that the file was not put in its place. */
+int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+                            bool done);
 int destination_clear(const struct destination *destination);
 /* What was placed is on the disk: EXIT_DONE, or the status after complaining. */
 int destination_sync(const struct destination *destination);
@@ -67,8 +70,11 @@ void destination_close(struct destination *destination);
 int destination_check(struct destination *destination, const struct tally_answer *answer);
 int destination_write(struct destination *destination, const void *bytes, size_t count);
 
-/* The answer is complete: check its length, put it in place. bare: print only JSON's "data". */
+/* The answer is complete: check its length, put it in place. bare: print of JSON the member alone. */
 int destination_commit(struct destination *destination, bool bare);
+
+/* Say what went wrong when a function here gave -1: the exit status. */
+int destination_complain(const struct destination *destination);
 
 /* Parts of a result: bytes at a place of the file, or the next ones of a stream. 0, or -1. Thread:
  * any for a file; `trouble` is written by who fails. */

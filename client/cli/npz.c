@@ -290,7 +290,7 @@ int npz_inflate(struct source *source, char *to, size_t room, size_t *got)
     const bool wrong =
         code == Z_STREAM_END && (stream->left > 0 || stream->crc != stream->told);
     if (longer || wrong || (code != Z_OK && code != Z_STREAM_END)) {
-        return complain(EXIT_LOCAL,
+        return complain(EXIT_USAGE,
                         "%s is damaged: the array does not unpack to what was packed",
                         source->name);
     }

@@ -3,8 +3,8 @@
  * deflated one is a stream, whose CRC-32 is checked at its end.
  *
  * Possible failures: an archive without that array, or with several and none named (the names are
- * listed), damaged, encrypted or packed otherwise is EXIT_USAGE; a read that fails, and a member
- * that does not unpack to what its archive says EXIT_LOCAL. Thread: one at a time. */
+ * listed), damaged, encrypted or packed otherwise is EXIT_USAGE, a read that fails EXIT_LOCAL.
+ * Thread: one at a time. */
 #ifndef TALLY_CLI_NPZ_H
 #define TALLY_CLI_NPZ_H
 

@@ -34,7 +34,7 @@ const struct option_row option_rows[] = {
      ON_CUMSUM | ON_BENCH,
      "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
     {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
-     "element type, also as f4, <f4, double and the like; needed for raw input"},
+     "element type, also as f4, <f4, double, FP32, F32; needed for raw input"},
     {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
      "sizes of the dimensions, outermost first; needed for raw input"},
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,

@@ -4,6 +4,7 @@
 
 #include "client/cli/terminal.h"
 #include "proto/byte_size.h"
+#include "proto/dtype.h"
 #include "proto/edit_distance.h"
 #include "proto/macros.h"
 #include "proto/text.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
@@ -109,8 +111,7 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-/* `open`: one of the numbers may be -1. */
-static bool parse_list(const char *text, bool open, struct number_list *list)
+bool number_list_parse(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
     for (;;) {
@@ -133,7 +134,7 @@ static bool parse_list(const char *text, bool open, struct number_list *list)
     }
 }
 
-/* Names of types elsewhere, NumPy's codes among them, by those here. */
+/* A type by its name elsewhere: NumPy's codes, the Open Inference Protocol's, OpenVINO's. */
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
@@ -145,6 +146,14 @@ static const char *type_of_alias(const char *word)
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
         if (strcmp(aliases[i][0], code) == 0) {
             return aliases[i][1];
+        }
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *type = dtype_info((enum dtype)i);
+        /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: nobody's is the other's. */
+        if (strcasecmp(type->kserve, word) == 0 ||
+            (strcasecmp(type->openvino_type, word) == 0 && type->bytes > 1)) {
+            return type->name;
         }
     }
     return word;
@@ -201,7 +210,7 @@ static int take_value(enum command_id command, const struct option_row *row, con
         break;
     case OPTION_LIST:
         expected = "integers separated by commas, like 3,4";
-        right = parse_list(value, open, to);
+        right = number_list_parse(value, open, to);
         break;
     }
     if (row->offset == offsetof(struct settings, axis)) {

@@ -19,16 +19,10 @@ enum {
     BRACKETS_MOST = 2 * TALLY_MAX_RANK
 };
 
-static int blame_destination(const struct part_sink *sink)
-{
-    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
-                         : complain(EXIT_LOCAL, "%s", sink->destination.trouble);
-}
-
 int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
 {
     if (destination_place(&sink->destination, sink->written, bytes, count) != 0) {
-        return blame_destination(sink);
+        return destination_complain(&sink->destination);
     }
     sink->written += count;
     return EXIT_DONE;
@@ -67,7 +61,7 @@ static int write_head(struct part_sink *sink, int64_t outermost)
     print_head(sink, outermost, text);
     return destination_place(&sink->destination, 0, text, sink->head_bytes) == 0
                ? EXIT_DONE
-               : blame_destination(sink);
+               : destination_complain(&sink->destination);
 }
 
 /* ---- text ---- */
@@ -202,15 +196,27 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    return partial ? destination_open_partial(settings->output, there, &sink->destination)
-                   : destination_open(settings->output, &expected, &sink->destination);
+    if (!partial) {
+        return destination_open(settings->output, &expected, &sink->destination);
+    }
+    if (format == FORMAT_NPY) {
+        char head[NPY_HEADER_MAX];
+        print_head(sink, shape->numbers[0], head);
+    }
+    STEP(destination_open_partial(settings->output, there, &sink->destination));
+    sink->destination.due = sink->head_bytes + cutting_bytes(sink->cutting);
+    return EXIT_DONE;
 }
 
-int part_sink_begin(struct part_sink *sink, bool clear)
+int part_sink_begin(struct part_sink *sink, uint64_t stamp)
 {
     int64_t outermost = sink->tensor->shape.numbers[0];
-    if (clear) {
+    if (stamp != 0) {
         STEP(destination_clear(&sink->destination));
+        if (destination_place(&sink->destination, sink->destination.due, &stamp,
+                              sizeof stamp) != 0) {
+            return destination_complain(&sink->destination);
+        }
     }
     return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
                                       : EXIT_DONE;
@@ -227,7 +233,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
         uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
         if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
             0) {
-            return blame_destination(sink);
+            return destination_complain(&sink->destination);
         }
     }
     return EXIT_DONE;

@@ -33,8 +33,9 @@ bool part_sink_in_order(enum format format, const char *name);
  * there already. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
                    const struct tensor *tensor, bool partial, bool there);
-/* Write what comes before the sums; `clear`: a partial file has nothing that is gone on with. */
-int part_sink_begin(struct part_sink *sink, bool clear);
+/* Write what comes before the sums. `stamp`: of a partial file that has nothing that is gone on
+ * with, and ends in it; else 0. */
+int part_sink_begin(struct part_sink *sink, uint64_t stamp);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 
 /* Text that is passed on as it is: the header of CSV. */

@@ -309,7 +309,7 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     taken += lines * unit;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
-        return complain(EXIT_LOCAL, "%s ended in the middle of %s", parts->bytes->name,
+        return complain(EXIT_USAGE, "%s ended in the middle of %s", parts->bytes->name,
                         open ? "a line" : "the tensor");
     }
     uint64_t units = taken / unit;

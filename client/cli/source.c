@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 enum {
-    WAIT_MS = 200, /* how often who waits for input looks whether to go on */
     LOAD_FIRST = 65536
 };
 
@@ -35,7 +34,7 @@ static int reserve_memory(struct source *source, size_t room)
     return EXIT_DONE;
 }
 
-/* Wait until there is something to read; false after `ms`, and when interrupted. */
+/* Wait until there is something to read; false after `ms` (-1: never), and when interrupted. */
 static bool wait_readable(struct source *source, int ms)
 {
     struct pollfd about = {.fd = source->fd, .events = POLLIN};
@@ -48,7 +47,7 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
 {
     *got = 0;
     while (source->status == EXIT_DONE) {
-        if (!wait_readable(source, wait_ms < 0 ? WAIT_MS : wait_ms)) {
+        if (!wait_readable(source, wait_ms)) {
             if (interrupted()) {
                 source->status = complain(EXIT_INTERRUPTED, "interrupted");
             } else if (wait_ms >= 0) {

@@ -1,8 +1,7 @@
 /* What a command says on standard error, complaints and progress, and the signals that end it.
  *
  * A bar appears once a transfer has taken 0.3 s and is drawn again ten times a second, on one
- * line that is cleared at the end. Its rate is that of the phase: what was sent says nothing of
- * how fast the answer comes. */
+ * line that is cleared at the end. */
 #include "client/cli/terminal.h"
 
 #include <ctype.h>
@@ -15,19 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    PHASE_SENDING,
-    PHASE_COMPUTING,
-    PHASE_RECEIVING,
-    PHASE_SUMMING /* all of it, in parts */
-};
-enum {
     BAR_LONGEST = 50,
     LINE_TEXT = 256,
-    COMPLAINT_TEXT = 16384 /* two descriptions of jobs, and names of files */
+    COMPLAINT_TEXT = 16384, /* two descriptions of jobs, and names of files */
+    WAKE_US = 100000
 };
 
 #define SECOND_INTERRUPT_NS INT64_C(500000000)
@@ -42,8 +37,10 @@ static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static void on_interrupt(int number)
 {
     if (interrupt_seen == 0) {
+        const struct itimerval again = {{0, WAKE_US}, {0, WAKE_US}};
         interrupt_ns = now_ns();
         interrupt_seen = 1;
+        (void)setitimer(ITIMER_REAL, &again, NULL);
     } else if (now_ns() - interrupt_ns > SECOND_INTERRUPT_NS) {
         (void)signal(number, SIG_DFL);
         (void)raise(number);
@@ -67,6 +64,7 @@ void catch_interrupts(void)
     (void)sigaction(SIGHUP, &action, NULL);
     action.sa_handler = on_wake;
     (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGALRM, &action, NULL);
 }
 
 void write_errors_not_signals(void)
@@ -178,7 +176,6 @@ void progress_init(struct progress *progress, bool quiet)
 {
     *progress =
         (struct progress){.shown = !quiet && isatty(STDERR_FILENO) == 1, .start_ns = now_ns()};
-    progress->phase_ns = progress->start_ns;
 }
 
 /* "[#####-----]" as wide as fits. */
@@ -215,71 +212,32 @@ static void figures_text(double moved, double total, double seconds, char *text)
                    bytes_text(speed, rate, sizeof rate), left);
 }
 
-static void draw_progress(struct progress *progress, double moved, double total, double seconds)
+static void draw_progress(struct progress *progress, double summed, double total,
+                          double seconds)
 {
-    static const char *const names[] = {"sending", "computing", "receiving", "summing"};
     char figures[LINE_TEXT] = "";
     char bar[BAR_LONGEST + 3] = "";
     bool colour = colour_allowed(STDERR_FILENO);
-    if (progress->phase == PHASE_COMPUTING) {
-        (void)snprintf(figures, sizeof figures, " %.1f s", seconds);
-    } else {
-        figures_text(moved, total, seconds, figures);
-        struct winsize size = {.ws_col = 0};
-        bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
-        int width = (known ? size.ws_col : 80) - 12 - (int)strlen(figures) - 3;
-        if (width > 5 && total >= 0) {
-            bar_text(moved / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
-        }
+    figures_text(summed, total, seconds, figures);
+    struct winsize size = {.ws_col = 0};
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+    int width = (known ? size.ws_col : 80) - 12 - (int)strlen(figures) - 3;
+    if (width > 5 && total >= 0) {
+        bar_text(summed / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
     }
-    (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%s", names[progress->phase],
-                  colour ? "\033[32m" : "", bar, colour ? "\033[0m" : "", figures);
+    (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%s", "summing", colour ? "\033[32m" : "", bar,
+                  colour ? "\033[0m" : "", figures);
     (void)fflush(stderr);
     progress->drawn = true;
 }
 
-/* Is it time to draw again? */
-static bool progress_is_due(struct progress *progress, int64_t now)
-{
-    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
-        now - progress->drawn_ns < REDRAW_NS) {
-        return false;
-    }
-    progress->drawn_ns = now;
-    return true;
-}
-
-int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
-                  int64_t receive_total)
-{
-    struct progress *progress = user;
-    int64_t now = now_ns();
-    int phase = received > 0        ? PHASE_RECEIVING
-                : sent < send_total ? PHASE_SENDING
-                                    : PHASE_COMPUTING;
-    if (interrupted()) {
-        return 1;
-    }
-    if (phase != progress->phase) {
-        progress->phase = phase;
-        progress->phase_ns = now;
-    }
-    if (!progress_is_due(progress, now)) {
-        return 0;
-    }
-    double moved = phase == PHASE_RECEIVING ? (double)received : (double)sent;
-    double total = phase == PHASE_RECEIVING ? (double)receive_total : (double)send_total;
-    draw_progress(progress, moved, total < moved ? moved : total,
-                  (double)(now - progress->phase_ns) / 1e9);
-    return 0;
-}
-
-void progress_whole(struct progress *progress, double moved, double total)
+void progress_show(struct progress *progress, double summed, double total)
 {
     int64_t now = now_ns();
-    progress->phase = PHASE_SUMMING;
-    if (progress_is_due(progress, now)) {
-        draw_progress(progress, moved, total, (double)(now - progress->start_ns) / 1e9);
+    if (progress->shown && now - progress->start_ns >= APPEAR_NS &&
+        now - progress->drawn_ns >= REDRAW_NS) {
+        progress->drawn_ns = now;
+        draw_progress(progress, summed, total, (double)(now - progress->start_ns) / 1e9);
     }
 }
 

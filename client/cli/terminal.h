@@ -50,10 +50,12 @@ bool colour_allowed(int fd);
 void write_errors_not_signals(void);
 
 /* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true from
- * now on, a second one half a second later ends the process. */
+ * now on, a second one half a second later ends the process. Once interrupted, the main thread
+ * waits in no system call for longer than a tenth of a second (EINTR), also in one that it had
+ * not begun when the signal came. */
 void catch_interrupts(void);
 bool interrupted(void);
-/* End the system call that a thread waits in: a signal comes to one thread only. */
+/* End the system call that another thread waits in. */
 void wake_thread(pthread_t thread);
 
 /* A transfer's progress on the last line of a terminal. */
@@ -62,16 +64,11 @@ struct progress {
     bool drawn; /* there is a line to clear */
     int64_t start_ns;
     int64_t drawn_ns; /* last redraw */
-    int phase;        /* PHASE_* */
-    int64_t phase_ns; /* its start */
 };
 
 void progress_init(struct progress *progress, bool quiet);
-/* A tally_progress_fn; user is the struct progress. Cancels when interrupted. */
-int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
-                  int64_t receive_total);
-/* The same of a transfer in parts: bytes that were moved of a total, -1 if that is not known. */
-void progress_whole(struct progress *progress, double moved, double total);
+/* So many bytes are summed of a total, -1 if that is not known. */
+void progress_show(struct progress *progress, double summed, double total);
 /* Clear the line. */
 void progress_end(struct progress *progress);
 

@@ -478,6 +478,10 @@ class Cumsum(Directory):
             (["cumsum", self.directory.name], "directory"),
             (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),
             (["health", "extra"], "unexpected"),
+            (["cumsum", source, "--header"], "--header is for text and CSV"),
+            (["cumsum", source, "--delimiter", ";"], "--delimiter is for text and CSV"),
+            (["cumsum", self.path("in.json", b"[1]"), "--checkpoint", "x"], "leave out"),
+            (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
             (["bench", "--poisson"], "--rate"),
             (["completion", "tcsh"], "bash"),
             (["cumsum", source, "--token-file", "/nonexistent"], "token"),
@@ -583,11 +587,32 @@ class Cumsum(Directory):
             ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
             ("ftp://me:secret@h", 2, '"***@h"'),
             ("http://me:se@cret@h:x", 2, '"***@h:x"'),
+            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@/run/x"'),
+            ("unix:me:secret@h", 2, '"***@h"'),
         ):
             with self.subTest(url):
                 done = tally("health", url=url, env={"no_proxy": "*"})
                 self.assert_failed(done, status, shown)
                 self.assertNotIn(b"ret@", done.stderr)
+        for proxy in (
+            "ftp://me:secret@h:1",
+            "http://me:secret@h:x",
+            "http://me:secret@127.0.0.1:1",
+        ):
+            with self.subTest(proxy):
+                done = tally("health", url="http://x.invalid", env={"http_proxy": proxy})
+                self.assertEqual(done.returncode, 3)
+                self.assertNotIn(b"secret", done.stderr)
+        opener = self.path("xdg-open", b'#!/bin/sh\nprintf "%s\\n" "$@" >"$0.told"\n')
+        os.chmod(opener, 0o755)
+        path = {"PATH": self.directory.name + ":" + os.environ["PATH"]}
+        for url in ("http://me:secret@h:1/a@b/", "me:secret@h:1/a@b"):
+            done = tally("console", url=url, env=path)
+            self.assertEqual((done.returncode, done.stdout), (0, b"http://h:1/a@b/\n"))
+            self.assertEqual(self.read("xdg-open.told"), done.stdout)
+        done = tally("console", url="http+unix://me:secret@x")
+        self.assertEqual(done.returncode, 2)
+        self.assertNotIn(b"secret", done.stderr)
 
     def test_a_proxy_that_refuses_is_not_asked_again(self):
         for refusal in (b"407 X", b"403 X", b"503 X\r\nRetry-After: 1"):
@@ -626,6 +651,7 @@ class Cumsum(Directory):
             (answer(b"\x93NUMPY\x01\x00\xff\xff", kind), 6),
             (answer(good, "application/octet-stream"), 6),
             (answer(good, kind)[:-3], 3),
+            (answer(good, kind).replace(b"136\r", b"9223372036854775807\r"), 3),
         ]
         raw_lies = [
             (sums(bytes(7), "float32", "1,2,1"), 6),
@@ -672,6 +698,66 @@ class Cumsum(Directory):
                 with Server(lambda *_, told=told: told) as s:
                     done = tally("cumsum", *strided, stdin=b"ab", url=s.url)
                     self.assertEqual(done.returncode, status, (told, done.stderr))
+
+    def test_an_answer_that_is_cut_without_a_length_is_none(self):
+        """Its end is that of the connection: how long it must be follows from its type and shape."""
+        raw, kind = "application/octet-stream", "application/x-npy"
+        tensor = "Tally-Dtype: int64\r\nTally-Shape: 2\r\n"
+        numbers = struct.pack("<2q", 1, 3)
+        whole = b'{"dtype":"int64","shape":[2],"data":[1,3]}\n'
+        asked = b'{"data":[1,2],"output_strides":[3]}'
+        for flags, stdin, right in (
+            (["-F", "raw"], b"[1,2]", answer(numbers, raw, headers=tensor)),
+            (
+                ["-F", "raw", "-s", "2", "--output-strides", "3"],
+                b"[1,2]",
+                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
+            ),
+            (
+                ["-F", "raw"],
+                asked,
+                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
+            ),
+            (["-F", "npy"], b"[1,2]", answer(npy("<i8", (2,), numbers), kind)),
+            (["-F", "json"], b"[1,2]", answer(whole)),
+            (["-F", "json"], b'{"data":[1,2]}', answer(whole)),
+        ):
+            endless = right.replace(b"Content-Length", b"X-Length")
+            head = endless.index(b"\r\n\r\n") + 4
+            short = endless[:head] + endless[head:].rstrip()
+            for told, status in (
+                (right, 0),
+                (endless, 0),
+                *((short[:-cut], 6) for cut in range(1, len(short) - head + 1, 3)),
+                (endless + b"x", 6),
+            ):
+                with self.subTest(flags=flags, told=told), Server(lambda *_, t=told: t) as s:
+                    out = self.path("out")
+                    done = tally("cumsum", *flags, "-f", "json", "-o", out, stdin=stdin, url=s.url)
+                    self.assertEqual(done.returncode, status, done.stderr)
+                    self.assertEqual(self.files(), [] if status else ["out"])
+                    if not status:
+                        os.remove(out)
+        for headers in (
+            "",
+            "Tally-Dtype: int64\r\n",
+            tensor.replace("2", "x"),
+            tensor + "Tally-Shape: 3\r\n",
+        ):
+            with Server(lambda *_, h=headers: answer(numbers, raw, headers=h)) as s:
+                done = tally("cumsum", "-F", "raw", stdin=b"[1,2]", url=s.url)
+                self.assertEqual((done.returncode, done.stdout), (6, b""), headers)
+
+    def test_a_raw_answer_of_another_type_than_asked_for_is_none(self):
+        for flags in (["-d", "int64"], ["-s", "2"]):
+            other = answer(
+                bytes(24),
+                "application/octet-stream",
+                headers="Tally-Dtype: float64\r\nTally-Shape: 3\r\n",
+            )
+            with Server(lambda *_: other) as s:
+                done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
+                self.assert_failed(done, 6, 'the answer is "float64" "3"')
 
     def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
         for bytes_, status in ((1 << 30, 3), ((1 << 30) + 1, 6)):
@@ -862,12 +948,20 @@ class Cumsum(Directory):
             ("=i8", 8),
             ("double", 8),
             ("half", 2),
+            ("F32", 4),
+            ("FP32", 4),
+            ("fp64", 8),
+            ("bf16", 2),
+            ("INT8", 1),
+            ("u16", 2),
+            ("I64", 8),
         ):
             source = self.path("in.bin", bytes(2 * size))
             done = tally("cumsum", source, "-d", alias, "-s", "2")
             self.assert_done(done)
             self.assertEqual(done.stdout, bytes(2 * size))
-        self.assert_failed(tally("cumsum", source, "-d", ">f4", "-s", "2"), 2, "float32")
+        for none in (">f4", "bool", "BOOL", "I8", "U8", "f", "F8"):
+            self.assert_failed(tally("cumsum", source, "-d", none, "-s", "2"), 2, "float32")
 
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
@@ -968,6 +1062,16 @@ class Information(unittest.TestCase):
                 self.assertEqual(done.returncode, 6)
                 self.assertIn(b'"text/html"', done.stderr)
                 self.assertNotIn(b"<html>", done.stdout)
+
+    def test_pages_that_are_cut_are_no_information(self):
+        page = b'{"devices":[{"name":"a","state":"ready"}],"version":"1.2.3"}'
+        for kept in range(len(page), 0, -3):
+            cut = answer(page).replace(b"Content-Length", b"X-Length")[: kept - len(page) or None]
+            with Server(lambda *_, cut=cut: cut) as s:
+                for command in (["devices"], ["version"], ["devices", "--json"]):
+                    done = tally(*command, url=s.url)
+                    status = 0 if kept == len(page) else 6
+                    self.assertEqual((done.returncode, done.stdout != b""), (status, status == 0))
 
     def test_version(self):
         done = tally("version")

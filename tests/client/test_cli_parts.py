@@ -23,7 +23,7 @@ import unittest.mock
 import urllib.request
 import zipfile
 
-from test_cli import TALLY, URL, Directory, Terminal, npy, npy_parts, tally
+from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
@@ -46,11 +46,36 @@ int getaddrinfo(const char *a, const char *b, const struct addrinfo *c, struct a
     return EAI_AGAIN;
 }
 """
+SIGNALLED_IN_WRITE = rb"""
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    if (count > 3)
+        raise(SIGTERM);
+    return syscall(SYS_write, fd, bytes, count);
+}
+"""
 FAILING_FOLDER = b"""
 #include <errno.h>
 int fsync(int fd)
 {
     return errno = EIO, fd < 0 ? fd : -1;
+}
+"""
+KILLED_IN_LAST_RENAME = rb"""
+#define _GNU_SOURCE
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int rename(const char *from, const char *to)
+{
+    if (strstr(from, ".partial"))
+        raise(SIGKILL);
+    return syscall(SYS_rename, from, to);
 }
 """
 FAILING_SYNC = rb"""
@@ -187,7 +212,7 @@ class Files(Directory):
             self.assertEqual(done.stdout, int64s(1, 11, 2, 22, 3, 33))
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
-        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 7, "ended")
+        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "ended")
 
     def test_an_array_of_an_npz_file(self):
         a, b = npy("<i8", (3,), int64s(1, 2, 3)), npy("<i8", (2, 2), int64s(1, 2, 3, 4))
@@ -227,7 +252,7 @@ class Files(Directory):
         content = bytearray(self.read("in.npz"))
         content[content.rindex(b"PK\x01\x02") + 16] ^= 1  # the sum of the array
         done = tally("cumsum", self.path("bad.npz", content), "-o", self.path("bad.npy"))
-        self.assert_failed(done, 7, "damaged")
+        self.assert_failed(done, 2, "damaged")
         self.assertEqual(self.files(), ["bad.npz", "in.npz", "out.npy"])
 
     def test_a_json_result_keeps_the_shape(self):
@@ -317,8 +342,15 @@ class Servers(Directory):
 
     def written(self):
         """Bytes of the result so far."""
+        names = [name for name in self.files() if name.startswith("out.npy")]
+        # One with a checkpoint has its size from the start, and holes.
         return sum(
-            os.stat(self.path(name)).st_size for name in self.files() if name.startswith("out.npy")
+            (
+                512 * os.stat(self.path(name)).st_blocks
+                if name.endswith(".partial")
+                else os.stat(self.path(name)).st_size
+            )
+            for name in names
         )
 
     def wait_for(self, process, condition):
@@ -360,6 +392,21 @@ class Servers(Directory):
             self.assertGreaterEqual(time.time() - start, seconds * 0.5)
             self.assertEqual(process.returncode, 3, shown)
             self.assertEqual(self.files(), ["in.npy"])
+
+    def test_a_busy_server_is_asked_less_and_less_often(self):
+        """Once it has answered, who has a job in parts does not give up at once."""
+        busy = answer(
+            b'{"error":"full","code":"queue_full"}', status="503 X", headers="Retry-After: 99\r\n"
+        )
+        right = sums(bytes(8), "int64", "1,1,1")
+        self.path("in.npy", npy("<i8", (2,), bytes(16)))
+        right = right.replace(b"Content-Length: 8", b"Tally-Carry-Length: 64\r\nContent-Length: 72")
+        right = right.replace(b"\r\n\r\n", b"\r\n\r\n" + bytes(64))
+        with Server(lambda number, *_: busy if number else right) as s:
+            process = self.start(s, "--part-bytes", "8", "--timeout", "1")
+            _, shown = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 4, shown)
+        self.assertIn(s.count, range(2, 6))  # after 0, 0.2, 0.6 and 1.4 seconds, not each 0.2
 
     def test_waiting_for_a_server_ends_with_a_signal(self):
         count = MIB // 2
@@ -508,6 +555,82 @@ class Servers(Directory):
             _, shown = done.communicate(timeout=60)
         self.assertEqual((done.returncode, shown), (0, b""))
         self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
+    def test_a_job_does_not_go_on_with_the_result_so_far_of_another(self):
+        data, expected = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        jobs = [
+            ["--part-bytes", "16384", "--checkpoint", self.path("a")],
+            ["--part-bytes", "16384", "--checkpoint", self.path("b"), "--exclusive"],
+            ["--part-bytes", "16384", "--checkpoint", self.path("c")],  # as a, but for that
+        ]
+        with Tallyd() as server:
+            kept = []
+            for job in jobs:
+                self.stop_in_the_middle(server, job)
+                kept.append(self.read("out.npy.partial"))
+                os.remove(self.path("out.npy.partial"))
+            for number, job in enumerate(jobs):
+                for other, partial in enumerate(kept):
+                    if other == number:
+                        continue
+                    self.path("out.npy.partial", partial)
+                    for more in (["--resume"], []):  # also begun anew it would end the other
+                        done = self.start(server, *job, *more)
+                        _, shown = done.communicate(timeout=60)
+                        self.assertEqual(done.returncode, 2, shown)
+                        self.assertIn(b"out.npy.partial is the result so far of a job", shown)
+                        self.assertEqual(self.read("out.npy.partial"), partial)
+            for partial in (b"", kept[0][:-1], kept[0][:100]):
+                self.path("out.npy.partial", partial)
+                done = self.start(server, *jobs[0], "--resume")
+                _, shown = done.communicate(timeout=60)
+                self.assertEqual(done.returncode, 2, shown)
+            self.path("out.npy.partial", kept[0])
+            done = self.start(server, *jobs[0], "--resume")
+            _, shown = done.communicate(timeout=60)
+        self.assertEqual((done.returncode, shown), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_job_killed_before_its_result_is_put_in_place_goes_on(self):
+        source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
+        job = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
+        code = self.path("kill.c", KILLED_IN_LAST_RENAME)
+        library = self.path("kill.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+        killed = tally("cumsum", source, *job, env={"LD_PRELOAD": library})
+        self.assertEqual(killed.returncode, -9)
+        self.assertIn("out.npy.partial", self.files())
+        self.assert_done(tally("cumsum", source, *job, "--resume"))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], int64s(1, 3, 6, 10))
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_signal_just_before_a_full_pipe_is_written_to_ends_it(self):
+        code = self.path("write.c", SIGNALLED_IN_WRITE)
+        library = self.path("write.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+        data = bytes(1 << 17)  # more than a pipe takes
+        os.mkfifo(self.path("out"))
+        reader = os.open(self.path("out"), os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        for described in (["-f", "json"], ["-d", "uint8", "-s", str(len(data))]):
+            shape = str(len(data)) if described[0] == "-f" else f"1,{len(data)},1"
+            right = sums(data, "uint8", shape)
+            with self.subTest(described), Server(lambda *_, right=right: right) as s:
+                process = subprocess.Popen(
+                    [TALLY, "cumsum", "-u", s.url, *described, "-F", "raw", "-o", self.path("out")],
+                    stdin=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, "LD_PRELOAD": library},
+                )
+                try:
+                    _, shown = process.communicate(
+                        b"[1]" if described[0] == "-f" else data, timeout=60
+                    )
+                finally:
+                    process.kill()
+                self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
@@ -661,9 +784,9 @@ class Streams(Directory):
         whole = npy("<i8", (4,), int64s(1, 2, 3, 4))
         raw = ["-d", "int64", "-s", "-1,2"]
         for stdin, arguments, status, text in (
-            (whole[:-8], [], 7, "ended in the middle of the tensor"),
+            (whole[:-8], [], 2, "ended in the middle of the tensor"),
             (whole + b"x", [], 2, "more bytes"),
-            (int64s(1, 2, 3), raw, 7, "ended in the middle of a line"),
+            (int64s(1, 2, 3), raw, 2, "ended in the middle of a line"),
             (whole[:40], [], 2, "not an NPY file"),
         ):
             done = tally("cumsum", "-o", self.path("out"), "-F", "raw", *arguments, stdin=stdin)

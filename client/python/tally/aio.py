@@ -25,6 +25,7 @@ from tally.call import (
     ERROR_BYTES,
     HEAD_BYTES,
     HEAD_START,
+    QUEUE_NAP,
     TEXT_BYTES,
     Call,
     Head,
@@ -397,7 +398,8 @@ class AsyncClient(Options[AsyncParts]):
         loop = asyncio.get_running_loop()
         address, tls = self._caller.address, self._caller.tls
         if address.socket_path is not None:
-            _, wire = await loop.create_unix_connection(_Wire, address.socket_path)
+            opened = await _open_unix_socket(address.socket_path)
+            _, wire = await loop.create_unix_connection(_Wire, sock=opened)
             return wire
         opened = await _open_socket(address.host, address.port)
         name = address.host if tls is not None else None
@@ -441,6 +443,22 @@ async def _open_socket(host: str, port: int) -> socket.socket:
     return await _connect_to(last[4], last[0])
 
 
+async def _open_unix_socket(path: str) -> socket.socket:
+    """It is connected at once, or its queue is full, which asyncio would take for connected."""
+    opened = socket.socket(socket.AF_UNIX)
+    opened.setblocking(False)
+    try:
+        while True:
+            try:
+                opened.connect(path)
+                return opened
+            except BlockingIOError:
+                await asyncio.sleep(QUEUE_NAP)
+    except BaseException:
+        opened.close()
+        raise
+
+
 async def _connect_to(place: Any, family: int) -> socket.socket:
     # asyncio sends at once, without TCP's delay, where the protocol is said.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -462,8 +480,10 @@ async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
     try:
         wire.watch(call.give_up)
         whole = await wire.send(call.head(), call.request.body)
+        room = HEAD_BYTES
         while True:
-            lines = await _head_lines(wire)
+            lines = await _head_lines(wire, room)
+            room -= sum(map(len, lines))
             if not lines:
                 if wire.kept and not isinstance(wire.ended, TimeoutError):
                     raise _Stale
@@ -481,10 +501,9 @@ async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
         raise
 
 
-async def _head_lines(wire: _Wire) -> list[bytes]:
+async def _head_lines(wire: _Wire, room: int) -> list[bytes]:
     """The lines of a head; none if the connection ended before it."""
     lines: list[bytes] = []
-    room = HEAD_BYTES
     while True:
         line = await wire.line()
         room -= len(line)

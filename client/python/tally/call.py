@@ -1,5 +1,5 @@
 """The rules of a call, without its bytes' way: what is sent, what an answer must be, when to try
-again. They are libtally's, but for the budget of retries.
+again. They are libtally's.
 
     call = Call(caller, request)
     repeat: send call.head() and the body; read a Head
@@ -47,10 +47,11 @@ from tally.errors import (
 
 TEXT_BYTES = 1 << 20  # a longer text is no answer to a question about the server
 ERROR_BYTES = 1 << 16  # of the text of an error
-HEAD_BYTES = 1 << 16  # of an answer's head
+HEAD_BYTES = 1 << 16  # of an answer's head, interim ones included
 LONGEST_MS = 10**12  # that the service is told: 30 years
 RETRY_AFTER_MAX = 30.0  # seconds; who is asked to wait longer gives up at once
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
+QUEUE_NAP = 0.01  # seconds between attempts at a Unix socket whose queue is full
 HEAD_START = 1.0  # seconds for each address of a host but the last, which has all that are left
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")

@@ -79,25 +79,17 @@ class CarriedSum:
         self,
         client: Any,
         axis: SupportsIndex,
-        exclusive: bool,
-        reverse: bool,
-        precision: Precision,
         carry: bytes,
+        **attributes: Any,
     ) -> None:
         self._run = client._run
-        self._attributes = (exclusive, reverse, precision)
+        self._attributes = attributes
         self.axis = axis
         self.carry = carry
 
-    def _next(
-        self,
-        x: npt.ArrayLike,
-        dtype: npt.DTypeLike | None = None,
-        out: Array | None = None,
-        deadline: float | None = None,
-    ) -> tuple[Scan, Request]:
+    def _next(self, x: Any, **options: Any) -> tuple[Scan, Request]:
         """The sums of the next part, to be filled, and what asks for them."""
-        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        scan = prepare(x, self.axis, packed=True, **self._attributes, **options)
         return scan, raw_request(scan, "next" if self.carry else "first", self.carry)
 
 
@@ -116,7 +108,7 @@ class Parts(CarriedSum):
 
         Every part has the same type and, but along the axis, the same shape. Parts whose axis is
         a multiple of 256 are the cheapest."""
-        scan, request = self._next(x, dtype, out, deadline)
+        scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
         self.carry = self._run(request)
         return finish(scan)
 
@@ -167,11 +159,21 @@ class Options(Generic[AnyParts]):
         Raises:
             InvalidArgument: the URL is not usable, a file is missing.
         """
+        settings = {name: value for name, value in locals().copy().items() if name != "self"}
         address = parse_address(url)
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
             if not (seconds is None and name == "timeout" or _is_positive(seconds)):
                 raise InvalidArgument(
                     f"{name} is {seconds!r}, expected seconds, more than 0", field=name
+                )
+        for name, count, least in (
+            ("retries", retries, 0),
+            ("idle_connections", idle_connections, 0),
+            ("part_bytes", part_bytes, 1),
+        ):
+            if not isinstance(count, numbers.Integral) or count < least:
+                raise InvalidArgument(
+                    f"{name} is {count!r}, expected an integer of at least {least}", field=name
                 )
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
@@ -186,8 +188,7 @@ class Options(Generic[AnyParts]):
         self._caller = Caller(
             address, context, token, timeout, connect_timeout, retries, user_agent
         )
-        if part_bytes < 1:
-            raise InvalidArgument(f"part_bytes is {part_bytes}", field="part_bytes")
+        self._settings = {**settings, "url": address.url}
         self._part_bytes = part_bytes
         self._open(idle_connections)
         self._regions = Regions(self._caller, self._pool) if shm else None
@@ -215,7 +216,24 @@ class Options(Generic[AnyParts]):
                 part along the axis comes first.
             carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
         """
-        return self._parts(self, axis, exclusive, reverse, precision, carry)
+        return self._parts(
+            self, axis, carry, exclusive=exclusive, reverse=reverse, precision=precision
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings alone: a copy makes connections of its own."""
+        from multiprocessing.context import get_spawning_popen
+
+        if self._settings["token"] is not None and get_spawning_popen() is None:
+            raise TypeError(
+                "a client with a token is pickled only for a process that multiprocessing starts: "
+                "elsewhere its token may be kept, or read by others. Make the client where it is "
+                "used"
+            )
+        return self._settings
+
+    def __setstate__(self, settings: dict[str, Any]) -> None:
+        Options.__init__(self, **settings)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._caller.address.url!r})"

@@ -24,9 +24,11 @@ import contextlib
 import http.client
 import math
 import os
+import queue
 import select
 import socket
 import ssl
+import threading
 import time
 from typing import Any
 
@@ -35,6 +37,7 @@ from tally.call import (
     ERROR_BYTES,
     HEAD_BYTES,
     HEAD_START,
+    QUEUE_NAP,
     TEXT_BYTES,
     Call,
     Head,
@@ -101,9 +104,9 @@ class Answer(http.client.HTTPResponse):
 
     def begin(self) -> None:
         """Read the head, past all interim ones. http.client's own begin() believes what was cut."""
+        room = HEAD_BYTES
         while True:
             lines: list[bytes] = []
-            room = HEAD_BYTES
             while True:
                 line = self.fp.readline(room + 1)
                 room -= len(line)
@@ -130,11 +133,41 @@ class Answer(http.client.HTTPResponse):
         self.will_close = head.will_close
 
 
+def _look_up(address: Address, give_up: float) -> list[Any]:
+    """What getaddrinfo() says. A resolver that hangs cannot be told to end: it is asked on a thread
+    of its own, which is left alone then."""
+    asked = (address.host, address.port, 0, socket.SOCK_STREAM)
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(*asked, flags=socket.AI_NUMERICHOST)  # nobody has to be asked
+    said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            said.put(socket.getaddrinfo(*asked))
+        except Exception as error:
+            said.put(error)
+
+    try:
+        threading.Thread(target=ask, name="tally-resolver", daemon=True).start()
+    except RuntimeError:  # an interpreter that ends starts no thread
+        ask()
+    try:
+        found = said.get(timeout=seconds_left(give_up))
+    except queue.Empty:
+        raise TimeoutError("the resolver does not answer") from None
+    if isinstance(found, Exception):
+        raise found
+    return list(found)
+
+
 def _open_socket(address: Address, give_up: float) -> socket.socket:
     """A socket that is connected; to the first address of a host that answers."""
-    if address.socket_path is not None:
-        return _connect_to(address.socket_path, give_up, socket.AF_UNIX)
-    *others, last = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    while address.socket_path is not None:
+        try:
+            return _connect_to(address.socket_path, give_up, socket.AF_UNIX)
+        except BlockingIOError:  # its queue is full, which is not waited for
+            time.sleep(QUEUE_NAP)
+    *others, last = _look_up(address, give_up)
     for family, _, _, _, place in others:
         try:
             return _connect_to(place, min(give_up, time.monotonic() + HEAD_START), family)

@@ -278,6 +278,20 @@ def test_times_that_cannot_be_are_refused(connect, name, seconds):
     assert caught.value.field == name
 
 
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        *(("retries", count) for count in (None, -1, "4")),
+        *(("idle_connections", count) for count in (None, -1)),
+        *(("part_bytes", count) for count in (None, 0, 1.5)),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(connect, name, count):
+    with pytest.raises(tally.InvalidArgument, match=f"{name} is .*expected an integer") as caught:
+        connect(**{name: count})
+    assert caught.value.field == name
+
+
 @pytest.mark.parametrize("seconds", [1e7, 1e300])
 def test_a_time_may_be_longer_than_the_system_counts(connect, server, seconds):
     client = connect(server.url, timeout=seconds, connect_timeout=seconds)

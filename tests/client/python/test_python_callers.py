@@ -1,7 +1,9 @@
 """Many callers of one client: threads, tasks, processes, and those who change their minds."""
 
 import asyncio
+import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -162,6 +164,48 @@ def test_a_child_forked_while_another_thread_begins_a_call_can_call(server):
                 finally:
                     os._exit(0 if right else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def sum_in_a_new_process(client):
+    x = np.array(lying_server.INPUT, np.int32)
+    process = multiprocessing.get_context("spawn").Process(target=client.cumsum, args=(x, 0))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def test_a_client_goes_to_a_process_that_is_spawned_with_its_token():
+    with LyingServer(lambda seen: tensor()) as server:
+        with tally.Client(server.url, token="secret") as client:
+            client.cumsum(np.array(lying_server.INPUT, np.int32), 0)
+            assert sum_in_a_new_process(client) == 0
+        assert server.requests == server.connections == 2
+        assert "Authorization: Bearer secret" in server.heads[1]
+
+
+def test_a_copy_of_a_client_has_its_settings_and_connections_of_its_own(monkeypatch):
+    with LyingServer(lambda seen: tensor()) as server:
+        client = tally.Client(server.url, timeout=7, retries=1, part_bytes=99, user_agent="me")
+        x = np.array(lying_server.INPUT, np.int32)
+        client.cumsum(x, 0)
+        monkeypatch.setenv("TALLY_URL", "http://other.example")
+        with client, pickle.loads(pickle.dumps(client)) as copy:
+            assert repr(copy) == repr(client)
+            assert (copy._caller.timeout, copy._caller.retries, copy._part_bytes) == (7, 1, 99)
+            assert copy.cumsum(x, 0).tolist() == client.cumsum(x, 0).tolist() == lying_server.SUMS
+            assert server.connections == 2 and "User-Agent: me\r\n" in server.heads[1]
+    kept = tally.Client().parts(axis=1, reverse=True, carry=b"abc")
+    again = pickle.loads(pickle.dumps(kept))
+    assert (again.axis, again.carry, again._attributes) == (1, b"abc", kept._attributes)
+    other = pickle.loads(pickle.dumps(tally.AsyncClient("http://h:1", idle_connections=3)))
+    assert repr(other) == "AsyncClient('http://h:1')" and other._wires_kept == 3
+
+
+def test_a_token_is_not_pickled_where_it_may_be_kept():
+    for client in (tally.Client(token="secret"), tally.AsyncClient(token="secret")):
+        with pytest.raises(TypeError, match="where it is used") as caught:
+            pickle.dumps(client)
+        assert "secret" not in str(caught.value)
 
 
 def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):

@@ -42,6 +42,16 @@ def test_unix_sockets_work_in_all_spellings(connect, tmp_path):
         assert server.heads[-1].startswith("POST /prefix/v1/cumsum?")
 
 
+def test_interim_answers_without_end_are_cut_off(connect):
+    flood = b"HTTP/1.1 102 Processing\r\n\r\n" * (1 << 12)
+    with LyingServer(lambda seen: Told(flood, hang=True)) as server:
+        with pytest.raises(tally.BadAnswer, match="head is longer than 65536 bytes"):
+            connect(server.url, timeout=20).cumsum(array(), 0)
+    few = Told(b"HTTP/1.1 102 Processing\r\nX: y\r\n\r\n" * 20 + WHOLE)
+    with LyingServer(lambda seen: few) as server:
+        assert connect(server.url).cumsum(array(), 0).tolist() == SUMS
+
+
 @pytest.mark.parametrize("reset", [False, True])
 def test_an_answer_cut_at_any_byte_is_an_error(connect, reset):
     cut = [0]

@@ -158,6 +158,53 @@ def test_connecting_to_several_addresses_takes_no_longer_than_to_one(connect, mo
             assert time.monotonic() - began < 8
 
 
+def test_a_unix_socket_whose_queue_is_full_is_waited_for(connect, tmp_path):
+    path = str(tmp_path / "t.sock")
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as kept:
+        listener.bind(path)
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting = kept.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(path)
+        with pytest.raises(tally.ConnectFailed, match="no connection to unix:.* within 0.1 s"):
+            connect(f"unix:{path}", connect_timeout=0.1).cumsum(array(), 0)
+
+
+def test_a_resolver_that_hangs_holds_no_call_beyond_its_time(connect, monkeypatch):
+    answers = threading.Event()
+
+    def hang(*_, flags=0, **__):
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "it is none")
+        answers.wait(60)
+        return []
+
+    monkeypatch.setattr("socket.getaddrinfo", hang)
+    try:
+        for options, deadline, kind in (
+            ({}, 0.1, tally.DeadlineExceeded),
+            ({"timeout": 0.1}, None, tally.CallTimeout),
+            ({"connect_timeout": 0.1}, None, tally.ConnectFailed),
+        ):
+            began = time.monotonic()
+            with pytest.raises(kind):
+                connect("http://slow.example", **options).cumsum(array(), 0, deadline=deadline)
+            assert time.monotonic() - began < 30
+    finally:
+        answers.set()
+
+
+def test_a_name_that_is_not_known_is_told(connect, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    with pytest.raises(tally.ConnectFailed, match="no.example: Name or service not known"):
+        connect("http://no.example").cumsum(array(), 0)
+
+
 def test_an_address_that_refuses_is_passed_over(connect, monkeypatch):
     with LyingServer(lambda seen: tensor()) as server, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
