@@ -14,7 +14,6 @@
 #include "proto/little_endian.h"
 #include "proto/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -353,15 +352,15 @@ size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
                         char text[NPY_HEADER_MAX])
 {
     char *dict = text + SHORT_PREFIX;
-    size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
-    size_t used =
-        (size_t)snprintf(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                         dtype_info(dtype)->npy);
+    const size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
+    dict[0] = '\0';
+    text_append(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                dtype_info(dtype)->npy);
     for (int d = 0; d < rank; d++) {
-        used += (size_t)snprintf(dict + used, room - used, "%s%lld", d > 0 ? ", " : "",
-                                 (long long)sizes[d]);
+        text_append(dict, room, "%s%lld", d > 0 ? ", " : "", (long long)sizes[d]);
     }
-    used += (size_t)snprintf(dict + used, room - used, "%s), }", rank == 1 ? "," : "");
+    text_append(dict, room, "%s), }", rank == 1 ? "," : "");
+    const size_t used = strlen(dict);
     size_t whole = (SHORT_PREFIX + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(dict + used, ' ', whole - SHORT_PREFIX - used);
     text[whole - 1] = '\n';
