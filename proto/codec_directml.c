@@ -31,6 +31,9 @@ enum {
     TYPES_2020_10 = 1 << DTYPE_F32 | 1 << DTYPE_F16 | 1 << DTYPE_U32 | 1 << DTYPE_U16
 };
 
+/* The name of the October 2020 edition of the page, whose table is another one. */
+#define EDITION "2020_10"
+
 /* One feature level and its row of the operator's "Tensor support" table. */
 struct level {
     const char *name;  /* DML_FEATURE_LEVEL_5_0 without its prefix */
@@ -47,7 +50,7 @@ static const struct level levels[] = {
     {"5_0", TYPES_5_0, 1, 8}, {"5_1", TYPES_5_0, 1, 8}, {"5_2", TYPES_5_0, 1, 8},
     {"6_0", TYPES_5_0, 1, 8}, {"6_1", TYPES_5_0, 1, 8}, {"6_2", TYPES_5_0, 1, 8},
     {"6_3", TYPES_5_0, 1, 8}, {"6_4", TYPES_5_0, 1, 8},
-    {"2020_10", TYPES_2020_10, 4, 4},
+    {EDITION, TYPES_2020_10, 4, 4},
 };
 /* clang-format on */
 
@@ -74,14 +77,15 @@ static const char *strip_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
 }
 
-/* The member feature_level, with or without its prefix. "2020_10" is the table of the October 2020
- * edition of the page. */
+/* The member feature_level, with or without its prefix. */
 static enum status read_level(const struct json_place *root, const struct level **out,
                               struct error *err)
 {
     const char *text = "5_0"; /* unless one is named */
     TRY(json_field_string(root, "feature_level", &text, err));
-    const char *name = strip_prefix(text, "DML_FEATURE_LEVEL_");
+    /* The edition is no level of DirectML's, and has no prefix. */
+    const char *stripped = strip_prefix(text, "DML_FEATURE_LEVEL_");
+    const char *name = strcmp(stripped, EDITION) == 0 ? text : stripped;
     for (size_t i = 0; i < ARRAY_COUNT(levels); i++) {
         if (strcmp(name, levels[i].name) != 0) {
             continue;
@@ -99,7 +103,7 @@ static enum status read_level(const struct json_place *root, const struct level 
     return error_set_field(
         err, STATUS_INVALID_FIELD, "feature_level",
         "unknown feature level \"%.60s\": expected one of 2_1, 3_0, 3_1, 4_0, 4_1, 5_0, 5_1, "
-        "5_2, 6_0, 6_1, 6_2, 6_3, 6_4 (also with the prefix DML_FEATURE_LEVEL_), or 2020_10",
+        "5_2, 6_0, 6_1, 6_2, 6_3, 6_4 (also with the prefix DML_FEATURE_LEVEL_), or " EDITION,
         text);
 }
 

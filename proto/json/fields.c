@@ -133,9 +133,7 @@ enum status json_fields_known(const struct json_place *place, const char *const 
     }
     char path[JSON_PATH_MAX];
     char list[320] = "";
-    for (size_t i = 0; i < count; i++) {
-        text_append(list, sizeof list, "%s%s", i > 0 ? ", " : "", names[i]);
-    }
+    text_append_names(list, sizeof list, names, count);
     json_path_of(place, json_object_iter_key(at), -1, path);
     return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
                            "there is no field %s; known here: %s", path, list);

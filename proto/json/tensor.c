@@ -262,7 +262,7 @@ static const char *read_word(const struct cursor *cursor, const char *p, void *o
 
 static bool is_word(const char *p)
 {
-    return *p == '"' || *p > '9' || (*p == '-' && p[1] == 'I');
+    return *p == '"' || *p > '9' || (*p == '-' && (p[1] | 0x20) == 'i');
 }
 
 /* The state between two elements: closing brackets, then a comma, or the end of the part.

@@ -116,6 +116,14 @@ def test_unknown_field_names_the_known_ones(client):
         assert name in document["error"]
 
 
+@pytest.mark.parametrize("name", ["axis", "axes"])
+def test_a_query_beside_json_is_refused_and_names_what_the_body_takes(client, name):
+    body = calls.json_body(GOOD)
+    answer = client.post(f"/v1/cumsum?{name}=1", body, calls.JSON)
+    known = ("dtype", "shape", "strides", "axis", "exclusive", "reverse", "precision")
+    calls.expect_error(answer, 400, "unknown_field", name, known)
+
+
 def test_unknown_dtype_names_the_known_ones(client):
     document = calls.expect_error(client.post_json("/v1/cumsum", {**GOOD, "dtype": "int"}), 400)
     for name in ("float16", "bfloat16", "float64", "int8", "uint64"):

@@ -136,6 +136,8 @@ def test_json_is_the_format_of_json_missing_and_form_types(client, content_type)
         "multipart/form-data",
         "application/octet-streams",
         "application/x-numpy",
+        ",",
+        ";",
     ],
 )
 def test_any_other_content_type_is_415(client, content_type):
