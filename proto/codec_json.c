@@ -88,8 +88,11 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         return STATUS_OK;
     }
     desc->rank = given;
-    bool same = given == data->rank &&
-                memcmp(desc->sizes, data->sizes, (size_t)given * sizeof *desc->sizes) == 0;
+    /* Lists end at the first dimension of 0: nothing says what follows it. */
+    bool whole =
+        given == data->rank || (given > data->rank && data->sizes[data->rank - 1] == 0);
+    bool same = whole &&
+                memcmp(desc->sizes, data->sizes, (size_t)data->rank * sizeof *desc->sizes) == 0;
     return data->rank == 1 || same ? STATUS_OK : nested_shape_error(desc, data, err);
 }
 

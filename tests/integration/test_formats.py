@@ -365,6 +365,18 @@ def test_empty_json_arrays_are_empty_tensors(client):
     assert answer.json() == {"dtype": "int8", "shape": [0, 3], "data": []}
 
 
+@pytest.mark.parametrize("shape", [(2, 0, 3), (1, 0, 1, 7), (3, 2, 0, 0, 5), (2, 0)], ids=str)
+def test_the_lists_of_an_empty_array_agree_with_its_shape(client, shape):
+    """NumPy's tolist() ends at the first dimension of 0: nothing says what follows it."""
+    data = np.zeros(shape, np.float32).tolist()
+    document = {"data": data, "dtype": "float32", "shape": list(shape), "axis": -1}
+    answer = client.post_json("/v1/cumsum", document)
+    assert answer.json() == {"dtype": "float32", "shape": list(shape), "data": data}
+    for other in ([shape[0] + 1, *shape[1:]], [shape[0]], [1, *shape]):
+        refused = client.post_json("/v1/cumsum", {**document, "shape": other})
+        calls.expect_error(refused, 400, "invalid_shape", "shape")
+
+
 @pytest.mark.parametrize("damaged", [(150000,), (150000, 160000), (10, 150000), (199999,)])
 def test_the_first_error_of_a_long_json_text_is_reported(client, damaged):
     """Long texts are read in pieces side by side, and it must not show."""
