@@ -228,8 +228,11 @@ enum status attributes_from_query(const struct codec_request *request, unsigned 
             return unknown_parameter(param->name, known, err);
         }
         if (found & attribute) {
-            return error_set_field(err, STATUS_INVALID_FIELD, param->name,
-                                   "the query parameter %s is given twice", param->name);
+            return error_set_field(
+                err, STATUS_INVALID_FIELD, param->name,
+                "the query parameter %s is given twice: give it once, a list "
+                "with commas, such as shape=2,3",
+                param->name);
         }
         found |= attribute;
         TRY(store_attribute(attribute, param, desc, lists, err));
