@@ -90,7 +90,8 @@ enum status json_field_missing(const struct json_place *place, const char *name,
 {
     char path[JSON_PATH_MAX];
     json_path_of(place, name, -1, path);
-    return error_set_field(err, STATUS_MISSING_FIELD, path, "the field %s is missing", path);
+    return error_set_field(err, STATUS_MISSING_FIELD, path,
+                           "the field %s is missing: it must be given", path);
 }
 
 enum status json_field_refuse(const struct json_place *place, const char *name, int index,
