@@ -228,8 +228,11 @@ enum status attributes_from_query(const struct codec_request *request, unsigned 
             return unknown_parameter(param->name, known, err);
         }
         if (found & attribute) {
-            return error_set_field(err, STATUS_INVALID_FIELD, param->name,
-                                   "the query parameter %s is given twice", param->name);
+            return error_set_field(
+                err, STATUS_INVALID_FIELD, param->name,
+                "the query parameter %s is given twice: give it once, a list "
+                "with commas, such as shape=2,3",
+                param->name);
         }
         found |= attribute;
         TRY(store_attribute(attribute, param, desc, lists, err));
@@ -257,55 +260,29 @@ enum status attributes_check_strides(const struct scan_desc *desc,
                               desc->rank, err);
 }
 
-/* Product of the sizes, 0 if one is 0 whatever the others are. */
-static bool packed_elements(const struct scan_desc *desc, uint64_t *elements)
-{
-    uint64_t product = 1;
-    bool overflow = false;
-    bool zero = false;
-    for (int d = 0; d < desc->rank; d++) {
-        zero = zero || desc->sizes[d] == 0;
-        overflow |= __builtin_mul_overflow(product, (uint64_t)desc->sizes[d], &product);
-    }
-    *elements = zero ? 0 : product;
-    return zero || !overflow;
-}
-
-static bool strided_elements(const struct scan_desc *desc, const int64_t *strides,
-                             uint64_t *elements)
-{
-    uint64_t last = 0;
-    for (int d = 0; d < desc->rank; d++) {
-        uint64_t reach = 0;
-        if (desc->sizes[d] == 0) {
-            *elements = 0;
-            return true;
-        }
-        if (strides[d] < 0 ||
-            __builtin_mul_overflow((uint64_t)desc->sizes[d] - 1, (uint64_t)strides[d],
-                                   &reach) ||
-            __builtin_add_overflow(last, reach, &last)) {
-            return false;
-        }
-    }
-    *elements = last + 1;
-    return last < UINT64_MAX;
-}
-
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements)
 {
-    uint64_t found = 0;
-    for (int d = 0; d < desc->rank; d++) {
-        if (desc->sizes[d] < 0) {
+    uint64_t packed = 1; /* stride of a packed tensor */
+    uint64_t last = 0;
+    bool overflow = false;
+    bool empty = false;
+    for (int d = desc->rank - 1; d >= 0; d--) {
+        const int64_t stride = strides != NULL ? strides[d] : 0;
+        const uint64_t size = (uint64_t)desc->sizes[d];
+        uint64_t reach = 0;
+        if (desc->sizes[d] < 0 || stride < 0) {
             return false;
         }
+        empty = empty || size == 0;
+        overflow |= __builtin_mul_overflow(size - 1,
+                                           strides != NULL ? (uint64_t)stride : packed, &reach);
+        overflow |= __builtin_add_overflow(last, reach, &last);
+        overflow |= strides == NULL && __builtin_mul_overflow(packed, size, &packed);
     }
-    bool valid = strides != NULL ? strided_elements(desc, strides, &found)
-                                 : packed_elements(desc, &found);
-    if (!valid || found > (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes) {
+    if (!empty && (overflow || last >= (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes)) {
         return false;
     }
-    *elements = found;
+    *elements = empty ? 0 : last + 1;
     return true;
 }
 

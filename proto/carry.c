@@ -193,17 +193,14 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                       found->precision == PRECISION_WIDE ? "wide" : "native",
                       precision == PRECISION_WIDE ? "wide" : "native");
     }
-    if (found->reverse != part->reverse) {
+    const bool turned = found->reverse != part->reverse;
+    if (turned || found->exclusive != part->exclusive) {
+        const bool made = turned ? found->reverse : found->exclusive;
         return REFUSE(err,
-                      "the carry was made with reverse %s, the part has %s: give every part "
-                      "the direction of the first",
-                      found->reverse ? "true" : "false", part->reverse ? "true" : "false");
-    }
-    if (found->exclusive != part->exclusive) {
-        return REFUSE(err,
-                      "the carry was made with exclusive %s, the part has %s: give every "
-                      "part what the first had",
-                      found->exclusive ? "true" : "false", part->exclusive ? "true" : "false");
+                      "the carry was made with %s %s, the part has %s: give every part what "
+                      "the first had",
+                      turned ? "reverse" : "exclusive", made ? "true" : "false",
+                      made ? "false" : "true");
     }
     if (!carry_geometry(part, &lines, &elements)) {
         return STATUS_OK; /* scan_plan_make() says what is wrong */

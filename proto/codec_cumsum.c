@@ -13,15 +13,10 @@
 
 const struct codec *codec_cumsum(enum codec_format format)
 {
-    switch (format) {
-    case CODEC_FORMAT_JSON:
-        return &codec_json;
-    case CODEC_FORMAT_RAW:
-        return &codec_raw;
-    case CODEC_FORMAT_NPY:
-        return &codec_npy;
-    }
-    return NULL;
+    static const struct codec *const codecs[] = {[CODEC_FORMAT_JSON] = &codec_json,
+                                                 [CODEC_FORMAT_RAW] = &codec_raw,
+                                                 [CODEC_FORMAT_NPY] = &codec_npy};
+    return codecs[format];
 }
 
 /* Of the numbers in the answer. */

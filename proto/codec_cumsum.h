@@ -1,8 +1,4 @@
-/* What the three formats of POST /v1/cumsum share. Private to proto/codec*.c.
- *
- * Any of them can be answered in any other: a JSON request is answered nested if its data came
- * nested, everything else in JSON flat with its shape. With output_strides the answer is the
- * output buffer: flat numbers in JSON, the bytes in raw, an array of one dimension in NPY. */
+/* What the three formats of POST /v1/cumsum share. Private to proto/codec*.c. */
 #ifndef TALLY_PROTO_CODEC_CUMSUM_H
 #define TALLY_PROTO_CODEC_CUMSUM_H
 

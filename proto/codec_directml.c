@@ -10,28 +10,426 @@
  * way. One request is initialisation, binding and execution in one: an input OWNED_BY_DML is
  * one whose data, sent along, are bound at initialisation.
  *
- * decode() reads the descriptor's members, innermost first, checks them against
- * directml_tensor.h, and finds the input buffer; complete() turns text into it; encode() writes
- * OutputTensor as the client wrote it, then the output buffer.
+ * First one DML_TENSOR_DESC: its members as they stand in the descriptor, each read and checked
+ * against the feature level; then the rules that need several. Then the operator: decode() finds
+ * the input buffer, complete() turns text into it, encode() writes OutputTensor as the client wrote
+ * it, then the output buffer.
  *
  * Possible failures: whatever breaks a rule of DirectML blames its member
  * ("desc.InputTensor.Sizes[2]"); LENGTH_MISMATCH for a buffer of another size; OUT_OF_MEMORY. */
-#include "proto/codec.h"
-#include "proto/directml_tensor.h"
+#include "proto/attributes.h"
 #include "proto/framed.h"
-#include "proto/json/doc.h"
-#include "proto/json/fields.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    TYPES_2_1 = 1 << DTYPE_F32 | 1 << DTYPE_F16 | 1 << DTYPE_I32 | 1 << DTYPE_U32,
+    TYPES_5_0 = TYPES_2_1 | 1 << DTYPE_I64 | 1 << DTYPE_U64,
+    TYPES_2020_10 = 1 << DTYPE_F32 | 1 << DTYPE_F16 | 1 << DTYPE_U32 | 1 << DTYPE_U16
+};
+
+/* The name of the October 2020 edition of the page, whose table is another one. */
+#define EDITION "2020_10"
+
+/* One feature level and its row of the operator's "Tensor support" table. */
+struct level {
+    const char *name;  /* DML_FEATURE_LEVEL_5_0 without its prefix */
+    unsigned types;    /* bit (1u << dtype) per supported type; 0: there is no such operator */
+    uint32_t dims_min; /* least and greatest DimensionCount */
+    uint32_t dims_max;
+};
+
+/* clang-format off */
+static const struct level levels[] = {
+    {"1_0", 0, 0, 0},         {"2_0", 0, 0, 0},
+    {"2_1", TYPES_2_1, 4, 4}, {"3_0", TYPES_2_1, 4, 4}, {"3_1", TYPES_2_1, 4, 4},
+    {"4_0", TYPES_2_1, 1, 8}, {"4_1", TYPES_2_1, 1, 8},
+    {"5_0", TYPES_5_0, 1, 8}, {"5_1", TYPES_5_0, 1, 8}, {"5_2", TYPES_5_0, 1, 8},
+    {"6_0", TYPES_5_0, 1, 8}, {"6_1", TYPES_5_0, 1, 8}, {"6_2", TYPES_5_0, 1, 8},
+    {"6_3", TYPES_5_0, 1, 8}, {"6_4", TYPES_5_0, 1, 8},
+    {EDITION, TYPES_2020_10, 4, 4},
+};
+/* clang-format on */
+
+/* DML_BUFFER_TENSOR_DESC. */
+struct tensor {
+    struct scan_desc scan; /* DataType, Sizes, Strides */
+    bool owned_by_dml;     /* Flags: the only flag there is */
+    uint64_t reach;        /* elements from the first to the last of the layout */
+    uint64_t total_bytes;  /* TotalTensorSizeInBytes, 0: the minimum */
+    uint32_t alignment;    /* GuaranteedBaseOffsetAlignment, 0: no guarantee */
+};
+
+/* Two words of an enumeration, case-sensitive. */
+struct words {
+    const char *prefix; /* which may be left out */
+    const char *first;
+    const char *second;
+};
+
+/* `text` without `prefix`, if more follows that. */
+static const char *strip_prefix(const char *text, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    return strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
+}
+
+/* The member feature_level, with or without its prefix. */
+static enum status read_level(const struct json_place *root, const struct level **out,
+                              struct error *err)
+{
+    const char *text = "5_0"; /* unless one is named */
+    TRY(json_field_string(root, "feature_level", &text, err));
+    /* The edition is no level of DirectML's, and has no prefix. */
+    const char *stripped = strip_prefix(text, "DML_FEATURE_LEVEL_");
+    const char *name = strcmp(stripped, EDITION) == 0 ? text : stripped;
+    for (size_t i = 0; i < ARRAY_COUNT(levels); i++) {
+        if (strcmp(name, levels[i].name) != 0) {
+            continue;
+        }
+        if (levels[i].types == 0) {
+            return error_set_field(
+                err, STATUS_INVALID_FIELD, "feature_level",
+                "DML_OPERATOR_CUMULATIVE_SUMMATION does not exist at feature level %s: it was "
+                "introduced in DML_FEATURE_LEVEL_2_1",
+                levels[i].name);
+        }
+        *out = &levels[i];
+        return STATUS_OK;
+    }
+    return error_set_field(
+        err, STATUS_INVALID_FIELD, "feature_level",
+        "unknown feature level \"%.60s\": expected one of 2_1, 3_0, 3_1, 4_0, 4_1, 5_0, 5_1, "
+        "5_2, 6_0, 6_1, 6_2, 6_3, 6_4 (also with the prefix DML_FEATURE_LEVEL_), or " EDITION,
+        text);
+}
+
+/* The word that `name`, or its element `index` if that is not negative, is; it is to blame if it is
+ * neither. */
+static enum status read_word(const struct json_place *place, const char *name, int index,
+                             const struct words *words, bool *second, struct error *err)
+{
+    const json_t *field = json_field(place, name);
+    const char *text =
+        json_string_value(index < 0 ? field : json_array_get(field, (size_t)index));
+    const char *word = text == NULL ? "" : strip_prefix(text, words->prefix);
+    *second = strcmp(word, words->second) == 0;
+    if (*second || strcmp(word, words->first) == 0) {
+        return STATUS_OK;
+    }
+    return json_field_refuse(
+        place, name, index, STATUS_INVALID_FIELD, err,
+        "%s%.60s%s: expected %s or %s, in upper case, with or without the prefix %s",
+        text == NULL ? "found no string" : "unknown name \"", text == NULL ? "" : text,
+        text == NULL ? "" : "\"", words->first, words->second, words->prefix);
+}
+
+/* ---- the members ---- */
+
+/* An integer member in [0, UINT32_MAX]; *out is untouched if it is absent. */
+static enum status read_uint(const struct json_place *place, const char *name, uint32_t *out,
+                             struct error *err)
+{
+    int64_t value = *out;
+    TRY(json_field_int64(place, name, &value, err));
+    if (value < 0 || value > UINT32_MAX) {
+        return json_field_error(place, name, "a UINT, 0 to 4294967295", err);
+    }
+    *out = (uint32_t)value;
+    return STATUS_OK;
+}
+
+static enum status read_uint_list(const struct json_place *place, const char *name,
+                                  enum status bad, int64_t *out, int *count, struct error *err)
+{
+    TRY(json_field_int64_list(place, name, LIMIT_RANK, out, count, err));
+    for (int i = 0; i < *count; i++) {
+        if (out[i] < 0 || out[i] > UINT32_MAX) {
+            return json_field_refuse(place, name, i, bad, err,
+                                     "found %" PRId64 ": expected a UINT, 0 to 4294967295",
+                                     out[i]);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status read_data_type(const struct json_place *place, struct tensor *tensor,
+                                  struct error *err)
+{
+    const char *text = NULL;
+    TRY(json_require_string(place, "DataType", &text, err));
+    const char *name = strip_prefix(text, "DML_TENSOR_DATA_TYPE_");
+    if (dtype_find(DTYPE_FAMILY_DIRECTML, name, strlen(name), &tensor->scan.dtype)) {
+        return STATUS_OK;
+    }
+    return json_field_refuse(
+        place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+        "unknown DML_TENSOR_DATA_TYPE \"%.60s\": expected FLOAT32, FLOAT16, INT64, INT32, "
+        "UINT64 or UINT32, in upper case, with or without the prefix DML_TENSOR_DATA_TYPE_",
+        text);
+}
+
+/* Flags: one name or an array of names. */
+static enum status read_flags(const struct json_place *place, struct tensor *tensor,
+                              struct error *err)
+{
+    static const struct words words = {"DML_TENSOR_FLAG_", "NONE", "OWNED_BY_DML"};
+    const json_t *flags = json_field(place, "Flags");
+    if (flags == NULL) {
+        return STATUS_OK;
+    }
+    if (!json_is_array(flags)) {
+        return read_word(place, "Flags", -1, &words, &tensor->owned_by_dml, err);
+    }
+    for (size_t i = 0; i < json_array_size(flags); i++) {
+        bool owned = false;
+        TRY(read_word(place, "Flags", (int)i, &words, &owned, err));
+        tensor->owned_by_dml = tensor->owned_by_dml || owned;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_dims(const struct level *level, const struct json_place *place,
+                              int dims, struct error *err)
+{
+    if (dims >= (int)level->dims_min && dims <= (int)level->dims_max) {
+        return STATUS_OK;
+    }
+    const bool one = level->dims_min == level->dims_max;
+    return json_field_refuse(place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
+                             "found %d dimensions: feature level %s allows %s", dims,
+                             level->name,
+                             one ? "exactly 4 (4_0 and later allow 1 to 8)" : "1 to 8");
+}
+
+/* Sizes, and DimensionCount, which must count them. */
+static enum status read_sizes(const struct level *level, const struct json_place *place,
+                              struct tensor *tensor, struct error *err)
+{
+    int count = -1;
+    TRY(read_uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->scan.sizes, &count, err));
+    if (count < 0) {
+        return json_field_missing(place, "Sizes", err);
+    }
+    TRY(check_dims(level, place, count, err));
+    uint32_t counted = (uint32_t)count;
+    TRY(read_uint(place, "DimensionCount", &counted, err));
+    if (counted != (uint32_t)count) {
+        return json_field_refuse(place, "DimensionCount", -1, STATUS_INVALID_SHAPE, err,
+                                 "found %" PRIu32 ", but Sizes has %d dimensions", counted,
+                                 count);
+    }
+    tensor->scan.rank = count;
+    return STATUS_OK;
+}
+
+static enum status read_strides(const struct json_place *place, struct tensor *tensor,
+                                struct error *err)
+{
+    if (json_field_given(place, "Strides") == NULL) {
+        return STATUS_OK; /* as with a null pointer: packed */
+    }
+    int count = 0;
+    TRY(read_uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->scan.strides, &count,
+                       err));
+    if (count != tensor->scan.rank) {
+        return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
+                                 "found %d strides: expected one for each of the %d dimensions",
+                                 count, tensor->scan.rank);
+    }
+    tensor->scan.has_strides = true;
+    return STATUS_OK;
+}
+
+/* ---- the rules ---- */
+
+static enum status check_type(const struct level *level, enum dtype dtype,
+                              const struct json_place *place, struct error *err)
+{
+    char known[128] = "";
+    if ((level->types & 1U << dtype) != 0) {
+        return STATUS_OK;
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if ((level->types & 1U << i) != 0) {
+            text_append(known, sizeof known, "%s%s", known[0] != '\0' ? ", " : "",
+                        dtype_info((enum dtype)i)->directml);
+        }
+    }
+    return json_field_refuse(place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+                             "%s is not supported at feature level %s: expected one of %s",
+                             dtype_info(dtype)->directml, level->name, known);
+}
+
+/* No zero, and at most 2^32-1 elements, as a product of sizes and as the reach of the strides. */
+static enum status check_sizes(struct tensor *tensor, const struct json_place *place,
+                               struct error *err)
+{
+    const struct scan_desc *scan = &tensor->scan;
+    uint64_t elements = 0;
+    for (int i = 0; i < scan->rank; i++) {
+        if (scan->sizes[i] == 0) {
+            return json_field_refuse(
+                place, "Sizes", i, STATUS_INVALID_SHAPE, err,
+                "a size of 0 is not allowed: DirectML has no empty tensors");
+        }
+    }
+    if (!buffer_reach(scan, NULL, &elements) || elements > UINT32_MAX) {
+        return json_field_refuse(place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
+                                 "the tensor has more than 4294967295 (2^32-1) elements");
+    }
+    if (!input_reach(scan, &tensor->reach) || tensor->reach > UINT32_MAX) {
+        return json_field_refuse(
+            place, "Strides", -1, STATUS_INVALID_STRIDES, err,
+            "the strides spread the tensor over more than 4294967295 (2^32-1) elements");
+    }
+    return STATUS_OK;
+}
+
+/* Of the elements that the layout reaches. */
+static uint64_t least_bytes(const struct tensor *tensor)
+{
+    return tensor->reach * dtype_info(tensor->scan.dtype)->bytes;
+}
+
+/* Rounded up to the multiple of 4 that a binding must have. */
+static uint64_t minimum_bytes(const struct tensor *tensor)
+{
+    return (least_bytes(tensor) + 3) & ~UINT64_C(3);
+}
+
+/* TotalTensorSizeInBytes as it counts: as given, or the minimum. */
+static uint64_t total_bytes(const struct tensor *tensor)
+{
+    return tensor->total_bytes != 0 ? tensor->total_bytes : minimum_bytes(tensor);
+}
+
+static enum status check_tensor(const struct level *level, struct tensor *tensor,
+                                const struct json_place *place, struct error *err)
+{
+    const size_t element = dtype_info(tensor->scan.dtype)->bytes;
+    const uint32_t alignment = tensor->alignment;
+    TRY(check_type(level, tensor->scan.dtype, place, err));
+    TRY(check_sizes(tensor, place, err));
+    const uint64_t minimum = minimum_bytes(tensor);
+    if (tensor->total_bytes != 0 && tensor->total_bytes < minimum) {
+        return json_field_refuse(place, "TotalTensorSizeInBytes", -1, STATUS_INVALID_FIELD, err,
+                                 "found %" PRIu64 ", but the tensor needs at least %" PRIu64
+                                 " bytes (%" PRIu64
+                                 " elements of %zu bytes, rounded up to a multiple of 4); 0 or "
+                                 "absent means that minimum",
+                                 tensor->total_bytes, minimum, tensor->reach, element);
+    }
+    if (alignment != 0 && ((alignment & (alignment - 1)) != 0 || alignment < element)) {
+        return json_field_refuse(
+            place, "GuaranteedBaseOffsetAlignment", -1, STATUS_INVALID_FIELD, err,
+            "found %" PRIu32
+            ": expected 0 (no guarantee) or a power of two of at least the element size, %zu",
+            alignment, element);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the tensor ---- */
+
+/* From {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
+static enum status unwrap_buffer_tensor(struct json_place *place, struct error *err)
+{
+    static const char *const known[] = {"Type", "Desc"};
+    const char *type = NULL;
+    struct json_place inner;
+    if (json_field(place, "Type") == NULL && json_field(place, "Desc") == NULL) {
+        return STATUS_OK;
+    }
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
+    TRY(json_require_string(place, "Type", &type, err));
+    if (strcmp(strip_prefix(type, "DML_TENSOR_TYPE_"), "BUFFER") != 0) {
+        return json_field_refuse(place, "Type", -1, STATUS_INVALID_FIELD, err,
+                                 "unknown DML_TENSOR_TYPE \"%.60s\": expected "
+                                 "DML_TENSOR_TYPE_BUFFER, the only kind of tensor there is",
+                                 type);
+    }
+    TRY(json_field_object(place, "Desc", &inner, err));
+    if (inner.object == NULL) {
+        return json_field_missing(place, "Desc", err);
+    }
+    *place = inner;
+    return STATUS_OK;
+}
+
+/* Read and check the descriptor desc.<name>; *place becomes that of its members. */
+static enum status read_tensor(const struct level *level, const struct json_place *desc,
+                               const char *name, struct json_place *place,
+                               struct tensor *tensor, struct error *err)
+{
+    static const char *const known[] = {"DataType",
+                                        "Flags",
+                                        "DimensionCount",
+                                        "Sizes",
+                                        "Strides",
+                                        "TotalTensorSizeInBytes",
+                                        "GuaranteedBaseOffsetAlignment"};
+    TRY(json_field_object(desc, name, place, err));
+    if (place->object == NULL) {
+        return json_field_missing(desc, name, err);
+    }
+    TRY(unwrap_buffer_tensor(place, err));
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
+    TRY(read_data_type(place, tensor, err));
+    TRY(read_flags(place, tensor, err));
+    TRY(read_sizes(level, place, tensor, err));
+    TRY(read_strides(place, tensor, err));
+    TRY(json_field_size(place, "TotalTensorSizeInBytes", &tensor->total_bytes, err));
+    TRY(read_uint(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
+    return check_tensor(level, tensor, place, err);
+}
+
+/* "InputTensor and OutputTensor must have the same DataType, DimensionCount, and Sizes", and
+ * OWNED_BY_DML is for inputs; blames the member of the output, which is at `place`. */
+static enum status check_output(const struct tensor *input, const struct tensor *output,
+                                const struct json_place *place, struct error *err)
+{
+    if (output->owned_by_dml) {
+        return json_field_refuse(
+            place, "Flags", -1, STATUS_INVALID_FIELD, err,
+            "OWNED_BY_DML is for input tensors: an output cannot be bound at initialisation");
+    }
+    const struct scan_desc *out = &output->scan;
+    const struct scan_desc *in = &input->scan;
+    if (out->dtype != in->dtype) {
+        return json_field_refuse(
+            place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+            "found %s, but InputTensor.DataType is %s: they must be the same",
+            dtype_info(out->dtype)->directml, dtype_info(in->dtype)->directml);
+    }
+    if (out->rank != in->rank) {
+        return json_field_refuse(
+            place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
+            "found %d dimensions, but InputTensor has %d: they must be the same", out->rank,
+            in->rank);
+    }
+    for (int i = 0; i < out->rank; i++) {
+        if (out->sizes[i] != in->sizes[i]) {
+            return json_field_refuse(place, "Sizes", i, STATUS_INVALID_SHAPE, err,
+                                     "found %" PRId64 ", but InputTensor.Sizes[%d] is %" PRId64
+                                     ": they must be the same",
+                                     out->sizes[i], i, in->sizes[i]);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- the request ---- */
+
 struct directml {
     struct json_doc doc;
     const struct json_array *array; /* text of the input buffer, NULL if binary */
     char *output_text;              /* owned: OutputTensor as the client wrote it */
-    struct directml_tensor input;
-    struct directml_tensor output;
+    struct tensor input;
+    struct tensor output;
 };
 
 static void directml_release(struct scan_call *call)
@@ -50,16 +448,10 @@ static void directml_release(struct scan_call *call)
 /* The tensors, as the operator has them. */
 static void describe_tensors(const struct directml *dml, struct scan_desc *scan)
 {
-    scan->dtype = dml->input.dtype;
-    scan->precision = PRECISION_WIDE;
-    scan->rank = (int)dml->input.dims;
-    scan->has_strides = dml->input.has_strides;
-    scan->has_output_strides = dml->output.has_strides;
-    for (int i = 0; i < scan->rank; i++) {
-        scan->sizes[i] = dml->input.sizes[i];
-        scan->strides[i] = dml->input.strides[i];
-        scan->output_strides[i] = dml->output.strides[i];
-    }
+    const struct scan_desc *output = &dml->output.scan;
+    *scan = dml->input.scan;
+    scan->has_output_strides = output->has_strides;
+    memcpy(scan->output_strides, output->strides, sizeof output->strides);
 }
 
 static enum status read_axis(const struct json_place *desc, struct scan_desc *scan,
@@ -79,15 +471,14 @@ static enum status read_axis(const struct json_place *desc, struct scan_desc *sc
 static enum status read_direction(const struct json_place *desc, struct scan_desc *scan,
                                   struct error *err)
 {
-    static const struct directml_words words = {"DML_AXIS_DIRECTION_", "INCREASING",
-                                                "DECREASING"};
+    static const struct words words = {"DML_AXIS_DIRECTION_", "INCREASING", "DECREASING"};
     TRY(json_require(desc, "AxisDirection", err));
-    TRY(directml_read_word(desc, "AxisDirection", -1, &words, &scan->reverse, err));
+    TRY(read_word(desc, "AxisDirection", -1, &words, &scan->reverse, err));
     TRY(json_require(desc, "HasExclusiveSum", err));
     return json_field_bool(desc, "HasExclusiveSum", false, &scan->exclusive, err);
 }
 
-static enum status read_desc(const struct directml_level *level, const struct json_place *desc,
+static enum status read_desc(const struct level *level, const struct json_place *desc,
                              struct directml *dml, struct scan_desc *scan, struct error *err)
 {
     static const char *const known[] = {"InputTensor", "OutputTensor", "Axis", "AxisDirection",
@@ -95,9 +486,9 @@ static enum status read_desc(const struct directml_level *level, const struct js
     struct json_place input;
     struct json_place output;
     TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
-    TRY(directml_read_tensor(level, desc, "InputTensor", &input, &dml->input, err));
-    TRY(directml_read_tensor(level, desc, "OutputTensor", &output, &dml->output, err));
-    TRY(directml_check_output(&dml->input, &dml->output, &output, err));
+    TRY(read_tensor(level, desc, "InputTensor", &input, &dml->input, err));
+    TRY(read_tensor(level, desc, "OutputTensor", &output, &dml->output, err));
+    TRY(check_output(&dml->input, &dml->output, &output, err));
     describe_tensors(dml, scan);
     TRY(read_axis(desc, scan, err));
     TRY(read_direction(desc, scan, err));
@@ -114,7 +505,7 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
 {
     static const char *const known[] = {"type", "feature_level", "desc", "data"};
     struct json_place root = {.object = dml->doc.root, .path = ""};
-    const struct directml_level *level = NULL;
+    const struct level *level = NULL;
     const char *type = NULL;
     struct json_place desc;
     TRY(framed_no_parts(&root, err));
@@ -126,7 +517,7 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
             &root, "type", "DML_OPERATOR_CUMULATIVE_SUMMATION, the one that this route runs",
             err);
     }
-    TRY(directml_read_level(&root, &level, err));
+    TRY(read_level(&root, &level, err));
     TRY(json_field_object(&root, "desc", &desc, err));
     if (desc.object == NULL) {
         return json_field_missing(&root, "desc", err);
@@ -137,12 +528,11 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
 /* ---- the request ---- */
 
 /* A binary buffer may be sent whole, or without what lies behind its last element. */
-static enum status check_payload(const struct directml_tensor *input, uint64_t found,
-                                 struct error *err)
+static enum status check_payload(const struct tensor *input, uint64_t found, struct error *err)
 {
-    uint64_t least = directml_least_bytes(input);
-    uint64_t minimum = directml_minimum_bytes(input);
-    uint64_t total = directml_total_bytes(input);
+    uint64_t least = least_bytes(input);
+    uint64_t minimum = minimum_bytes(input);
+    uint64_t total = total_bytes(input);
     if (found == least || found == minimum || found == total) {
         return STATUS_OK;
     }
@@ -161,9 +551,9 @@ static enum status locate_payload(const struct codec_request *request,
     int64_t known = framed_payload_bytes(request);
     call->source = CALL_SOURCE_PAYLOAD;
     call->answer_format = CODEC_FORMAT_RAW;
-    call->input_bytes = directml_least_bytes(&dml->input);
-    call->output_bytes = directml_total_bytes(&dml->output);
-    call->payload_max = directml_total_bytes(&dml->input);
+    call->input_bytes = least_bytes(&dml->input);
+    call->output_bytes = total_bytes(&dml->output);
+    call->payload_max = total_bytes(&dml->input);
     if (known >= 0) {
         call->payload_max = (uint64_t)known;
         return check_payload(&dml->input, (uint64_t)known, err);
@@ -176,15 +566,15 @@ static enum status locate_payload(const struct codec_request *request,
 static enum status locate_text(const struct codec_request *request, struct directml *dml,
                                struct scan_call *call, struct error *err)
 {
-    size_t size = dtype_info(dml->input.dtype)->bytes;
-    TRY(framed_check_flat(dml->array, "data", directml_reach(&dml->input),
-                          directml_total_bytes(&dml->input) / size, err));
+    size_t size = dtype_info(dml->input.scan.dtype)->bytes;
+    TRY(framed_check_flat(dml->array, "data", dml->input.reach, total_bytes(&dml->input) / size,
+                          err));
     TRY(framed_check_announced(request, 0, err));
     call->source = CALL_SOURCE_TEXT;
     call->data = dml->array->cut;
     call->input_bytes = dml->array->elements * size;
-    call->output_bytes = dml->output.total_bytes != 0 ? dml->output.total_bytes
-                                                      : directml_least_bytes(&dml->output);
+    call->output_bytes =
+        dml->output.total_bytes != 0 ? dml->output.total_bytes : least_bytes(&dml->output);
     return STATUS_OK;
 }
 

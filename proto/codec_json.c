@@ -15,10 +15,15 @@
 #include "proto/codec_cumsum.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
+#include "proto/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char *const members[] = {"data",           "dtype", "shape",     "strides",
+                                      "output_strides", "axis",  "exclusive", "reverse",
+                                      "precision",      "part",  "carry"};
 
 static enum status json_head_need(const struct codec_request *request, struct byte_view head,
                                   uint64_t *need, struct error *err)
@@ -83,8 +88,11 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         return STATUS_OK;
     }
     desc->rank = given;
-    bool same = given == data->rank &&
-                memcmp(desc->sizes, data->sizes, (size_t)given * sizeof *desc->sizes) == 0;
+    /* Lists end at the first dimension of 0: nothing says what follows it. */
+    bool whole =
+        given == data->rank || (given > data->rank && data->sizes[data->rank - 1] == 0);
+    bool same = whole &&
+                memcmp(desc->sizes, data->sizes, (size_t)data->rank * sizeof *desc->sizes) == 0;
     return data->rank == 1 || same ? STATUS_OK : nested_shape_error(desc, data, err);
 }
 
@@ -162,14 +170,11 @@ static enum status read_carry(const struct codec_request *request,
 static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
                              struct scan_call *call, struct error *err)
 {
-    static const char *const known[] = {"data",           "dtype", "shape",     "strides",
-                                        "output_strides", "axis",  "exclusive", "reverse",
-                                        "precision",      "part",  "carry"};
     const struct json_place root = {.object = doc->root};
     struct attribute_lists lists = {0, 0};
     struct json_array data = {.rank = 0};
     struct scan_desc *desc = &call->desc;
-    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(json_fields_known(&root, members, ARRAY_COUNT(members), err));
     TRY(read_data(&root, doc, &data, err));
     TRY(read_attributes(&root, desc, &lists, err));
     desc->dtype = json_tensor_infer(&data); /* unless one is named */
@@ -191,9 +196,14 @@ static enum status json_decode(const struct codec_request *request, struct byte_
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct json_doc doc = {.root = NULL};
     if (request->param_count > 0) {
-        return error_set_field(err, STATUS_UNKNOWN_FIELD, request->params[0].name,
-                               "a JSON request takes no query parameters: put %s into the body",
-                               request->params[0].name);
+        char known[160] = "";
+        text_append_names(known, sizeof known, members, ARRAY_COUNT(members));
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, request->params[0].name,
+            "a JSON request takes no query parameters, such as %.40s: all is "
+            "in its body, whose fields are %s; bytes are sent with Content-Type: "
+            "application/octet-stream, NPY files with application/x-npy",
+            request->params[0].name, known);
     }
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));
     enum status status = read_call(request, &doc, &found, err);

@@ -37,20 +37,6 @@ static void openvino_release(struct scan_call *call)
 
 /* ---- one input ---- */
 
-static enum status read_precision(struct framed_tensor *port, struct error *err)
-{
-    const char *text = NULL;
-    TRY(json_require_string(&port->place, "precision", &text, err));
-    if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
-        return json_field_refuse(
-            &port->place, "precision", -1, STATUS_INVALID_DTYPE, err,
-            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, FP32, FP64, I8, "
-            "I16, I32, I64, U8, U16, U32, U64, or the same as an element type, f16 to u64",
-            text);
-    }
-    return STATUS_OK;
-}
-
 /* Where the elements are: data, or binary_data_size of bytes after the JSON. */
 static enum status read_location(const struct json_doc *doc, bool axis,
                                  struct framed_tensor *port, uint64_t *payload,
@@ -76,7 +62,8 @@ static enum status read_port(const struct json_doc *doc, bool axis, struct frame
 {
     static const char *const known[] = {"precision", "shape", "data", "binary_data_size"};
     TRY(json_fields_known(&port->place, known, ARRAY_COUNT(known), err));
-    TRY(read_precision(port, err));
+    TRY(json_require(&port->place, "precision", err));
+    TRY(json_field_dtype(&port->place, "precision", DTYPE_FAMILY_OPENVINO, &port->dtype, err));
     TRY(framed_tensor_read_shape(port, err));
     return read_location(doc, axis, port, payload, err);
 }

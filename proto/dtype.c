@@ -98,4 +98,7 @@ void dtype_list(enum dtype_family family, char *text, size_t size)
             text_append(text, size, "%s %s", i > 0 ? "," : "", name);
         }
     }
+    if (family == DTYPE_FAMILY_OPENVINO) {
+        text_append(text, size, ", or the same as an element type, f16 to u64");
+    }
 }

@@ -112,21 +112,24 @@ static bool is_there(const struct json_place *place, const char *name)
     return json_field(place, name) != NULL;
 }
 
-/* No parameter may be null; one that is absent is fine. */
-static enum status check_not_null(const struct json_place *place, const char *name,
-                                  struct error *err)
+/* The parameters of a request or a tensor, of which none may be null; parameters->object is NULL if
+ * there are none. */
+static enum status read_parameters(const struct json_place *owner, const char *const *known,
+                                   size_t count, struct json_place *parameters,
+                                   struct error *err)
 {
-    if (json_is_null(json_field(place, name))) {
-        return json_field_error(place, name, "a string, number or boolean", err);
+    *parameters = (struct json_place){.object = NULL};
+    if (json_field_given(owner, "parameters") == NULL) {
+        return STATUS_OK;
+    }
+    TRY(json_field_object(owner, "parameters", parameters, err));
+    TRY(json_fields_known(parameters, known, count, err));
+    for (size_t i = 0; i < count; i++) {
+        if (json_is_null(json_field(parameters, known[i]))) {
+            return json_field_error(parameters, known[i], "a string, number or boolean", err);
+        }
     }
     return STATUS_OK;
-}
-
-static enum status read_bool(const struct json_place *place, const char *name, bool *out,
-                             struct error *err)
-{
-    TRY(check_not_null(place, name, err));
-    return json_field_bool(place, name, true, out, err);
 }
 
 static enum status read_attributes(const struct json_place *place,
@@ -141,7 +144,6 @@ static enum status read_attributes(const struct json_place *place,
         if (!is_there(place, row->name)) {
             continue;
         }
-        TRY(check_not_null(place, row->name, err));
         json_path_of(place, row->name, -1, path);
         if (row->kind == VALUE_INTEGER) {
             TRY(json_field_int64(place, row->name, &value, err));
@@ -157,13 +159,6 @@ static enum status read_attributes(const struct json_place *place,
     return STATUS_OK;
 }
 
-static enum status read_size(const struct json_place *place, const char *name, uint64_t *out,
-                             struct error *err)
-{
-    TRY(check_not_null(place, name, err));
-    return json_field_size(place, name, out, err);
-}
-
 /* A count, in which more than 2^63-1 means no less: from 2^53 on every number is whole. */
 static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
                               struct error *err)
@@ -172,7 +167,7 @@ static enum status read_count(const struct json_place *place, const char *name, 
         *out = INT64_MAX;
         return STATUS_OK;
     }
-    return read_size(place, name, out, err);
+    return json_field_size(place, name, out, err);
 }
 
 /* The operator keeps nothing between requests: sequence parameters are fine as long as they say
@@ -191,7 +186,7 @@ static enum status check_sequence(const struct json_place *place, struct error *
     static const char *const flags[] = {"sequence_start", "sequence_end"};
     for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
         bool value = false;
-        TRY(read_bool(place, flags[i], &value, err));
+        TRY(json_field_bool(place, flags[i], true, &value, err));
         if (value) {
             return json_field_error(
                 place, flags[i], "false: the models are stateless and have no sequences", err);
@@ -209,16 +204,12 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                         "priority",      "sequence_id",        "sequence_start",
                                         "sequence_end"};
     struct json_place place;
-    if (json_field_given(root, "parameters") == NULL) {
-        return STATUS_OK;
-    }
-    TRY(json_field_object(root, "parameters", &place, err));
-    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(read_parameters(root, known, ARRAY_COUNT(known), &place, err));
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
     TRY(read_count(&place, "priority", &call->priority, err));
     TRY(read_count(&place, "timeout", &call->timeout_us, err));
-    return read_bool(&place, "binary_data_output", binary_output, err);
+    return json_field_bool(&place, "binary_data_output", true, binary_output, err);
 }
 
 static enum status read_window(const struct json_place *place, struct shm_window *window,
@@ -229,12 +220,9 @@ static enum status read_window(const struct json_place *place, struct shm_window
     uint64_t offset = 0;
     const bool has_bytes = is_there(place, "shared_memory_byte_size");
     const bool has_offset = is_there(place, "shared_memory_offset");
-    TRY(check_not_null(place, "shared_memory_region", err));
-    if (is_there(place, "shared_memory_region")) {
-        TRY(json_field_string(place, "shared_memory_region", &region, err));
-    }
-    TRY(read_size(place, "shared_memory_byte_size", &bytes, err));
-    TRY(read_size(place, "shared_memory_offset", &offset, err));
+    TRY(json_field_string(place, "shared_memory_region", &region, err));
+    TRY(json_field_size(place, "shared_memory_byte_size", &bytes, err));
+    TRY(json_field_size(place, "shared_memory_offset", &offset, err));
     if (region == NULL) {
         return has_bytes || has_offset ? json_field_missing(place, "shared_memory_region", err)
                                        : STATUS_OK;
@@ -258,17 +246,14 @@ enum status kserve_read_output_parameters(const struct json_place *tensor,
     static const char *const known[] = {"binary_data", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset"};
     struct json_place place;
-    if (json_field_given(tensor, "parameters") == NULL) {
-        return STATUS_OK;
-    }
-    TRY(json_field_object(tensor, "parameters", &place, err));
-    if (json_field(&place, "classification") != NULL) {
-        return json_field_refuse(&place, "classification", -1, STATUS_INVALID_FIELD, err,
+    if (json_object_get(json_field(tensor, "parameters"), "classification") != NULL) {
+        return json_field_refuse(tensor, "parameters.classification", -1, STATUS_INVALID_FIELD,
+                                 err,
                                  "the models do not classify: a cumulative sum has no labels");
     }
-    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
     out->has_binary_data = is_there(&place, "binary_data");
-    TRY(read_bool(&place, "binary_data", &out->binary_data, err));
+    TRY(json_field_bool(&place, "binary_data", true, &out->binary_data, err));
     TRY(read_window(&place, &out->shm, err));
     if (out->shm.region[0] != '\0' && out->binary_data) {
         return json_field_error(&place, "binary_data",
@@ -286,14 +271,10 @@ enum status kserve_read_input_parameters(const struct json_place *tensor,
                                         "shared_memory_byte_size", "shared_memory_offset",
                                         ATTRIBUTE_NAMES};
     struct json_place place;
-    if (json_field_given(tensor, "parameters") == NULL) {
-        return STATUS_OK;
-    }
-    TRY(json_field_object(tensor, "parameters", &place, err));
-    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
     TRY(read_attributes(&place, attributes, err));
     out->has_binary_size = is_there(&place, "binary_data_size");
-    TRY(read_size(&place, "binary_data_size", &out->binary_size, err));
+    TRY(json_field_size(&place, "binary_data_size", &out->binary_size, err));
     return read_window(&place, &out->shm, err);
 }
 

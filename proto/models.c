@@ -43,16 +43,11 @@ size_t model_index(const struct model *model)
     return (size_t)(model - model_rows);
 }
 
-bool model_version_known(const char *version)
-{
-    return version == NULL || version[0] == '\0' || strcmp(version, MODEL_VERSION) == 0;
-}
-
 enum status model_require(const char *name, const char *version, const struct model **out,
                           struct error *err)
 {
     const struct model *model = model_find(name);
-    if (model == NULL || !model_version_known(version)) {
+    if (model == NULL || (version != NULL && strcmp(version, MODEL_VERSION) != 0)) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is no model \"%.80s\"%s%.20s; POST /v2/repository/index lists "
                          "the models, each has version " MODEL_VERSION,

@@ -36,10 +36,7 @@ const struct model *model_at(size_t index);       /* index < model_count() */
 const struct model *model_find(const char *name); /* NULL if there is none */
 size_t model_index(const struct model *model); /* its position: the index of its statistics */
 
-/* Whether a version named in a path exists; "" or NULL is the latest. */
-bool model_version_known(const char *version);
-
-/* The model that a path names.
+/* The model that a path names; a version that is NULL is the latest.
  * err   NOT_FOUND: no such model or version; says where the models are listed */
 MUST_CHECK enum status model_require(const char *name, const char *version,
                                      const struct model **out, struct error *err);

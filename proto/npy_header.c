@@ -14,7 +14,6 @@
 #include "proto/little_endian.h"
 #include "proto/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -249,78 +248,53 @@ static enum status parse_shape(struct cursor *cursor, struct npy_header *out, st
     return STATUS_OK;
 }
 
-enum {
-    KEY_DESCR = 1,
-    KEY_ORDER = 2,
-    KEY_SHAPE = 4,
-    KEY_ALL = 7
-};
-
-static int key_of(struct byte_view name)
-{
-    if (view_is(name, "descr")) {
-        return KEY_DESCR;
-    }
-    if (view_is(name, "fortran_order")) {
-        return KEY_ORDER;
-    }
-    return view_is(name, "shape") ? KEY_SHAPE : 0;
-}
-
-static enum status parse_value(struct cursor *cursor, int key, struct npy_header *out,
-                               struct error *err)
-{
-    if (!take_token(cursor, ":")) {
-        return syntax_error(cursor, "':'", err);
-    }
-    if (key == KEY_DESCR) {
-        return parse_descr_value(cursor, out, err);
-    }
-    return key == KEY_ORDER ? parse_order(cursor, out, err) : parse_shape(cursor, out, err);
-}
-
-static enum status parse_entry(struct cursor *cursor, struct npy_header *out, int *seen,
-                               struct error *err)
-{
-    struct byte_view name = {NULL, 0};
-    if (!take_string(cursor, &name)) {
-        return syntax_error(cursor, "a key in quotes", err);
-    }
-    int key = key_of(name);
-    if (key == 0 || (*seen & key) != 0) {
-        return error_set(err, STATUS_INVALID_NPY,
-                         "the NPY header has %s key '%.*s', expected descr, fortran_order and "
-                         "shape once each",
-                         key == 0 ? "an unknown" : "a second",
-                         name.count < 40 ? (int)name.count : 40, (const char *)name.bytes);
-    }
-    *seen |= key;
-    return parse_value(cursor, key, out, err);
-}
-
 static enum status parse_dict(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
-    int seen = 0;
+    static const struct {
+        const char *key;
+        enum status (*parse)(struct cursor *cursor, struct npy_header *out, struct error *err);
+    } entries[] = {
+        {"descr", parse_descr_value}, {"fortran_order", parse_order}, {"shape", parse_shape}};
+    bool seen[ARRAY_COUNT(entries)] = {false};
     bool comma = true;
     if (!take_token(cursor, "{")) {
         return syntax_error(cursor, "'{'", err);
     }
     while (!take_token(cursor, "}")) {
+        struct byte_view name = {NULL, 0};
         if (!comma) {
             return syntax_error(cursor, "',' or '}'", err);
         }
-        TRY(parse_entry(cursor, out, &seen, err));
+        if (!take_string(cursor, &name)) {
+            return syntax_error(cursor, "a key in quotes", err);
+        }
+        size_t at = 0;
+        while (at < ARRAY_COUNT(entries) && !view_is(name, entries[at].key)) {
+            at++;
+        }
+        if (at == ARRAY_COUNT(entries) || seen[at]) {
+            return error_set(err, STATUS_INVALID_NPY,
+                             "the NPY header has %s key '%.*s', expected descr, fortran_order "
+                             "and shape once each",
+                             at == ARRAY_COUNT(entries) ? "an unknown" : "a second",
+                             name.count < 40 ? (int)name.count : 40, (const char *)name.bytes);
+        }
+        seen[at] = true;
+        if (!take_token(cursor, ":")) {
+            return syntax_error(cursor, "':'", err);
+        }
+        TRY(entries[at].parse(cursor, out, err));
         comma = take_token(cursor, ",");
     }
     skip_space(cursor);
     if (cursor->at != cursor->end) {
         return syntax_error(cursor, "the end of the header", err);
     }
-    if (seen != KEY_ALL) {
-        return error_set(err, STATUS_INVALID_NPY, "the NPY header lacks the key '%s'",
-                         !(seen & KEY_DESCR)   ? "descr"
-                         : !(seen & KEY_ORDER) ? "fortran_order"
-                                               : "shape");
+    for (size_t at = 0; at < ARRAY_COUNT(entries); at++) {
+        if (!seen[at]) {
+            return error_set(err, STATUS_INVALID_NPY, "the NPY header lacks the key '%s'",
+                             entries[at].key);
+        }
     }
     return STATUS_OK;
 }
@@ -353,15 +327,15 @@ size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
                         char text[NPY_HEADER_MAX])
 {
     char *dict = text + SHORT_PREFIX;
-    size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
-    size_t used =
-        (size_t)snprintf(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                         dtype_info(dtype)->npy);
+    const size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
+    dict[0] = '\0';
+    text_append(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                dtype_info(dtype)->npy);
     for (int d = 0; d < rank; d++) {
-        used += (size_t)snprintf(dict + used, room - used, "%s%lld", d > 0 ? ", " : "",
-                                 (long long)sizes[d]);
+        text_append(dict, room, "%s%lld", d > 0 ? ", " : "", (long long)sizes[d]);
     }
-    used += (size_t)snprintf(dict + used, room - used, "%s), }", rank == 1 ? "," : "");
+    text_append(dict, room, "%s), }", rank == 1 ? "," : "");
+    const size_t used = strlen(dict);
     size_t whole = (SHORT_PREFIX + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(dict + used, ' ', whole - SHORT_PREFIX - used);
     text[whole - 1] = '\n';

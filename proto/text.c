@@ -14,6 +14,13 @@ void text_append(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
+void text_append_names(char *text, size_t size, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        text_append(text, size, "%s%s", i == 0 ? "" : ", ", names[i]);
+    }
+}
+
 void text_append_list(char *text, size_t size, const int64_t *numbers, int count)
 {
     for (int i = 0; i < count; i++) {

@@ -19,6 +19,9 @@ static inline bool text_is_space(char c)
 
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
+/* "one, two, three" */
+void text_append_names(char *text, size_t size, const char *const *names, size_t count);
+
 /* "3,4,5" */
 void text_append_list(char *text, size_t size, const int64_t *numbers, int count);
 

@@ -36,46 +36,41 @@ void json_path_of(const struct json_place *place, const char *name, int index,
     }
 }
 
-/* What a value is, for people: `the string "abc"`, `3.5`, `an array`. */
-static void describe_value(const json_t *value, char text[NUMBER_ROOM])
+/* What a value is, for people: `the string "abc"`, `3.5`, `an array`; perhaps in `room`. */
+static const char *describe_value(const json_t *value, char room[NUMBER_ROOM])
 {
-    enum {
-        SIZE = NUMBER_ROOM
-    };
-    double real = 0;
+    const int64_t whole = json_integer_value(value);
+    const double real = json_real_value(value);
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        (void)snprintf(text, SIZE, "an object");
-        return;
+        return "an object";
     case JSON_ARRAY:
-        (void)snprintf(text, SIZE, "an array");
-        return;
+        return "an array";
     case JSON_STRING:
-        (void)snprintf(text, SIZE, "the string \"%.40s\"", json_string_value(value));
-        return;
+        (void)snprintf(room, NUMBER_ROOM, "the string \"%.40s\"", json_string_value(value));
+        return room;
     case JSON_INTEGER:
-        (void)snprintf(text, SIZE, "%lld", (long long)json_integer_value(value));
-        return;
+        (void)number_print(DTYPE_I64, &whole, room);
+        return room;
     case JSON_REAL:
-        real = json_real_value(value);
-        (void)number_print(DTYPE_F64, &real, text);
-        return;
+        (void)number_print(DTYPE_F64, &real, room);
+        return room;
     case JSON_TRUE:
+        return "true";
     case JSON_FALSE:
-        (void)snprintf(text, SIZE, "%s", json_is_true(value) ? "true" : "false");
-        return;
+        return "false";
     case JSON_NULL:
-        (void)snprintf(text, SIZE, "null");
-        return;
+        break;
     }
+    return "null";
 }
 
 static enum status value_error(const json_t *value, const char *path, enum status status,
                                const char *expected, struct error *err)
 {
-    char found[NUMBER_ROOM] = "";
-    describe_value(value, found);
-    return error_set_field(err, status, path, "%s is %s, expected %s", path, found, expected);
+    char room[NUMBER_ROOM];
+    return error_set_field(err, status, path, "%s is %s, expected %s", path,
+                           describe_value(value, room), expected);
 }
 
 enum status json_field_error(const struct json_place *place, const char *name,
@@ -95,7 +90,8 @@ enum status json_field_missing(const struct json_place *place, const char *name,
 {
     char path[JSON_PATH_MAX];
     json_path_of(place, name, -1, path);
-    return error_set_field(err, STATUS_MISSING_FIELD, path, "the field %s is missing", path);
+    return error_set_field(err, STATUS_MISSING_FIELD, path,
+                           "the field %s is missing: it must be given", path);
 }
 
 enum status json_field_refuse(const struct json_place *place, const char *name, int index,
@@ -133,9 +129,7 @@ enum status json_fields_known(const struct json_place *place, const char *const 
     }
     char path[JSON_PATH_MAX];
     char list[320] = "";
-    for (size_t i = 0; i < count; i++) {
-        text_append(list, sizeof list, "%s%s", i > 0 ? ", " : "", names[i]);
-    }
+    text_append_names(list, sizeof list, names, count);
     json_path_of(place, json_object_iter_key(at), -1, path);
     return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
                            "there is no field %s; known here: %s", path, list);

@@ -193,6 +193,9 @@ static void read_content_type(struct header_check *check, struct value value)
     struct item item;
     const char *cursor = value.text;
     check->media_text = value.text;
+    if (value.text[strspn(value.text, " \t")] != '\0') { /* an empty one is none */
+        check->media = HEADER_MEDIA_OTHER;
+    }
     if (next_item(&cursor, &item)) {
         const char *behind = item.text + item.bytes;
         bool list = behind[strspn(behind, " \t")] == ',';

@@ -116,6 +116,27 @@ def test_unknown_field_names_the_known_ones(client):
         assert name in document["error"]
 
 
+@pytest.mark.parametrize("name", ["axis", "axes"])
+def test_a_query_beside_json_is_refused_and_names_what_the_body_takes(client, name):
+    body = calls.json_body(GOOD)
+    answer = client.post(f"/v1/cumsum?{name}=1", body, calls.JSON)
+    known = ("dtype", "shape", "strides", "axis", "exclusive", "reverse", "precision")
+    calls.expect_error(answer, 400, "unknown_field", name, known)
+
+
+@pytest.mark.parametrize("query", ["?dtype=float32&shape=3", "?axis=0"])
+def test_bytes_with_a_query_and_curls_type_are_told_the_type_that_they_need(client, query):
+    for body in (bytes(12), THREE):
+        answer = client.post(f"/v1/cumsum{query}", body, calls.FORM)
+        calls.expect_error(answer, 400, "unknown_field", says=(calls.RAW, calls.NPY))
+
+
+def test_a_list_in_two_parameters_is_told_how_lists_are_written(client):
+    """Python's `requests` sends params={"shape": [2, 2]} as shape=2&shape=2."""
+    answer = client.post("/v1/cumsum?dtype=int32&shape=2&shape=2", bytes(16), calls.RAW)
+    calls.expect_error(answer, 400, "invalid_field", "shape", "shape=2,3")
+
+
 def test_unknown_dtype_names_the_known_ones(client):
     document = calls.expect_error(client.post_json("/v1/cumsum", {**GOOD, "dtype": "int"}), 400)
     for name in ("float16", "bfloat16", "float64", "int8", "uint64"):

@@ -136,6 +136,8 @@ def test_json_is_the_format_of_json_missing_and_form_types(client, content_type)
         "multipart/form-data",
         "application/octet-streams",
         "application/x-numpy",
+        ",",
+        ";",
     ],
 )
 def test_any_other_content_type_is_415(client, content_type):
@@ -361,6 +363,18 @@ def test_empty_json_arrays_are_empty_tensors(client):
     assert answer.json() == {"dtype": "int8", "shape": [2, 0], "data": [[], []]}
     answer = client.post_json("/v1/cumsum", {"data": [], "dtype": "int8", "shape": [0, 3]})
     assert answer.json() == {"dtype": "int8", "shape": [0, 3], "data": []}
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (1, 0, 1, 7), (3, 2, 0, 0, 5), (2, 0)], ids=str)
+def test_the_lists_of_an_empty_array_agree_with_its_shape(client, shape):
+    """NumPy's tolist() ends at the first dimension of 0: nothing says what follows it."""
+    data = np.zeros(shape, np.float32).tolist()
+    document = {"data": data, "dtype": "float32", "shape": list(shape), "axis": -1}
+    answer = client.post_json("/v1/cumsum", document)
+    assert answer.json() == {"dtype": "float32", "shape": list(shape), "data": data}
+    for other in ([shape[0] + 1, *shape[1:]], [shape[0]], [1, *shape]):
+        refused = client.post_json("/v1/cumsum", {**document, "shape": other})
+        calls.expect_error(refused, 400, "invalid_shape", "shape")
 
 
 @pytest.mark.parametrize("damaged", [(150000,), (150000, 160000), (10, 150000), (199999,)])

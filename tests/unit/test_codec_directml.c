@@ -293,8 +293,8 @@ static void levels_are_named_with_or_without_prefix(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "\"5\"", "\"5.0\"", "\"7_0\"", "\"dml_feature_level_5_0\"", "\"DML_FEATURE_LEVEL_\"",
-        "5",     "null",    "\"\""};
+        "\"5\"", "\"5.0\"", "\"7_0\"", "\"dml_feature_level_5_0\"",    "\"DML_FEATURE_LEVEL_\"",
+        "5",     "null",    "\"\"",    "\"DML_FEATURE_LEVEL_2020_10\""};
     struct parts parts = example;
     parts.level = "\"DML_FEATURE_LEVEL_5_0\"";
     assert_int_equal(run(parts), STATUS_OK);

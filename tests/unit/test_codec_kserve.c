@@ -154,11 +154,11 @@ static void non_finite_numbers_are_taken_bare_quoted_or_null(void **state)
           ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[8,1],\"data\":[\"NaN\",\"NaN\","
                            "\"NaN\",\"NaN\",\"NaN\",\"NaN\",\"NaN\",\"NaN\"]"));
     gives(request_of("\"parameters\":{\"axis\":1},",
-                     "{\"name\":\"x\",\"shape\":[4,1],\"datatype\":\"FP16\",\"data\":[null,"
-                     "Infinity,-Inf,\"NaN\"]}",
+                     "{\"name\":\"x\",\"shape\":[6,1],\"datatype\":\"FP16\",\"data\":[null,"
+                     "Infinity,-Inf,\"NaN\",inf,-inf]}",
                      NULL),
-          ANSWER("cumsum", "\"datatype\":\"FP16\",\"shape\":[4,1],\"data\":[\"NaN\","
-                           "\"Infinity\",\"-Infinity\",\"NaN\"]"));
+          ANSWER("cumsum", "\"datatype\":\"FP16\",\"shape\":[6,1],\"data\":[\"NaN\","
+                           "\"Infinity\",\"-Infinity\",\"NaN\",\"Infinity\",\"-Infinity\"]"));
 }
 
 static void integers_take_no_fraction_no_null_and_nothing_out_of_range(void **state)

@@ -1,6 +1,6 @@
-/* json_pieces.h: in pieces, in whatever order and however small, comes out what comes out in
+/* json/tensor.h: in pieces, in whatever order and however small, comes out what comes out in
  * one go, the errors' texts included. */
-#include "proto/json/pieces.h"
+#include "proto/json/tensor.h"
 #include "tests/lib/unit.h"
 
 #include <pthread.h>

@@ -91,11 +91,12 @@ static void unknown_names_find_nothing(void **state)
 static void version_1_is_the_latest_and_the_only_one(void **state)
 {
     (void)state;
-    assert_true(model_version_known("1"));
-    assert_true(model_version_known(""));
-    assert_true(model_version_known(NULL));
-    assert_false(model_version_known("2"));
-    assert_false(model_version_known("01"));
+    const struct model *model = NULL;
+    assert_int_equal(model_require("cumsum", "1", &model, NULL), STATUS_OK);
+    assert_ptr_equal(model, model_find("cumsum"));
+    assert_int_equal(model_require("cumsum", NULL, &model, NULL), STATUS_OK);
+    assert_int_equal(model_require("cumsum", "2", &model, NULL), STATUS_NOT_FOUND);
+    assert_int_equal(model_require("cumsum", "01", &model, NULL), STATUS_NOT_FOUND);
 }
 
 int main(void)
