@@ -3,7 +3,6 @@
  * There is no device on a processor that has no kernels. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
-#include "kernels/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,7 +214,7 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
         return answer_value(&threads, sizeof threads, room, out, size);
     }
     if (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) {
-        const cl_ulong memory = machine_memory_bytes();
+        const cl_ulong memory = cpu_memory_bytes();
         return answer_value(&memory, sizeof memory, room, out, size);
     }
     if (what == CL_DEVICE_MAX_WORK_ITEM_SIZES) {

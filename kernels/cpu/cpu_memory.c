@@ -12,6 +12,20 @@ enum {
     LARGE_PAGE = 2 << 20
 };
 
+static uint64_t memory_bytes;
+
+static void ask_memory(void)
+{
+    memory_bytes = machine_memory_bytes();
+}
+
+uint64_t cpu_memory_bytes(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    MUST(pthread_once(&once, ask_memory));
+    return memory_bytes;
+}
+
 static cl_int check_buffer(cl_mem_flags flags, size_t bytes, const void *host)
 {
     const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
@@ -31,8 +45,8 @@ static cl_int check_buffer(cl_mem_flags flags, size_t bytes, const void *host)
     if (given != (host != NULL)) {
         return CL_INVALID_HOST_PTR;
     }
-    return bytes == 0 || (!own && bytes > machine_memory_bytes()) ? CL_INVALID_BUFFER_SIZE
-                                                                  : CL_SUCCESS;
+    return bytes == 0 || (!own && bytes > cpu_memory_bytes()) ? CL_INVALID_BUFFER_SIZE
+                                                              : CL_SUCCESS;
 }
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes,

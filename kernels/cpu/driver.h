@@ -169,6 +169,10 @@ cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);
 
+/* Memory for buffers: what the machine and its control groups offer when it is first asked
+ * for. (cpu_memory.c) */
+uint64_t cpu_memory_bytes(void);
+
 /* ---- a work-group, run by one thread: cpu_group.c ---- */
 
 struct cpu_launch {

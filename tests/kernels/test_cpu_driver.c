@@ -616,6 +616,31 @@ static bool with_little_memory(struct scan_device *opened)
     return ran && mem == NULL && code == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
+/* Where no file can be opened the machine seems to have 1 GiB: what it was asked for at the
+ * start counts, for to ask takes longer than many a job. */
+static bool without_files(struct scan_device *opened)
+{
+    struct set s;
+    cl_ulong most = 0;
+    cl_int code = CL_SUCCESS;
+    const struct rlimit none = {0, 0};
+    (void)opened;
+    if (!create(&s) ||
+        clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL) !=
+            CL_SUCCESS ||
+        setrlimit(RLIMIT_NOFILE, &none) != 0) {
+        return false;
+    }
+    (void)clCreateBuffer(s.context, CL_MEM_READ_WRITE, (size_t)most, NULL, &code);
+    return code != CL_INVALID_BUFFER_SIZE;
+}
+
+static void no_file_is_read_for_a_buffer(const void *context)
+{
+    (void)context;
+    ktest_check(in_child(without_files, NULL), "the largest buffer has a size that is allowed");
+}
+
 static void without_memory_launches_run_in_their_thread(const void *context)
 {
     (void)context;
@@ -696,6 +721,7 @@ int main(void)
               a_thousand_starts_leave_no_thread, NULL);
     ktest_run("the child of a fork computes alone", the_child_of_a_fork_computes_alone, NULL);
 #if !defined(SANITIZED)
+    ktest_run("no file is read for a buffer", no_file_is_read_for_a_buffer, NULL);
     ktest_run("without memory a launch runs in its thread, and there is no buffer",
               without_memory_launches_run_in_their_thread, NULL);
 #endif
