@@ -77,7 +77,7 @@ static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type
     if (type != CL_DEVICE_TYPE_ALL && (type == 0 || (type & ~known) != 0)) {
         return CL_INVALID_DEVICE_TYPE;
     }
-    if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
+    if ((ids != NULL && room == 0) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }
     (void)cpu_builtins_here(&kernels);
@@ -191,9 +191,12 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
                                           void *out, size_t *size)
 {
     static const struct text texts[] = {
-        {CL_DEVICE_VENDOR, CPU_PLATFORM_NAME},   {CL_DRIVER_VERSION, TALLY_VERSION},
-        {CL_DEVICE_PROFILE, "EMBEDDED_PROFILE"}, {CL_DEVICE_VERSION, OPENCL_VERSION},
-        {CL_DEVICE_EXTENSIONS, "cl_khr_fp64"},   {CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 1.2"},
+        {CL_DEVICE_VENDOR, CPU_PLATFORM_NAME},
+        {CL_DRIVER_VERSION, TALLY_VERSION},
+        {CL_DEVICE_PROFILE, "EMBEDDED_PROFILE"},
+        {CL_DEVICE_VERSION, OPENCL_VERSION},
+        {CL_DEVICE_EXTENSIONS, "cl_khr_fp64"},
+        {CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 1.2 Tally"},
     };
     static const size_t items[3] = {CPU_GROUP_ITEMS, 1, 1};
     const cl_platform_id platform = &cpu_platform;

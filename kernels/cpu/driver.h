@@ -86,7 +86,7 @@ struct _cl_mem {
     struct cpu_object object;
     unsigned char *data; /* owned, but for CL_MEM_USE_HOST_PTR */
     size_t bytes;
-    bool borrowed;
+    cl_mem_flags flags;
 };
 
 struct _cl_program {
