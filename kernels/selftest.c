@@ -228,7 +228,8 @@ enum status selftest_run(struct scan_device *device, struct scan_kind kind, bool
         status = check_floats(&check, err);
     }
     if (status == STATUS_OK) {
-        status = expect_bits(&check, "a test's fault", cl_fault_selftest(), 0, err);
+        status =
+            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
     }
     slab_destroy(check.slab);
     *wrong_result = check.wrong;
@@ -309,7 +310,8 @@ enum status selftest_lookback(struct scan_device *device, struct scan_kind kind,
         status = repeat_line(&check, &ns, err);
     }
     if (status == STATUS_OK) {
-        status = expect_bits(&check, "a test's fault", cl_fault_lookback(), 0, err);
+        status =
+            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_lookback(), 0), 0, err);
     }
     if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
         status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",
