@@ -71,12 +71,6 @@ void launcher_recycle(struct launcher *launcher)
     table_recycle(&launcher->table);
 }
 
-/* 64-bit offsets cost a CPU nothing, and one program will do. */
-static bool is_wide_only(const struct opencl *device)
-{
-    return device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
-}
-
 /* The programs of a variant for offsets of any width. */
 static enum status find_variant(struct launcher *launcher, enum scan_variant_id variant,
                                 struct scan_kind kind, struct error *err)
@@ -85,7 +79,7 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     type.index = SCAN_INDEX_32;
-    return is_wide_only(launcher->device)
+    return program_wide_only(launcher->device)
                ? STATUS_OK
                : programs_find(launcher->programs, variant, type, &kernels, err);
 }
@@ -304,7 +298,7 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     const struct scan_plan *first = set->pieces[0].plan;
     const bool by_tiles =
         program_suits(device, SCAN_VARIANT_GPU) && !IN_TESTS(scan_aids_generic(device), false);
-    bool narrow = !is_wide_only(device) && !device->wide_index;
+    bool narrow = !program_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < set->count && narrow; i++) {
         narrow = fits_32(&set->pieces[i]);
     }

@@ -60,9 +60,9 @@ static bool is_for_gpus(enum scan_variant_id variant)
     return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;
 }
 
-bool program_wide_only(enum scan_variant_id variant)
+bool program_wide_only(const struct opencl *device)
 {
-    return variant != SCAN_VARIANT_GENERIC && !is_for_gpus(variant);
+    return device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
 }
 
 bool program_suits(const struct opencl *device, enum scan_variant_id variant)
@@ -264,7 +264,6 @@ static enum status build_variant(const struct opencl *device, enum scan_variant_
 enum status programs_find(struct programs *programs, enum scan_variant_id variant,
                           struct scan_type type, const cl_kernel **kernels, struct error *err)
 {
-    type.index = program_wide_only(variant) ? SCAN_INDEX_64 : type.index;
     struct built *found =
         &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
     if (found->program == NULL) {
