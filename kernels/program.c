@@ -50,11 +50,6 @@ static bool is_native(struct scan_type type)
     return type.precision == PRECISION_NATIVE && dtype_has_native(type.dtype);
 }
 
-static bool sums_float64(struct scan_type type)
-{
-    return dtype_is_float(type.dtype) && !is_native(type);
-}
-
 static bool is_for_gpus(enum scan_variant_id variant)
 {
     return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;
@@ -74,9 +69,10 @@ bool program_suits(const struct opencl *device, enum scan_variant_id variant)
 void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec)
 {
-    const char *acc = !sums_float64(type) ? is_native(type) ? "-DACC_F32" : "-DACC_INT"
-                      : device->soft_f64  ? "-DACC_SOFT_F64"
-                                          : "-DACC_F64";
+    const char *acc = is_native(type)               ? "-DACC_F32"
+                      : !dtype_is_float(type.dtype) ? "-DACC_INT"
+                      : device->soft_f64            ? "-DACC_SOFT_F64"
+                                                    : "-DACC_F64";
     const char *option = scan_variants[variant].option;
     char test[32] = "";
     if (variant == SCAN_VARIANT_LOOKBACK && AID(device, lookback_test) != 0) {
