@@ -1,5 +1,5 @@
-/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl: the
- * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
+/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl:
+ * the generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
  * runs. The kernels for GPUs are in launch_gpu.c.
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
@@ -169,15 +169,13 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     }
     memcpy(range.host, entries, dim_at);
     memset(range.host + chain_at, 0, chain_bytes);
-    *table = (struct launch_table){.mem = range.mem,
-                                   .entry_at = range.offset / sizeof(cl_ulong),
-                                   .entry_count = (cl_uint)set->count,
-                                   .items = first_item,
-                                   .range = range,
-                                   .entries = (struct scan_entry *)(void *)range.host};
-    if (states > 0) {
-        table->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
-    }
+    *table = (struct launch_table){
+        .range = range,
+        .entries = (struct scan_entry *)(void *)range.host,
+        .entry_at = range.offset / sizeof(cl_ulong),
+        .entry_count = (cl_uint)set->count,
+        .items = first_item,
+        .chain_at = states > 0 ? (range.offset + chain_at) / sizeof(cl_ulong) : 0};
     return STATUS_OK;
 }
 
@@ -205,11 +203,11 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_se
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
     TRY(table_publish(&launcher->table, &table.range, err));
-    const struct opencl_arg args[] = {
-        OPENCL_ARG(set->in),     OPENCL_ARG(set->out),       OPENCL_ARG(set->carry),
-        OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
-        OPENCL_ARG(table.items), OPENCL_ARG(table.chain_at), /* of the vector kernels only */
-    };
+    const struct opencl_arg args[] = {/* the last one: of the vector kernels only */
+                                      OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
+                                      OPENCL_ARG(set->carry),     OPENCL_ARG(table.range.mem),
+                                      OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
+                                      OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
     const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
