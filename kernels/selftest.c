@@ -152,14 +152,9 @@ static enum status visit_lines(struct check *check, const struct scan_plan *plan
                                struct error *err)
 {
     for (uint64_t line = 0; line < plan->lines; line++) {
-        uint64_t rest = line;
-        uint64_t start = compare ? output_at(plan) : 0;
-        for (int d = plan->dims - 1; d >= 0; d--) {
-            const struct scan_dim *dim = &plan->dim[d];
-            start += rest % dim->size * (compare ? dim->out_stride : dim->in_stride);
-            rest /= plan->dim[d].size;
-        }
-        TRY(visit_line(check, plan, start, compare, err));
+        const uint64_t start = compare ? output_at(plan) : 0;
+        TRY(visit_line(check, plan, start + scan_plan_line_at(plan, line, compare), compare,
+                       err));
     }
     return STATUS_OK;
 }
