@@ -322,8 +322,6 @@ static void the_host_does_what_it_said_it_would(const void *context)
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         const cl_command_queue q = s.queue;
         cl_int code = CL_SUCCESS;
-        cl_int write = CL_SUCCESS;
-        cl_int over = CL_SUCCESS;
         cl_mem b = clCreateBuffer(s.context, rows[i].flags, BUFFER_BYTES, NULL, &code);
         (void)is(code, CL_SUCCESS, "clCreateBuffer");
         (void)is(clEnqueueReadBuffer(q, b, CL_TRUE, 0, 1, &byte, 0, NULL, NULL), rows[i].read,
@@ -334,11 +332,8 @@ static void the_host_does_what_it_said_it_would(const void *context)
                  "a fill, which is the device's");
         (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_READ, 0, 1, 0, NULL, NULL, &code);
         (void)is(code, rows[i].read, "mapped to be read");
-        (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_WRITE, 0, 1, 0, NULL, NULL, &write);
-        (void)is(write, rows[i].write, "mapped to be written");
-        (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, 1, 0, NULL,
-                                 NULL, &over);
-        (void)is(over, rows[i].write, "mapped to be written over");
+        (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_WRITE, 0, 1, 0, NULL, NULL, &code);
+        (void)is(code, rows[i].write, "mapped to be written");
         (void)clReleaseMemObject(b);
     }
     release(&s);
@@ -700,24 +695,20 @@ static void a_list_is_counted_whatever_room_is_said(const void *context)
     (void)context;
     cl_platform_id platform = NULL;
     cl_device_id found = NULL;
+    cl_uint count[2] = {0};
     const cl_device_type all = CL_DEVICE_TYPE_ALL;
     for (cl_uint room = 0; room < 3; room++) {
-        cl_uint platforms = 0;
-        cl_uint devices = 0;
-        (void)is(cpu_icd_get_platform_ids(room, NULL, &platforms), CL_SUCCESS,
-                 "count platforms");
-        (void)is(clGetDeviceIDs(&cpu_platform, all, room, NULL, &devices), CL_SUCCESS,
-                 "count devices");
-        ktest_check(platforms == 1 && devices == 1, "one of each");
+        (void)is(cpu_icd_get_platform_ids(room, NULL, &count[0]), CL_SUCCESS, "platforms");
+        (void)is(clGetDeviceIDs(&cpu_platform, all, room, NULL, &count[1]), CL_SUCCESS,
+                 "devices");
+        ktest_check(count[0] == 1 && count[1] == 1, "one of each");
         (void)is(cpu_icd_get_platform_ids(room, NULL, NULL), CL_INVALID_VALUE, "no question");
         (void)is(clGetDeviceIDs(&cpu_platform, all, room, NULL, NULL), CL_INVALID_VALUE,
                  "no question");
     }
     (void)is(cpu_icd_get_platform_ids(0, &platform, NULL), CL_INVALID_VALUE, "no room");
     (void)is(clGetDeviceIDs(&cpu_platform, all, 0, &found, NULL), CL_INVALID_VALUE, "no room");
-    (void)is(cpu_icd_get_platform_ids(2, &platform, NULL), CL_SUCCESS, "the platform");
-    (void)is(clGetDeviceIDs(&cpu_platform, all, 2, &found, NULL), CL_SUCCESS, "the device");
-    ktest_check(platform == &cpu_platform && found == device, "as before");
+    ktest_check(platform == NULL && found == NULL, "nothing is written");
 }
 
 static void the_device_tells_of_itself(const void *context)
