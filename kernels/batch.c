@@ -536,15 +536,10 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
     row.gaps = false; /* a slice's are left alone */
     for (uint64_t line = 0; line < plan->lines; line += row.lines) {
         struct region region = *whole;
-        uint64_t rest = line / row.lines;
         region.piece.plan = &row;
-        for (int i = plan->dims - 2; i >= 0; i--) {
-            const struct scan_dim *dim = &plan->dim[i];
-            region.in_byte += rest % dim->size * dim->in_stride * whole->element_bytes;
-            region.out_byte += rest % dim->size * dim->out_stride * whole->element_bytes;
-            rest /= dim->size;
-        }
         region.piece.carry_line += line;
+        region.in_byte += scan_plan_line_at(plan, line, false) * whole->element_bytes;
+        region.out_byte += scan_plan_line_at(plan, line, true) * whole->element_bytes;
         region.holes = true; /* the other rows' cells */
         region_measure(&region);
         TRY(run_regions(batch, &region, 1, err));

@@ -1,5 +1,5 @@
-/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl: the
- * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
+/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl:
+ * the generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
  * runs. The kernels for GPUs are in launch_gpu.c.
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
@@ -71,12 +71,6 @@ void launcher_recycle(struct launcher *launcher)
     table_recycle(&launcher->table);
 }
 
-/* 64-bit offsets cost a CPU nothing, and one program will do. */
-static bool is_wide_only(const struct opencl *device)
-{
-    return device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
-}
-
 /* The programs of a variant for offsets of any width. */
 static enum status find_variant(struct launcher *launcher, enum scan_variant_id variant,
                                 struct scan_kind kind, struct error *err)
@@ -85,7 +79,7 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     type.index = SCAN_INDEX_32;
-    return is_wide_only(launcher->device)
+    return program_wide_only(launcher->device)
                ? STATUS_OK
                : programs_find(launcher->programs, variant, type, &kernels, err);
 }
@@ -175,15 +169,13 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     }
     memcpy(range.host, entries, dim_at);
     memset(range.host + chain_at, 0, chain_bytes);
-    *table = (struct launch_table){.mem = range.mem,
-                                   .entry_at = range.offset / sizeof(cl_ulong),
-                                   .entry_count = (cl_uint)set->count,
-                                   .items = first_item,
-                                   .range = range,
-                                   .entries = (struct scan_entry *)(void *)range.host};
-    if (states > 0) {
-        table->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
-    }
+    *table = (struct launch_table){
+        .range = range,
+        .entries = (struct scan_entry *)(void *)range.host,
+        .entry_at = range.offset / sizeof(cl_ulong),
+        .entry_count = (cl_uint)set->count,
+        .items = first_item,
+        .chain_at = states > 0 ? (range.offset + chain_at) / sizeof(cl_ulong) : 0};
     return STATUS_OK;
 }
 
@@ -211,11 +203,11 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_se
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
     TRY(table_publish(&launcher->table, &table.range, err));
-    const struct opencl_arg args[] = {
-        OPENCL_ARG(set->in),     OPENCL_ARG(set->out),       OPENCL_ARG(set->carry),
-        OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
-        OPENCL_ARG(table.items), OPENCL_ARG(table.chain_at), /* of the vector kernels only */
-    };
+    const struct opencl_arg args[] = {/* the last one: of the vector kernels only */
+                                      OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
+                                      OPENCL_ARG(set->carry),     OPENCL_ARG(table.range.mem),
+                                      OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
+                                      OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
     const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
@@ -278,7 +270,7 @@ static enum status run_variants(struct launcher *launcher, const struct scan_set
     for (size_t i = 0; i < set->count; i++) {
         int variant =
             vectors ? (int)scan_variant_choose(&set->pieces[i]) : SCAN_VARIANT_GENERIC;
-        TRY(scan_aids_choose(device, &set->pieces[i], &variant, err));
+        TRY(IN_TESTS(scan_aids_choose(device, &set->pieces[i], &variant, err), STATUS_OK));
         launcher->ways[i] = (unsigned char)variant;
         wanted[variant] = true;
     }
@@ -302,8 +294,9 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *first = set->pieces[0].plan;
-    const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU) && !scan_aids_generic(device);
-    bool narrow = !is_wide_only(device) && !device->wide_index;
+    const bool by_tiles =
+        program_suits(device, SCAN_VARIANT_GPU) && !IN_TESTS(scan_aids_generic(device), false);
+    bool narrow = !program_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < set->count && narrow; i++) {
         narrow = fits_32(&set->pieces[i]);
     }

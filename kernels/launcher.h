@@ -61,13 +61,12 @@ struct launcher {
 
 /* Where the table of a launch is, as its kernel is told. */
 struct launch_table {
-    cl_mem mem;
-    cl_ulong entry_at; /* in 64-bit words */
+    struct table_range range;
+    struct scan_entry *entries; /* at range.host: until table_publish() */
+    cl_ulong entry_at;          /* in 64-bit words of range.mem */
     cl_uint entry_count;
     cl_ulong items;    /* of all pieces */
     cl_ulong chain_at; /* tickets and states; 0: no line is cut */
-    struct table_range range;
-    struct scan_entry *entries; /* at range.host: until table_publish() */
 };
 
 /* Take a table for the pieces of a division, and write it. */

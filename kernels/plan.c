@@ -282,6 +282,17 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     return STATUS_OK;
 }
 
+uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output)
+{
+    uint64_t at = 0;
+    for (int i = plan->dims - 1; i >= 0; i--) {
+        const struct scan_dim *dim = &plan->dim[i];
+        at += line % dim->size * (output ? dim->out_stride : dim->in_stride);
+        line /= dim->size;
+    }
+    return at;
+}
+
 bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b)
 {
     const struct dtype_info *of_a = dtype_info(a->dtype);

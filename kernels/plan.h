@@ -60,6 +60,9 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
  * take the axis' place among the other dimensions. plan->axis.size >= SCAN_SUPERBLOCK. */
 void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *superblocks);
 
+/* Elements on one side from the plan's cell of all indices 0 to the first of a line. */
+uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output);
+
 /* All dimensions of the output with the axis among them, largest stride first.
  * out   *nested: each stride is larger than all smaller dimensions reach together: then cells
  *       lie in the order of their indices, and what is between two elements is a gap */

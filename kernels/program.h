@@ -46,9 +46,11 @@ struct program_spec {
 void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec);
 
-/* Does a device of this kind use the variant? Has it 64-bit offsets only? */
+/* Does a device of this kind use the variant? */
 bool program_suits(const struct opencl *device, enum scan_variant_id variant);
-bool program_wide_only(enum scan_variant_id variant);
+
+/* Has it programs for 64-bit offsets only? They cost a processor nothing. */
+bool program_wide_only(const struct opencl *device);
 
 /* What a kernel of the program is called where it was compiled ahead (kernels/cpu): the kernel,
  * element and accumulator types, offsets, option. "scan_narrow_f32_f64_ulong_inner3" */

@@ -152,14 +152,9 @@ static enum status visit_lines(struct check *check, const struct scan_plan *plan
                                struct error *err)
 {
     for (uint64_t line = 0; line < plan->lines; line++) {
-        uint64_t rest = line;
-        uint64_t start = compare ? output_at(plan) : 0;
-        for (int d = plan->dims - 1; d >= 0; d--) {
-            const struct scan_dim *dim = &plan->dim[d];
-            start += rest % dim->size * (compare ? dim->out_stride : dim->in_stride);
-            rest /= plan->dim[d].size;
-        }
-        TRY(visit_line(check, plan, start, compare, err));
+        const uint64_t start = compare ? output_at(plan) : 0;
+        TRY(visit_line(check, plan, start + scan_plan_line_at(plan, line, compare), compare,
+                       err));
     }
     return STATUS_OK;
 }
@@ -228,7 +223,8 @@ enum status selftest_run(struct scan_device *device, struct scan_kind kind, bool
         status = check_floats(&check, err);
     }
     if (status == STATUS_OK) {
-        status = expect_bits(&check, "a test's fault", cl_fault_selftest(), 0, err);
+        status =
+            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
     }
     slab_destroy(check.slab);
     *wrong_result = check.wrong;
@@ -309,7 +305,8 @@ enum status selftest_lookback(struct scan_device *device, struct scan_kind kind,
         status = repeat_line(&check, &ns, err);
     }
     if (status == STATUS_OK) {
-        status = expect_bits(&check, "a test's fault", cl_fault_lookback(), 0, err);
+        status =
+            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_lookback(), 0), 0, err);
     }
     if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
         status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",

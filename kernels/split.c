@@ -296,6 +296,25 @@ static int choose_dim(const struct scan_plan *plan, bool arriving)
     return best;
 }
 
+/* Steps of dimension `dim` (-1: all lines are in each), of `length` elements of the axis, or,
+ * where it is cut itself, of a block of them. */
+static struct scan_slicing make_steps(const struct scan_plan *plan, int dim, bool cut,
+                                      uint64_t first, uint64_t length)
+{
+    const uint64_t outer = dim >= 0 ? plan->dim[dim].size : 1;
+    const uint64_t lines = plan->lines / outer;
+    const uint64_t blocks = cut ? scan_ceil_div(length, SCAN_BLOCK) : 1;
+    return (struct scan_slicing){.plan = plan,
+                                 .dim = dim,
+                                 .outer = outer,
+                                 .blocks = blocks,
+                                 .steps = outer * blocks,
+                                 .elements = lines * (cut ? SCAN_BLOCK : length),
+                                 .lines = lines,
+                                 .first = first,
+                                 .length = length};
+}
+
 bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                        struct scan_slicing *slicing)
 {
@@ -304,19 +323,11 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     }
     const int dim = choose_dim(plan, arriving);
     const bool apart = dim >= 0;
-    struct scan_slicing made = {
-        .plan = plan, .dim = dim, .outer = apart ? plan->dim[dim].size : 1, .blocks = 1};
-    made.lines = plan->lines / made.outer;
-    made.elements = plan->elements / made.outer;
-    const bool wanted = !apart || made.elements > LARGE_STEP;
-    const bool possible =
+    const bool wanted = !apart || plan->elements / plan->dim[dim].size > LARGE_STEP;
+    const bool possible = /* a carry is of lines of one dimension */
         plan->dims - (apart ? 1 : 0) <= 1 && !(arriving && (apart || plan->reverse));
-    if (wanted && possible) { /* a carry is of lines of one dimension */
-        made.blocks = scan_ceil_div(plan->axis.size, SCAN_BLOCK);
-        made.elements = SCAN_BLOCK * made.lines;
-    }
-    made.steps = made.outer * made.blocks;
-    made.length = plan->axis.size;
+    const struct scan_slicing made =
+        make_steps(plan, dim, wanted && possible, 0, plan->axis.size);
     if (made.steps < 2) {
         return false;
     }
@@ -327,24 +338,13 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
 void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
                           struct scan_slicing *slicing)
 {
-    const uint64_t blocks = scan_ceil_div(length, SCAN_BLOCK);
-    const uint64_t by_block = blocks > 1 ? SCAN_BLOCK * plan->lines : plan->elements;
+    const bool blocks = length > SCAN_BLOCK; /* more than one */
+    const uint64_t by_block = blocks ? SCAN_BLOCK * plan->lines : plan->elements;
+    const uint64_t by_dim = plan->dims > 0 ? plan->lines / plan->dim[0].size * length : 0;
     const bool apart =
-        plan->dims > 0 &&
-        (has_outer(plan) ||
-         (by_block > LARGE_STEP && plan->lines / plan->dim[0].size * length < by_block));
-    const uint64_t outer = apart ? plan->dim[0].size : 1;
-    const uint64_t lines = plan->lines / outer;
-    const bool cut = blocks > 1 && (!apart || lines * length > LARGE_STEP);
-    *slicing = (struct scan_slicing){.plan = plan,
-                                     .dim = apart ? 0 : -1,
-                                     .outer = outer,
-                                     .blocks = cut ? blocks : 1,
-                                     .steps = outer * (cut ? blocks : 1),
-                                     .elements = lines * (cut ? SCAN_BLOCK : length),
-                                     .lines = lines,
-                                     .first = first,
-                                     .length = length};
+        plan->dims > 0 && (has_outer(plan) || (by_block > LARGE_STEP && by_dim < by_block));
+    const bool cut = blocks && (!apart || by_dim > LARGE_STEP);
+    *slicing = make_steps(plan, apart ? 0 : -1, cut, first, length);
 }
 
 /* Blocks of the slicing, `first` of which are done, as elements from the axis' start. */

@@ -1,6 +1,7 @@
 /* Where tests reach into the kernels: OpenCL calls that fail on demand, and ways to run that a
  * device would not choose by itself. All of it is there with -DTALLY_TESTING only, as tests and
- * the benchmark are built; in the product a call is the call alone and no way is asked for.
+ * the benchmark are built; in the product a call is the call alone and no way is asked for:
+ * IN_TESTS() says of each what the product has in its place.
  * What the tests say is in kernels/testing.h and tests/lib/device_aids.h. Thread: any. */
 #ifndef TALLY_KERNELS_TESTING_H
 #define TALLY_KERNELS_TESTING_H
@@ -63,61 +64,15 @@ bool cl_fault_lookback(void);             /* the same in a trial of look-back */
 void cl_fault_hang(void);                 /* after each wait for the device */
 void cl_fault_reread(void);               /* before a device is opened and before each run */
 
-#define AID(device, name) ((device)->aids.name)
+#define IN_TESTS(tests, product) (tests)
 #define CL_FAULTY(call) \
     ((cl_fault_code = cl_fault_next()) != CL_SUCCESS ? cl_fault_code : (call))
 #else
-#define AID(device, name) 0
-#define CL_FAULTY(call)   (call)
-
-static inline enum status scan_aids_apply(struct opencl *device, struct error *err)
-{
-    (void)device;
-    (void)err;
-    return STATUS_OK;
-}
-
-static inline enum status
-scan_aids_choose(const struct opencl *device, const struct scan_piece *piece,
-                 /* NOLINTNEXTLINE(readability-non-const-parameter): tests write to it */
-                 int *variant, struct error *err)
-{
-    (void)device;
-    (void)piece;
-    (void)variant;
-    (void)err;
-    return STATUS_OK;
-}
-
-static inline bool scan_aids_generic(const struct opencl *device)
-{
-    (void)device;
-    return false;
-}
-
-static inline cl_int cl_fault_next(void)
-{
-    return CL_SUCCESS;
-}
-
-static inline bool cl_fault_build(const char *options)
-{
-    (void)options;
-    return false;
-}
-
-static inline bool cl_fault_selftest(void)
-{
-    return false;
-}
-
-static inline bool cl_fault_lookback(void)
-{
-    return false;
-}
-
-static inline void cl_fault_hang(void) {}
-static inline void cl_fault_reread(void) {}
+#define IN_TESTS(tests, product) (product)
+#define CL_FAULTY(call)          (call)
 #endif
+
+/* The aid of this name of a device; 0 in the product. */
+#define AID(device, name) IN_TESTS((device)->aids.name, 0)
 
 #endif

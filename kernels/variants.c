@@ -166,6 +166,13 @@ static uint64_t item_bytes(const struct scan_piece *piece)
     return smaller_of(larger_of(bytes, ITEM_BYTES_MIN), ITEM_BYTES);
 }
 
+/* Whole lines of a work item, a multiple of `unit`. */
+static uint64_t whole_lines(const struct scan_piece *piece, uint64_t unit)
+{
+    const uint64_t unit_bytes = unit * piece->plan->axis.size * element_bytes(piece);
+    return scan_ceil_div(item_bytes(piece), unit_bytes) * unit;
+}
+
 /* Is the output apart from the input, and too large to stay in a cache? */
 static bool is_streamed(const struct scan_piece *piece, const struct scan_division *division)
 {
@@ -266,7 +273,7 @@ static uint64_t divide_partitions(const struct scan_piece *piece, uint64_t colum
                                   struct scan_entry *entry)
 {
     entry->item_lines = columns;
-    entry->state_words = 2 + 2 * columns;
+    entry->state_words = CHAIN_STATE_WORDS(columns);
     cut_lines(piece, columns, partition, division, entry);
     return piece->plan->lines / columns * entry->partitions;
 }
@@ -282,8 +289,7 @@ static uint64_t divide_rows(const struct scan_piece *piece,
         return divide_partitions(piece, 1, partition, division, entry);
     }
     entry->flags |= are_rows_streamed(piece, division) ? ENTRY_STREAM : 0;
-    entry->item_lines =
-        scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
+    entry->item_lines = whole_lines(piece, 1);
     return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
@@ -308,11 +314,9 @@ static uint64_t divide_transposed(const struct scan_piece *piece,
                                   const struct scan_division *division,
                                   struct scan_entry *entry)
 {
-    const struct scan_plan *plan = piece->plan;
-    uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     (void)division;
-    entry->item_lines = scan_ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
-    return scan_ceil_div(plan->lines, entry->item_lines);
+    entry->item_lines = whole_lines(piece, TRANSPOSED_SIDE);
+    return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
 /* Whole sets of the columns of a variant. */
@@ -326,10 +330,8 @@ static uint64_t divide_narrow(const struct scan_piece *piece,
     if (partition < plan->axis.size) {
         return divide_partitions(piece, columns, partition, division, entry);
     }
-    uint64_t set_bytes = plan->axis.size * columns * element_bytes(piece);
-    uint64_t sets = scan_ceil_div(item_bytes(piece), set_bytes);
-    entry->item_lines = sets * columns;
-    return scan_ceil_div(plan->lines / columns, sets);
+    entry->item_lines = whole_lines(piece, columns);
+    return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
 /* Elements of a vector of columns. */
@@ -361,7 +363,7 @@ static uint64_t divide_columns(const struct scan_piece *piece,
         struct scan_division narrow = *division;
         narrow.partition_bytes = partition_bytes(division);
         cut_lines(piece, columns, partition_length(piece, columns, &narrow), division, entry);
-        entry->state_words = 1 + 2 * (inner - (strips - 1) * columns);
+        entry->state_words = CHAIN_STATE_WORDS(inner - (strips - 1) * columns);
     }
     entry->item_lines = columns;
     return plan->lines / inner * strips * entry->partitions;
@@ -405,9 +407,7 @@ static uint64_t divide_strided(const struct scan_piece *piece,
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = CACHE_LINE_BYTES / element_bytes(piece);
-    uint64_t tile = GATHERED_LINES(element_bytes(piece));
-    uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = scan_ceil_div(lines, tile) * tile;
+    uint64_t lines = whole_lines(piece, GATHERED_LINES(element_bytes(piece)));
     uint64_t fair =
         scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_LAUNCH_ITEMS), least) * least;
     entry->item_lines = smaller_of(lines, fair);

@@ -48,10 +48,14 @@ typedef acc_t lane_t;
 #define VECS  1
 #endif
 #define GROUP (WIDTH * VECS)
+/* Lines that share the vectors of a group, element by element (narrow.cl). */
+#if !defined(INNER)
+#define INNER 1
+#endif
+#define VECTORS    (INNER * VECS) /* of a group */
+#define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements */
 
 typedef VECTOR(lane_t, WIDTH) vec_t;
-typedef VECTOR(elem_t, WIDTH) elem_vec_t;
-typedef elem_vec_t elem_vec_any_t __attribute__((aligned(ELEM_BYTES)));
 /* Elements that are converted together, loaded and stored as one vector. */
 #if defined(ELEM_F16) || defined(ELEM_BF16)
 #define PACK 8
@@ -65,14 +69,14 @@ typedef struct {
     vec_t vec[PACK_VECS];
 } pack_t;
 typedef struct {
-    vec_t vec[VECS];
+    vec_t vec[VECTORS];
 } group_t;
 /* Every addition of sums, by name: tests/kernels/test_monoid.c has another in its place. */
 #if !defined(PLUS)
 #define PLUS(a, b) ((a) + (b))
 #endif
-#define EACH_VEC  _Pragma("unroll") for (int i = 0; i < VECS; i++)
-#define EACH_PACK _Pragma("unroll") for (int i = 0; i < VECS; i += PACK_VECS)
+#define EACH_VEC  _Pragma("unroll") for (int i = 0; i < VECTORS; i++)
+#define EACH_PACK _Pragma("unroll") for (int i = 0; i < VECTORS; i += PACK_VECS)
 
 /* Element bits that load as LANE_ZERO. */
 #if defined(ACC_INT)
@@ -92,36 +96,25 @@ typedef struct {
 #define STREAM_STORE(value, p) (*(p) = (value))
 #endif
 
-/* SHIFT(below, v, d): v moved up by d lanes, the last d of `below` moved in. */
-#if WIDTH == 4
-#define SHIFT(below, v, d) __builtin_shufflevector(below, v, 4 - d, 5 - d, 6 - d, 7 - d)
-#define REVERSED(v)        __builtin_shufflevector(v, v, 3, 2, 1, 0)
-#define LAST(v)            __builtin_shufflevector(v, v, 3, 3, 3, 3)
-#define WITH_LAST(v, w)    __builtin_shufflevector(v, w, 0, 1, 2, 7)
-#elif WIDTH == 8
-#define SHIFT(below, v, d)                                                                  \
-    __builtin_shufflevector(below, v, 8 - d, 9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d, \
-                            15 - d)
-#define REVERSED(v)     __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
-#define LAST(v)         __builtin_shufflevector(v, v, 7, 7, 7, 7, 7, 7, 7, 7)
-#define WITH_LAST(v, w) __builtin_shufflevector(v, w, 0, 1, 2, 3, 4, 5, 6, 15)
-#else
-#define SHIFT(below, v, d)                                                                    \
-    __builtin_shufflevector(below, v, 16 - d, 17 - d, 18 - d, 19 - d, 20 - d, 21 - d, 22 - d, \
-                            23 - d, 24 - d, 25 - d, 26 - d, 27 - d, 28 - d, 29 - d, 30 - d,   \
-                            31 - d)
-#define REVERSED(v) \
-    __builtin_shufflevector(v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
-#define LAST(v)                                                                               \
-    __builtin_shufflevector(v, v, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, \
-                            15)
-#endif
+/* f(x, 0), f(x, 1) and so on, for each lane: shuffles want literals. */
+#define LANES_4(f, x) f(x, 0), f(x, 1), f(x, 2), f(x, 3)
+#define LANES_8(f, x) LANES_4(f, x), f(x, 4), f(x, 5), f(x, 6), f(x, 7)
+#define LANES_16(f, x) \
+    LANES_8(f, x), f(x, 8), f(x, 9), f(x, 10), f(x, 11), f(x, 12), f(x, 13), f(x, 14), f(x, 15)
+#define JOIN_(a, b)     a##b
+#define JOIN(a, b)      JOIN_(a, b)
+#define EACH_LANE(f, x) JOIN(LANES_, WIDTH)(f, x)
 
-#if PACK == WIDTH
-#define REVERSED_PACK(v) REVERSED(v)
-#else
-#define REVERSED_PACK(v) __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
-#endif
+/* v moved up by d lanes, the last d of `below` moved in. */
+#define SHIFT(below, v, d) __builtin_shufflevector(below, v, EACH_LANE(SHIFT_LANE, d))
+#define SHIFT_LANE(d, l)   WIDTH - (d) + (l)
+/* The last lane of v in all; that of w behind the others of v; the lanes from last to first. */
+#define LAST(v)             __builtin_shufflevector(v, v, EACH_LANE(LAST_LANE, v))
+#define LAST_LANE(v, l)     WIDTH - 1
+#define WITH_LAST(v, w)     __builtin_shufflevector(v, w, EACH_LANE(KEPT_LANE, v))
+#define KEPT_LANE(v, l)     (l) == WIDTH - 1 ? WIDTH + (l) : (l)
+#define REVERSED_PACK(v)    __builtin_shufflevector(v, v, JOIN(LANES_, PACK)(REVERSED_LANE, v))
+#define REVERSED_LANE(v, l) PACK - 1 - (l)
 
 /* ---- conversions ---- */
 #if defined(ELEM_F16) && defined(__F16C__) && !defined(PORTABLE_F16)
@@ -276,6 +269,19 @@ INLINE vec_t splat(lane_t x)
     return (vec_t)(x);
 }
 
+INLINE group_t group_splat(lane_t x)
+{
+    group_t g;
+    EACH_VEC { g.vec[i] = splat(x); }
+    return g;
+}
+
+INLINE group_t group_add(group_t a, group_t b)
+{
+    EACH_VEC { a.vec[i] = PLUS(a.vec[i], b.vec[i]); }
+    return a;
+}
+
 /* The vectors of a group that go together, from vector i on. */
 INLINE void group_put(group_t *g, int i, elem_pack_t x)
 {
@@ -286,14 +292,20 @@ INLINE void group_put(group_t *g, int i, elem_pack_t x)
 #endif
 }
 
-INLINE elem_pack_t group_get(const group_t *g, int i)
+/* Their elements, but for CANONICAL(). */
+INLINE elem_pack_t group_narrow(const group_t *g, int i)
 {
     pack_t p;
     p.vec[0] = g->vec[i];
 #if PACK_VECS == 2
     p.vec[1] = g->vec[i + 1];
 #endif
-    elem_pack_t x = narrow(p);
+    return narrow(p);
+}
+
+INLINE elem_pack_t group_get(const group_t *g, int i)
+{
+    elem_pack_t x = group_narrow(g, i);
     return CANONICAL(x);
 }
 
@@ -397,3 +409,11 @@ INLINE group_t group_exclusive(vec_t base, group_t results)
     results.vec[0] = SHIFT(base, results.vec[0], 1);
     return results;
 }
+
+/* Sums of the lines in the lanes: S, B, S + B, c. */
+struct lane_sums {
+    group_t supers;
+    group_t blocks;
+    group_t base;
+    group_t groups;
+};

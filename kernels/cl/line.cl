@@ -284,7 +284,7 @@ INLINE void line_prefetch(const struct lines *l, __global const elem_t *p, uint 
     if (l->prefetch_distance > 0) {
         __global const elem_t *first = p + (long)l->prefetch_distance * l->in_step;
 #pragma unroll
-        for (uint at = 0; at < count; at += 64 / ELEM_BYTES) {
+        for (uint at = 0; at < count; at += CACHE_LINE) {
             __builtin_prefetch((const void *)(ulong)(first + (long)at * l->in_step), 0, 2);
         }
     }
@@ -509,7 +509,7 @@ INLINE void reduce_blocks_in_lanes(const struct lines *l, ulong k, ulong pitch, 
         const ulong tile = WIDTH * BLOCK;
         const ulong next = k + 2 * tile <= line.length ? k + tile : k;
 #pragma unroll
-        for (ulong at = 0; at < GROUP * WIDTH; at += 64 / ELEM_BYTES) {
+        for (ulong at = 0; at < GROUP * WIDTH; at += CACHE_LINE) {
             __builtin_prefetch((const void *)(ulong)line_in(&line, next + g * WIDTH + at));
         }
 #endif

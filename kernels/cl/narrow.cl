@@ -14,7 +14,6 @@
  * buffer that they went through is written out. */
 #define KERNEL_NAME scan_narrow
 
-#define VECTORS     (INNER * VECS)
 #define CELLS       (INNER * GROUP) /* of a group */
 #define STAGE_BYTES 8192            /* of the buffer: small enough for L1 */
 #if BLOCK * INNER * ELEM_BYTES > STAGE_BYTES
@@ -23,13 +22,7 @@
 #define STAGE_ELEMENTS (STAGE_BYTES / ELEM_BYTES)
 #endif
 
-typedef struct {
-    vec_t v[VECTORS];
-} cells_t;
-
 /* do_(j) for each vector j as a literal: shuffles want that. */
-#define JOIN_(a, b) a##b
-#define JOIN(a, b)  JOIN_(a, b)
 #if VECS == 1
 #define VECTORS_OF(do_, i) do_(i)
 #else
@@ -43,52 +36,25 @@ typedef struct {
 #define EACH_6(do_)      EACH_5(do_) VECTORS_OF(do_, 5)
 #define EACH_7(do_)      EACH_6(do_) VECTORS_OF(do_, 6)
 #define EACH_VECTOR(do_) JOIN(EACH_, INNER)(do_)
-/* The same where a variable will do. */
-#define ALL_VECTORS _Pragma("unroll") for (int j = 0; j < VECTORS; j++)
-
-/* One lane index per lane of vector j. */
-#if WIDTH == 4
-#define LANE_NUMBERS(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3)
-#elif WIDTH == 8
-#define LANE_NUMBERS(f, j) \
-    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7)
-#else
-#define LANE_NUMBERS(f, j)                                                                    \
-    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7), f(j, 8), f(j, 9), \
-        f(j, 10), f(j, 11), f(j, 12), f(j, 13), f(j, 14), f(j, 15)
-#endif
 
 /* ---- groups ---- */
-
-INLINE cells_t cells_splat(lane_t x)
-{
-    cells_t g;
-    ALL_VECTORS { g.v[j] = splat(x); }
-    return g;
-}
-
-INLINE cells_t cells_add(cells_t a, cells_t b)
-{
-    ALL_VECTORS { a.v[j] = PLUS(a.v[j], b.v[j]); }
-    return a;
-}
 
 /* Vector j of x moved up by `rows` rows, zeros moved in: the vectors it comes from, and how
  * many lanes of the lower one. */
 #define DISTANCE(rows) (((rows)*INNER + WIDTH - 1) / WIDTH)
 #define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * WIDTH)
-#define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).v[(j) < 0 ? 0 : (j)])
+#define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).vec[(j) < 0 ? 0 : (j)])
 #define SHIFTED(x, j, rows) \
     SHIFT(BELOW(x, (j)-DISTANCE(rows)), BELOW(x, (j)-DISTANCE(rows) + 1), AMOUNT(rows))
 
 /* Kogge-Stone over rows. */
-INLINE cells_t cells_network(cells_t x)
+INLINE group_t cells_network(group_t x)
 {
-    cells_t y;
-#define NETWORK_1(j) y.v[j] = PLUS(SHIFTED(x, j, 1), x.v[j]);
-#define NETWORK_2(j) x.v[j] = PLUS(SHIFTED(y, j, 2), y.v[j]);
-#define NETWORK_4(j) y.v[j] = PLUS(SHIFTED(x, j, 4), x.v[j]);
-#define NETWORK_8(j) x.v[j] = PLUS(SHIFTED(y, j, 8), y.v[j]);
+    group_t y;
+#define NETWORK_1(j) y.vec[j] = PLUS(SHIFTED(x, j, 1), x.vec[j]);
+#define NETWORK_2(j) x.vec[j] = PLUS(SHIFTED(y, j, 2), y.vec[j]);
+#define NETWORK_4(j) y.vec[j] = PLUS(SHIFTED(x, j, 4), x.vec[j]);
+#define NETWORK_8(j) x.vec[j] = PLUS(SHIFTED(y, j, 8), y.vec[j]);
     EACH_VECTOR(NETWORK_1)
     EACH_VECTOR(NETWORK_2)
     EACH_VECTOR(NETWORK_4)
@@ -101,35 +67,35 @@ INLINE cells_t cells_network(cells_t x)
 }
 
 /* Columns' totals, in every row's lanes: from the last row of a scanned group. */
-INLINE cells_t cells_totals(cells_t q)
+INLINE group_t cells_totals(group_t q)
 {
-    cells_t totals;
+    group_t totals;
 #define TOTAL_LANE(j, l) 2 * WIDTH - INNER + (WIDTH * (j) + (l)) % INNER
-#define TOTAL(j)                                                              \
-    totals.v[j] = __builtin_shufflevector(q.v[VECTORS > 1 ? VECTORS - 2 : 0], \
-                                          q.v[VECTORS - 1], LANE_NUMBERS(TOTAL_LANE, j));
+#define TOTAL(j)                                                                  \
+    totals.vec[j] = __builtin_shufflevector(q.vec[VECTORS > 1 ? VECTORS - 2 : 0], \
+                                            q.vec[VECTORS - 1], EACH_LANE(TOTAL_LANE, j));
     EACH_VECTOR(TOTAL)
     return totals;
 }
 
 /* E() after each cell of a scanned group: base is E() before it, next E() after it. */
-INLINE cells_t cells_results(cells_t base, cells_t q, cells_t next)
+INLINE group_t cells_results(group_t base, group_t q, group_t next)
 {
-    q = cells_add(base, q);
+    q = group_add(base, q);
 #if !defined(ACC_INT)
 #define RESULT_LANE(j, l) WIDTH *(j) + (l) >= (GROUP - 1) * INNER ? WIDTH + (l) : (l)
 #define RESULT(j) \
-    q.v[j] = __builtin_shufflevector(q.v[j], next.v[j], LANE_NUMBERS(RESULT_LANE, j));
+    q.vec[j] = __builtin_shufflevector(q.vec[j], next.vec[j], EACH_LANE(RESULT_LANE, j));
     EACH_VECTOR(RESULT)
 #endif
     return q;
 }
 
 /* E() before each cell. */
-INLINE cells_t cells_before(cells_t base, cells_t q)
+INLINE group_t cells_before(group_t base, group_t q)
 {
-    cells_t before;
-#define BEFORE(j) before.v[j] = PLUS(base.v[j], SHIFTED(q, j, 1));
+    group_t before;
+#define BEFORE(j) before.vec[j] = PLUS(base.vec[j], SHIFTED(q, j, 1));
     EACH_VECTOR(BEFORE)
     return before;
 }
@@ -154,24 +120,20 @@ struct lines {
     _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_VECS) if (!(one_pack) || j == 0)
 
 /* The group whose first cell is *p. */
-INLINE cells_t cells_load(const bool reverse, const bool one_pack, __global const elem_t *p)
+INLINE group_t cells_load(const bool reverse, const bool one_pack, __global const elem_t *p)
 {
-    cells_t g = cells_splat(LANE_ZERO);
+    group_t g = group_splat(LANE_ZERO);
     EACH_PACK_OF(one_pack)
     {
         __global const elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
-        pack_t packed = widen(reverse ? REVERSED_PACK(x) : x);
-        g.v[j] = packed.vec[0];
-#if PACK_VECS == 2
-        g.v[j + 1] = packed.vec[1];
-#endif
+        group_put(&g, j, reverse ? REVERSED_PACK(x) : x);
     }
     return g;
 }
 
 /* The same near the ends of what may be read. */
-NOINLINE cells_t cells_load_edge(bool reverse, __global const elem_t *low,
+NOINLINE group_t cells_load_edge(bool reverse, __global const elem_t *low,
                                  __global const elem_t *high, __global const elem_t *p)
 {
     elem_t edge[CELLS];
@@ -183,17 +145,12 @@ NOINLINE cells_t cells_load_edge(bool reverse, __global const elem_t *low,
 }
 
 /* Results to the buffer, in the direction of memory. */
-INLINE void cells_store(const bool reverse, const bool one_pack, elem_t *p, cells_t g)
+INLINE void cells_store(const bool reverse, const bool one_pack, elem_t *p, group_t g)
 {
     EACH_PACK_OF(one_pack)
     {
         elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
-        pack_t packed;
-        packed.vec[0] = g.v[j];
-#if PACK_VECS == 2
-        packed.vec[1] = g.v[j + 1];
-#endif
-        elem_pack_t x = narrow(packed);
+        elem_pack_t x = group_narrow(&g, j);
         x = reverse ? REVERSED_PACK(x) : x;
         ((elem_pack_any_t *)at)[0] = CANONICAL(x);
     }
@@ -227,21 +184,13 @@ NOINLINE void flush(bool reverse, __global elem_t *out, const elem_t *cells, uin
 
 /* ---- sets ---- */
 
-/* Sums of columns, in every row's lanes: S, B, S + B, c. */
-struct set_sums {
-    cells_t supers;
-    cells_t blocks;
-    cells_t base;
-    cells_t groups;
-};
-
-INLINE struct set_sums sums_init(bool exclusive)
+INLINE struct lane_sums sums_init(bool exclusive)
 {
-    struct set_sums s;
-    s.supers = cells_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
-    s.blocks = cells_splat(LANE_ZERO);
+    struct lane_sums s;
+    s.supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s.blocks = group_splat(LANE_ZERO);
     s.base = s.supers;
-    s.groups = cells_splat(LANE_ZERO);
+    s.groups = group_splat(LANE_ZERO);
     return s;
 }
 
@@ -256,7 +205,7 @@ enum traits {
 /* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The
  * sums of the block's groups are left in s->groups, unless one group is all. */
 INLINE void block_scan(const int traits, const struct lines *l, __global const elem_t *in,
-                       elem_t *to, uint rows, struct set_sums *s)
+                       elem_t *to, uint rows, struct lane_sums *s)
 {
     const bool reverse = (traits & REVERSE) != 0;
     const bool one_pack = (traits & ONE_PACK) != 0;
@@ -266,19 +215,19 @@ INLINE void block_scan(const int traits, const struct lines *l, __global const e
         long at = reverse ? -(long)row * INNER : (long)row * INNER;
         bool outside =
             reverse ? in + at - (CELLS - 1) < l->low : in + at + CELLS > l->high;
-        cells_t q = (traits & GENERAL) && outside
+        group_t q = (traits & GENERAL) && outside
                         ? cells_load_edge(reverse, l->low, l->high, in + at)
                         : cells_load(reverse, one_pack, in + at);
         q = cells_network(q);
         row += GROUP;
         if (one_group) {
-            q = l->exclusive ? cells_before(s->base, q) : cells_add(s->base, q);
+            q = l->exclusive ? cells_before(s->base, q) : group_add(s->base, q);
         } else {
-            cells_t before = cells_add(s->base, s->groups);
-            s->groups = cells_add(s->groups, cells_totals(q));
-            cells_t after = cells_add(s->base, s->groups);
+            group_t before = group_add(s->base, s->groups);
+            s->groups = group_add(s->groups, cells_totals(q));
+            group_t after = group_add(s->base, s->groups);
             if (row == BLOCK) {
-                after = cells_add(s->supers, cells_add(s->blocks, s->groups));
+                after = group_add(s->supers, group_add(s->blocks, s->groups));
             }
             q = l->exclusive ? cells_before(before, q) : cells_results(before, q, after);
         }
@@ -290,14 +239,14 @@ INLINE void block_scan(const int traits, const struct lines *l, __global const e
  * that have at most a block, and leave together; else of one, which leaves block by block.
  * sums: before the sets, then those after them. */
 INLINE void sets_scan(const int traits, const struct lines *lines, const struct partition *p,
-                      ulong from, uint count, bool leaves, uint block, struct set_sums *sums,
+                      ulong from, uint count, bool leaves, uint block, struct lane_sums *sums,
                       elem_t *stage)
 {
     const bool reverse = (traits & REVERSE) != 0;
     const bool short_sets = !(traits & GENERAL) || leaves;
     const struct lines sets = *lines; /* copies: their members stay in registers */
     const struct lines *l = &sets;
-    struct set_sums s =
+    struct lane_sums s =
         (traits & GENERAL) ? *sums : sums_init(l->exclusive); /* one sum in all lanes */
     uint rows = (uint)min(p->length, (ulong)BLOCK);
     const uint size = rows * INNER;
@@ -316,7 +265,7 @@ INLINE void sets_scan(const int traits, const struct lines *lines, const struct 
         block_scan(traits, l, in, to, rows, &s);
         if (short_sets) {
             if (!(traits & ONE_GROUP)) {
-                s.groups = cells_splat(LANE_ZERO);
+                s.groups = group_splat(LANE_ZERO);
             }
             continue;
         }
@@ -324,13 +273,13 @@ INLINE void sets_scan(const int traits, const struct lines *lines, const struct 
         flush(reverse, out - low, to - low, rows * INNER);
         out += in_step;
         if (rows == BLOCK) {
-            s.blocks = cells_add(s.blocks, s.groups);
-            s.groups = cells_splat(LANE_ZERO);
-            s.base = cells_add(s.supers, s.blocks);
+            s.blocks = group_add(s.blocks, s.groups);
+            s.groups = group_splat(LANE_ZERO);
+            s.base = group_add(s.supers, s.blocks);
             if (++block == BLOCKS_PER_SUPERBLOCK) {
                 block = 0;
                 s.supers = s.base;
-                s.blocks = cells_splat(LANE_ZERO);
+                s.blocks = group_splat(LANE_ZERO);
             }
         }
         rows = (uint)min(p->length - (n + 1) * BLOCK, (ulong)BLOCK);
@@ -343,9 +292,9 @@ INLINE void sets_scan(const int traits, const struct lines *lines, const struct 
 }
 
 /* A sum in all lanes of each column. */
-NOINLINE cells_t cells_spread(const lane_t sums[INNER])
+NOINLINE group_t cells_spread(const lane_t sums[INNER])
 {
-    cells_t g;
+    group_t g;
     for (uint i = 0; i < CELLS; i++) {
         ((lane_t *)&g)[i] = sums[i % INNER];
     }
@@ -358,12 +307,12 @@ NOINLINE cells_t cells_spread(const lane_t sums[INNER])
 NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
     for (ulong row = first; row < first + length; row += BLOCK, totals += INNER) {
-        cells_t sum = cells_splat(LANE_ZERO);
+        group_t sum = group_splat(LANE_ZERO);
         for (uint k = 0; k < BLOCK; k += GROUP) {
             __global const elem_t *at = l->reverse ? l->in + (l->rows - row - k) * INNER - 1
                                                    : l->in + (row + k) * INNER;
-            cells_t q = l->reverse ? cells_load(true, false, at) : cells_load(false, false, at);
-            sum = cells_add(sum, cells_network(q)); /* the last row's lanes count */
+            group_t q = l->reverse ? cells_load(true, false, at) : cells_load(false, false, at);
+            sum = group_add(sum, cells_network(q)); /* the last row's lanes count */
         }
 #pragma unroll
         for (int i = 0; i < INNER; i++) {
@@ -403,7 +352,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     struct sums sums = {supers, blocks, INNER, (uint)e->block, l.reverse};
     struct chain chain = chain_of(launch->chain, e, begin);
     struct partition partition = {0, 0, e->length, false, true};
-    struct set_sums s = sums_init(l.exclusive);
+    struct lane_sums s = sums_init(l.exclusive);
     const ulong room = short_sets ? max(STAGE_ELEMENTS / (l.rows * INNER), 1UL) : 1;
     /* sets whose last group may reach out of what may be read: at the end of memory, or at its
      * beginning */
@@ -424,10 +373,10 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             partition = partition_begin(&chain, &set, item / sets, carry, &sums);
             s.supers = cells_spread(supers);
             s.blocks = cells_spread(blocks);
-            s.base = cells_add(s.supers, s.blocks);
-            s.groups = cells_splat(LANE_ZERO);
+            s.base = group_add(s.supers, s.blocks);
+            s.groups = group_splat(LANE_ZERO);
         }
-        struct set_sums after = s;
+        struct lane_sums after = s;
 #define SCAN(traits) \
     sets_scan(traits, &l, &partition, from, (uint)count, short_sets, sums.block, &after, stage)
         if (general && l.reverse) {

@@ -9,6 +9,8 @@
 #define CHAIN_HEAD       8    /* words: states do not share a cache line with the tickets */
 #define STRIP_MAX        1024 /* columns of a strip (tile.cl) */
 #define TRANSPOSED_SIDE  8    /* lines and elements of a transposed square (tile.cl) */
+/* Words of a partition's state (chain.cl), with the sums of so many lines. */
+#define CHAIN_STATE_WORDS(lines) (2 + 2 * (lines))
 /* Lines of a gathered tile (tile_buffer.cl), by the bytes of an element. */
 #define GATHERED_LINES(bytes) ((bytes) == 8 ? 32 : (bytes) == 1 ? 128 : 64)
 

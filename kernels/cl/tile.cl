@@ -32,8 +32,7 @@
 #define COLUMNS
 #endif
 
-#define ROWS       8 /* of a group */
-#define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements of a cache line */
+#define ROWS 8 /* of a group */
 
 /* Some lines side by side. Steps along the axis are in the direction of traversal. */
 struct lines {
@@ -62,29 +61,8 @@ struct lines {
 
 /* ---- eight rows ---- */
 
-/* Of GROUP lines: S, B, S + B, c. */
-struct column_sums {
-    group_t supers;
-    group_t blocks;
-    group_t block_base;
-    group_t groups;
-};
-
-INLINE group_t group_splat(lane_t x)
-{
-    group_t g;
-    EACH_VEC { g.vec[i] = splat(x); }
-    return g;
-}
-
-INLINE group_t group_add(group_t a, group_t b)
-{
-    EACH_VEC { a.vec[i] = PLUS(a.vec[i], b.vec[i]); }
-    return a;
-}
-
-/* Their network. Sums that are exact in any order are chained instead: those of integers, and
- * of eight float16 numbers in float64 (docs/design/numerics.md). */
+/* The network of a group of each line. Sums that are exact in any order are chained instead:
+ * those of integers, and of eight float16 numbers in float64 (docs/design/numerics.md). */
 INLINE void rows_network(group_t v[ROWS])
 {
 #if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))
@@ -104,23 +82,23 @@ INLINE void rows_network(group_t v[ROWS])
 }
 
 /* After it, their results; moves the sums on. */
-INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive,
+INLINE void rows_results(group_t v[ROWS], struct lane_sums *s, bool exclusive,
                          bool block_ends, bool super_ends)
 {
-    group_t base = group_add(s->block_base, s->groups);
+    group_t base = group_add(s->base, s->groups);
     group_t after;
     s->groups = group_add(s->groups, v[ROWS - 1]);
     if (block_ends) {
         s->blocks = group_add(s->blocks, s->groups);
         after = group_add(s->supers, s->blocks);
-        s->block_base = after;
+        s->base = after;
         s->groups = group_splat(LANE_ZERO);
         if (super_ends) {
             s->supers = after;
             s->blocks = group_splat(LANE_ZERO);
         }
     } else {
-        after = group_add(s->block_base, s->groups);
+        after = group_add(s->base, s->groups);
     }
     if (exclusive) {
 #pragma unroll
@@ -137,16 +115,16 @@ INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive,
     }
 }
 
-INLINE void sums_init(struct column_sums *s, bool exclusive)
+INLINE void sums_init(struct lane_sums *s, bool exclusive)
 {
     s->supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
     s->blocks = group_splat(LANE_ZERO);
     s->groups = group_splat(LANE_ZERO);
-    s->block_base = group_add(s->supers, s->blocks);
+    s->base = group_add(s->supers, s->blocks);
 }
 
 /* What is known of lane i's sums before the lines. */
-INLINE void sums_set(struct column_sums *s, uint i, lane_t supers, lane_t blocks)
+INLINE void sums_set(struct lane_sums *s, uint i, lane_t supers, lane_t blocks)
 {
     s->supers.vec[i / WIDTH][i % WIDTH] = supers;
     s->blocks.vec[i / WIDTH][i % WIDTH] = blocks;
@@ -200,26 +178,23 @@ typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
 #define SIDE_AT(p) (((__global const side_any_t *)(p))[0])
 #define EACH_SIDE  _Pragma("unroll") for (int i = 0; i < SIDE; i++)
 
+#define EACH_SIDE_LANE(f) JOIN(LANES_, SIDE)(f, SIDE)
+/* Lanes of a and b in turn: of their lower halves, of their upper ones. */
+#define LOW_HALVES(a, b)  __builtin_shufflevector(a, b, EACH_SIDE_LANE(LOW_LANE))
+#define LOW_LANE(n, l)    (l) / 2 + (l) % 2 * (n)
+#define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, EACH_SIDE_LANE(HIGH_LANE))
+#define HIGH_LANE(n, l)   (n) / 2 + LOW_LANE(n, l)
+/* Every second element, where b begins with the last of a. */
+#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, EACH_SIDE_LANE(SECOND_LANE))
+#define SECOND_LANE(n, l)  2 * (l) + ((l) >= (n) / 2)
 #if SIDE == 4
-#define LOW_HALVES(a, b)   __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH_HALVES(a, b)  __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
-#define EVERY_THIRD(p)     __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 4, 7)
+#define EVERY_THIRD(p) __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 4, 7)
 #elif SIDE == 8
-#define LOW_HALVES(a, b)   __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_HALVES(a, b)  __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
 #define EVERY_THIRD(p)                                                                   \
     __builtin_shufflevector(                                                             \
         __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, 11, 14, 0, 0, 0), \
         SIDE_AT((p) + 14), 0, 1, 2, 3, 4, 9, 12, 15)
 #else
-#define LOW_HALVES(a, b) \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_HALVES(a, b) \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define EVERY_SECOND(a, b) \
-    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
 #define EVERY_THIRD(p)                                                                         \
     __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 15), 0, 3, 6, 9, \
                                                     12, 16, 19, 22, 25, 28, 0, 0, 0, 0, 0, 0), \
@@ -313,7 +288,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
 INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
 #pragma unroll
-    for (uint i = 0; i < SIDE * SIDE * ELEM_BYTES; i += 64) {
+    for (uint i = 0; i < SIDE * SIDE * ELEM_BYTES; i += CACHE_LINE_BYTES) {
         ulong ahead = row * SIDE * ELEM_BYTES + i;
         __builtin_prefetch((const void *)(l->reverse ? l->next - ahead : l->next + ahead), 0,
                            3);
@@ -417,7 +392,7 @@ struct prefetches {
     uint span;     /* elements of a request */
     bool by_line;
 };
-INLINE __global const elem_t *request_next(struct prefetches *a);
+INLINE __global const elem_t *request_next(struct prefetches *ahead);
 
 INLINE void prefetch_line(__global const elem_t *p)
 {
@@ -426,13 +401,13 @@ INLINE void prefetch_line(__global const elem_t *p)
 
 INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
-    struct prefetches *a = l->prefetches;
-    for (uint i = 0; i < a->per_step && a->requests > 0; i++, a->requests--) {
-        __global const elem_t *p = request_next(a);
-        for (ulong k = 0; k < a->span; k += a->hop) {
+    struct prefetches *ahead = l->prefetches;
+    for (uint i = 0; i < ahead->per_step && ahead->requests > 0; i++, ahead->requests--) {
+        __global const elem_t *p = request_next(ahead);
+        for (ulong k = 0; k < ahead->span; k += ahead->hop) {
             prefetch_line(p + k);
         }
-        prefetch_line(p + a->span);
+        prefetch_line(p + ahead->span);
     }
 }
 #endif
@@ -448,7 +423,7 @@ INLINE uint rest_column(const struct lines *l)
 
 /* Results of eight rows of a vector, in v. */
 INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column,
-                        struct column_sums *s, group_t v[ROWS])
+                        struct lane_sums *s, group_t v[ROWS])
 {
     const ulong end = l->at + row + ROWS;
     const bool block_ends = end % BLOCK == 0 && rows == ROWS;
@@ -461,7 +436,7 @@ INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column
 
 /* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as
  * they lie in memory, others vector by vector, whose sums then stay in registers. */
-INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
+INLINE void lines_scan(const struct lines *lines, struct lane_sums *sums)
 {
     const struct lines own = *lines; /* a copy: its members stay in registers */
     const struct lines *l = &own;
@@ -485,7 +460,7 @@ INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
     }
 #else
     for (uint j = 0; j < whole; j++) {
-        struct column_sums s = sums[j];
+        struct lane_sums s = sums[j];
         group_t v[ROWS];
         ulong row = 0;
         for (; l->rows - row >= ROWS; row += ROWS) {
@@ -590,10 +565,10 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     }
     l.at = (ulong)flat.block * BLOCK;
 
-    struct column_sums sums[VECTORS_MAX];
+    struct lane_sums sums[VECTORS_MAX];
     const uint vectors = (l.columns + GROUP - 1) / GROUP;
     const uint lanes = min(l.columns, (uint)GROUP);
-    struct column_sums begin;
+    struct lane_sums begin;
     sums_init(&begin, l.exclusive);
     for (uint j = 0; j < vectors; j++) {
         sums[j] = begin;
@@ -601,7 +576,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             sums_set(&sums[j], i, supers[vector_column(&l, j) + i],
                      blocks[vector_column(&l, j) + i]);
         }
-        sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
+        sums[j].base = group_add(sums[j].supers, sums[j].blocks);
     }
     lines_scan(&l, sums);
     for (uint j = 0; j < vectors && chained; j++) {
@@ -712,7 +687,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             l.out_at[i] = min(i, lines - 1) * out_pitch;
         }
         known = lines;
-        struct column_sums s;
+        struct lane_sums s;
         sums_init(&s, l.exclusive);
         lines_scan(&l, &s);
     }

@@ -372,20 +372,20 @@ INLINE void tile_store(const struct layout *layout, const struct line_set *set, 
 
 /* ---- what comes next ---- */
 
-INLINE __global const elem_t *request_next(struct prefetches *a)
+INLINE __global const elem_t *request_next(struct prefetches *ahead)
 {
-    const struct line_set *set = a->line_set;
+    const struct line_set *set = ahead->line_set;
 #if defined(PERMUTED) /* a request: what a tile has of a row and an inner line */
-    __global const elem_t *p = a->row + set->in + (long)a->line * a->next;
-    const bool row_ends = ++a->line == set->inner;
+    __global const elem_t *p = ahead->row + set->in + (long)ahead->line * ahead->next;
+    const bool row_ends = ++ahead->line == set->inner;
 #else
-    __global const elem_t *p = a->row + set->in[a->line];
-    const bool row_ends = !a->by_line;
-    a->line += a->by_line ? 1 : 0;
+    __global const elem_t *p = ahead->row + set->in[ahead->line];
+    const bool row_ends = !ahead->by_line;
+    ahead->line += ahead->by_line ? 1 : 0;
 #endif
     if (row_ends) {
-        a->line = 0;
-        a->row += a->pitch;
+        ahead->line = 0;
+        ahead->row += ahead->pitch;
     }
     return p;
 }
@@ -395,29 +395,30 @@ INLINE struct prefetches prefetches_make(const struct layout *layout,
                                          const struct line_set *set, ulong row, uint rows,
                                          uint steps)
 {
-    struct prefetches a;
-    a.line_set = set;
-    a.line = 0;
-    a.pitch = layout->in_step;
-    a.next = layout->in_next;
-    a.row = layout->in + (long)row * layout->in_step;
+    struct prefetches ahead;
+    ahead.line_set = set;
+    ahead.line = 0;
+    ahead.pitch = layout->in_step;
+    ahead.next = layout->in_next;
+    ahead.row = layout->in + (long)row * layout->in_step;
 #if defined(PERMUTED)
-    a.by_line = false;
-    a.requests = rows * set->inner;
-    a.hop = CACHE_LINE;
-    a.span = set->permuted - 1;
+    ahead.by_line = false;
+    ahead.requests = rows * set->inner;
+    ahead.hop = CACHE_LINE;
+    ahead.span = set->permuted - 1;
 #else
     ulong along = abs(layout->in_step);
     ulong across = (ulong)layout->in_next;
-    a.by_line = along <= across || set->lines == 1;
-    a.requests = a.by_line ? set->lines : rows;
-    ulong near = a.by_line ? along : across;
-    a.hop = (uint)min(max(near, (ulong)CACHE_LINE), (ulong)0x7FFFFFFF);
-    a.span = (uint)min(near * (a.by_line ? rows - 1 : set->lines - 1), (ulong)0x7FFFFFFF);
-    a.row -= a.by_line && layout->in_step < 0 ? a.span : 0;
+    ahead.by_line = along <= across || set->lines == 1;
+    ahead.requests = ahead.by_line ? set->lines : rows;
+    ulong near = ahead.by_line ? along : across;
+    ahead.hop = (uint)min(max(near, (ulong)CACHE_LINE), (ulong)0x7FFFFFFF);
+    ahead.span =
+        (uint)min(near * (ahead.by_line ? rows - 1 : set->lines - 1), (ulong)0x7FFFFFFF);
+    ahead.row -= ahead.by_line && layout->in_step < 0 ? ahead.span : 0;
 #endif
-    a.per_step = (a.requests + steps - 1) / steps;
-    return a;
+    ahead.per_step = (ahead.requests + steps - 1) / steps;
+    return ahead;
 }
 
 /* ---- sets of lines ---- */
@@ -428,9 +429,9 @@ static void line_set_scan(const struct launch *launch, __global const struct sca
                           const struct line_set *next, elem_t *cells)
 {
     __global acc_t *carry = launch->carry + e->carry;
-    struct column_sums sums[TILE_LANES / GROUP];
+    struct lane_sums sums[TILE_LANES / GROUP];
     for (uint j = 0; j < set->lanes / GROUP; j++) {
-        struct column_sums *s = &sums[j];
+        struct lane_sums *s = &sums[j];
         sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
         for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
             if (lane_has_line(set, j * GROUP + i)) {
@@ -438,7 +439,7 @@ static void line_set_scan(const struct launch *launch, __global const struct sca
                 sums_set(s, i, (lane_t)carry[number], (lane_t)carry[e->carry_lines + number]);
             }
         }
-        s->block_base = group_add(s->supers, s->blocks);
+        s->base = group_add(s->supers, s->blocks);
     }
     struct lines l;
     struct prefetches prefetches;
@@ -464,7 +465,7 @@ static void line_set_scan(const struct launch *launch, __global const struct sca
     }
     for (uint lane = 0; lane < set->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
         if (lane_has_line(set, lane)) {
-            const struct column_sums *s = &sums[lane / GROUP];
+            const struct lane_sums *s = &sums[lane / GROUP];
             uint i = lane % GROUP;
             ulong number = lane_number(set, lane);
             carry[number] = s->supers.vec[i / WIDTH][i % WIDTH];
@@ -577,7 +578,7 @@ NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct 
     const bool run = first % size + count <= size;
     set->whole = run && count % GROUP == 0 && !(layout->zeroes && set->ends[count - 1]);
     set->stream = layout->stream && run && count % CACHE_LINE == 0 &&
-                  (ulong)(layout->out + set->out[0]) % 64 == 0;
+                  (ulong)(layout->out + set->out[0]) % CACHE_LINE_BYTES == 0;
     return first + count;
 }
 #endif

@@ -3,7 +3,6 @@
  * There is no device on a processor that has no kernels. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
-#include "kernels/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +77,7 @@ static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type
     if (type != CL_DEVICE_TYPE_ALL && (type == 0 || (type & ~known) != 0)) {
         return CL_INVALID_DEVICE_TYPE;
     }
-    if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
+    if ((ids != NULL && room == 0) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }
     (void)cpu_builtins_here(&kernels);
@@ -192,9 +191,12 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
                                           void *out, size_t *size)
 {
     static const struct text texts[] = {
-        {CL_DEVICE_VENDOR, CPU_PLATFORM_NAME},   {CL_DRIVER_VERSION, TALLY_VERSION},
-        {CL_DEVICE_PROFILE, "EMBEDDED_PROFILE"}, {CL_DEVICE_VERSION, OPENCL_VERSION},
-        {CL_DEVICE_EXTENSIONS, "cl_khr_fp64"},   {CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 1.2"},
+        {CL_DEVICE_VENDOR, CPU_PLATFORM_NAME},
+        {CL_DRIVER_VERSION, TALLY_VERSION},
+        {CL_DEVICE_PROFILE, "EMBEDDED_PROFILE"},
+        {CL_DEVICE_VERSION, OPENCL_VERSION},
+        {CL_DEVICE_EXTENSIONS, "cl_khr_fp64"},
+        {CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 1.2 Tally"},
     };
     static const size_t items[3] = {CPU_GROUP_ITEMS, 1, 1};
     const cl_platform_id platform = &cpu_platform;
@@ -215,7 +217,7 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
         return answer_value(&threads, sizeof threads, room, out, size);
     }
     if (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) {
-        const cl_ulong memory = machine_memory_bytes();
+        const cl_ulong memory = cpu_memory_bytes();
         return answer_value(&memory, sizeof memory, room, out, size);
     }
     if (what == CL_DEVICE_MAX_WORK_ITEM_SIZES) {

@@ -59,18 +59,14 @@ MISSING_OBJECT(12, WORDS_11)
     X(clCreateProgramWithSource, 5)         X(clCreateProgramWithBinary, 7)                    \
     X(clEnqueueMapImage, 12)                X(clCreateFromGLBuffer, 4)                         \
     X(clCreateFromGLTexture2D, 6)           X(clCreateFromGLTexture3D, 6)                      \
-    X(clCreateFromGLRenderbuffer, 4)        X(clCreateFromD3D10BufferKHR, 4)                   \
-    X(clCreateFromD3D10Texture2DKHR, 5)     X(clCreateFromD3D10Texture3DKHR, 5)                \
-    X(clCreateSubBuffer, 5)                 X(clCreateUserEvent, 2)                            \
-    X(clCreateEventFromGLsyncKHR, 3)        X(clCreateImage, 6)                                \
-    X(clLinkProgram, 9)                     X(clCreateFromGLTexture, 6)                        \
-    X(clCreateFromD3D11BufferKHR, 4)        X(clCreateFromD3D11Texture2DKHR, 5)                \
-    X(clCreateFromD3D11Texture3DKHR, 5)     X(clCreateFromDX9MediaSurfaceKHR, 5)               \
-    X(clCreateFromEGLImageKHR, 5)           X(clCreateEventFromEGLSyncKHR, 4)                  \
-    X(clCreateCommandQueueWithProperties, 4) X(clCreatePipe, 6)                                \
-    X(clCreateSamplerWithProperties, 3)     X(clCreateProgramWithIL, 4)                        \
-    X(clCloneKernel, 2)                     X(clCreateBufferWithProperties, 6)                 \
-    X(clCreateImageWithProperties, 7)
+    X(clCreateFromGLRenderbuffer, 4)        X(clCreateSubBuffer, 5)                            \
+    X(clCreateUserEvent, 2)                 X(clCreateEventFromGLsyncKHR, 3)                   \
+    X(clCreateImage, 6)                     X(clLinkProgram, 9)                                \
+    X(clCreateFromGLTexture, 6)             X(clCreateFromEGLImageKHR, 5)                      \
+    X(clCreateEventFromEGLSyncKHR, 4)       X(clCreateCommandQueueWithProperties, 4)           \
+    X(clCreatePipe, 6)                      X(clCreateSamplerWithProperties, 3)                \
+    X(clCreateProgramWithIL, 4)             X(clCloneKernel, 2)                                \
+    X(clCreateBufferWithProperties, 6)      X(clCreateImageWithProperties, 7)
 /* clang-format on */
 
 /* ---- objects ---- */
@@ -101,7 +97,8 @@ void cpu_release(void *handle)
             cpu_pool_leave();
         } else if (object->kind == CPU_QUEUE) {
             MUST(pthread_mutex_destroy(&((cl_command_queue)object)->turn));
-        } else if (object->kind == CPU_BUFFER && !((cl_mem)object)->borrowed) {
+        } else if (object->kind == CPU_BUFFER &&
+                   (((cl_mem)object)->flags & CL_MEM_USE_HOST_PTR) == 0) {
             free(((cl_mem)object)->data);
         }
         free(object);
@@ -177,7 +174,7 @@ cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, c
 {
     static pthread_once_t filled = PTHREAD_ONCE_INIT;
     MUST(pthread_once(&filled, fill_dispatch));
-    if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
+    if ((ids != NULL && room == 0) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }
     if (ids != NULL) {

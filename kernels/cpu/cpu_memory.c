@@ -12,6 +12,20 @@ enum {
     LARGE_PAGE = 2 << 20
 };
 
+static uint64_t memory_bytes;
+
+static void ask_memory(void)
+{
+    memory_bytes = machine_memory_bytes();
+}
+
+uint64_t cpu_memory_bytes(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    MUST(pthread_once(&once, ask_memory));
+    return memory_bytes;
+}
+
 static cl_int check_buffer(cl_mem_flags flags, size_t bytes, const void *host)
 {
     const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
@@ -31,8 +45,8 @@ static cl_int check_buffer(cl_mem_flags flags, size_t bytes, const void *host)
     if (given != (host != NULL)) {
         return CL_INVALID_HOST_PTR;
     }
-    return bytes == 0 || (!own && bytes > machine_memory_bytes()) ? CL_INVALID_BUFFER_SIZE
-                                                                  : CL_SUCCESS;
+    return bytes == 0 || (!own && bytes > cpu_memory_bytes()) ? CL_INVALID_BUFFER_SIZE
+                                                              : CL_SUCCESS;
 }
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes,
@@ -48,12 +62,13 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
     if (mem != NULL) {
         void *memory = host;
         mem->bytes = bytes;
-        mem->borrowed = (flags & CL_MEM_USE_HOST_PTR) != 0;
+        mem->flags = flags;
+        const bool owned = (flags & CL_MEM_USE_HOST_PTR) == 0;
         const size_t align = bytes >= LARGE_PAGE ? LARGE_PAGE : CPU_ALIGN;
-        if (!mem->borrowed && posix_memalign(&memory, align, bytes) != 0) {
+        if (owned && posix_memalign(&memory, align, bytes) != 0) {
             failure = CL_MEM_OBJECT_ALLOCATION_FAILURE;
             memory = NULL;
-        } else if (!mem->borrowed && align == LARGE_PAGE) {
+        } else if (owned && align == LARGE_PAGE) {
             (void)madvise(memory, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE); /* a hint */
         }
         mem->data = memory;
@@ -68,10 +83,16 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
     return mem;
 }
 
-/* Begin a command on some bytes of a buffer. */
-static cl_int begin_buffer_command(cl_command_queue queue, cl_mem mem, size_t offset,
-                                   size_t bytes, cl_uint count, const cl_event *waits,
-                                   cl_event *event)
+/* What the host may not have said of a buffer that it reads or writes. */
+enum {
+    NOT_READ = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
+    NOT_WRITTEN = CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS
+};
+
+/* Begin a command on some bytes of a buffer that has none of the flags. */
+static cl_int begin_buffer_command(cl_command_queue queue, cl_mem mem, cl_mem_flags forbidden,
+                                   size_t offset, size_t bytes, cl_uint count,
+                                   const cl_event *waits, cl_event *event)
 {
     if (!cpu_is(queue, CPU_QUEUE)) {
         return CL_INVALID_COMMAND_QUEUE;
@@ -85,6 +106,9 @@ static cl_int begin_buffer_command(cl_command_queue queue, cl_mem mem, size_t of
     if (offset > mem->bytes || bytes > mem->bytes - offset || bytes == 0) {
         return CL_INVALID_VALUE;
     }
+    if ((mem->flags & forbidden) != 0) {
+        return CL_INVALID_OPERATION;
+    }
     return cpu_command_begin(queue, count, waits, event);
 }
 
@@ -93,9 +117,9 @@ static cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_boo
                                       const cl_event *waits, cl_event *event)
 {
     (void)blocking;
-    cl_int code = to != NULL
-                      ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
-                      : CL_INVALID_VALUE;
+    cl_int code = to != NULL ? begin_buffer_command(queue, mem, NOT_READ, offset, bytes, count,
+                                                    waits, event)
+                             : CL_INVALID_VALUE;
     if (code == CL_SUCCESS) {
         memmove(to, mem->data + offset, bytes);
         cpu_command_end(queue);
@@ -108,9 +132,9 @@ static cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bo
                                        cl_uint count, const cl_event *waits, cl_event *event)
 {
     (void)blocking;
-    cl_int code = from != NULL
-                      ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
-                      : CL_INVALID_VALUE;
+    cl_int code = from != NULL ? begin_buffer_command(queue, mem, NOT_WRITTEN, offset, bytes,
+                                                      count, waits, event)
+                               : CL_INVALID_VALUE;
     if (code == CL_SUCCESS) {
         memmove(mem->data + offset, from, bytes);
         cpu_command_end(queue);
@@ -128,7 +152,7 @@ static cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const 
         bytes % pattern_bytes != 0) {
         return CL_INVALID_VALUE;
     }
-    cl_int code = begin_buffer_command(queue, mem, offset, bytes, count, waits, event);
+    cl_int code = begin_buffer_command(queue, mem, 0, offset, bytes, count, waits, event);
     if (code == CL_SUCCESS) {
         unsigned char *data = mem->data + offset;
         memcpy(data, pattern, pattern_bytes);
@@ -145,11 +169,14 @@ static void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool 
                                     cl_uint count, const cl_event *waits, cl_event *event,
                                     cl_int *code)
 {
-    const cl_map_flags known = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
+    const cl_map_flags writes = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
+    const cl_mem_flags forbidden =
+        ((flags & CL_MAP_READ) != 0 ? NOT_READ : 0) | ((flags & writes) != 0 ? NOT_WRITTEN : 0);
     (void)blocking;
-    cl_int failure = (flags & ~known) == 0
-                         ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
-                         : CL_INVALID_VALUE;
+    cl_int failure =
+        (flags & ~(CL_MAP_READ | writes)) == 0
+            ? begin_buffer_command(queue, mem, forbidden, offset, bytes, count, waits, event)
+            : CL_INVALID_VALUE;
     cpu_set(code, failure);
     if (failure != CL_SUCCESS) {
         return NULL;
@@ -165,7 +192,7 @@ static cl_int CL_API_CALL unmap_buffer(cl_command_queue queue, cl_mem mem, void 
     if (cpu_is(mem, CPU_BUFFER) && (at < mem->data || at >= mem->data + mem->bytes)) {
         return CL_INVALID_VALUE;
     }
-    cl_int code = begin_buffer_command(queue, mem, 0, 1, count, waits, event);
+    cl_int code = begin_buffer_command(queue, mem, 0, 0, 1, count, waits, event);
     if (code == CL_SUCCESS) {
         cpu_command_end(queue);
     }

@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* Properties are pairs up to a zero; the platform is the only one that matters here.
- * CL_INVALID_PROPERTY "if context property name in properties is not a supported property name, if
- * the value specified for a supported property name is not valid, or if the same property name is
- * specified more than once" (OpenCL 1.2, 4.4). */
+ * CL_INVALID_PROPERTY "if context property name in properties is not a supported property name,
+ * if the value specified for a supported property name is not valid, or if the same property
+ * name is specified more than once" (OpenCL 1.2, 4.4). */
 static cl_int check_properties(const cl_context_properties *properties)
 {
     bool platform_said = false;

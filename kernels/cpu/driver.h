@@ -86,7 +86,7 @@ struct _cl_mem {
     struct cpu_object object;
     unsigned char *data; /* owned, but for CL_MEM_USE_HOST_PTR */
     size_t bytes;
-    bool borrowed;
+    cl_mem_flags flags;
 };
 
 struct _cl_program {
@@ -168,6 +168,10 @@ const struct cpu_builtin *cpu_builtins_here(size_t *count);
 cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);
+
+/* Memory for buffers: what the machine and its control groups offer when it is first asked
+ * for. (cpu_memory.c) */
+uint64_t cpu_memory_bytes(void);
 
 /* ---- a work-group, run by one thread: cpu_group.c ---- */
 

@@ -102,7 +102,6 @@ static bool list_program(const struct opencl *device, enum scan_variant_id varia
     return true;
 }
 
-/* Offsets have 64 bits, which cost a processor nothing; those of kernels for GPUs also 32. */
 static bool list_variant(const struct opencl *device, enum scan_variant_id variant)
 {
     bool ok = true;
@@ -110,7 +109,7 @@ static bool list_variant(const struct opencl *device, enum scan_variant_id varia
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || device->gpu_kernels) {
+        if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
             ok = list_program(device, variant, type);
         }
     }

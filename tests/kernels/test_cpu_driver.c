@@ -301,6 +301,44 @@ static void wrong_buffers_are_refused(const void *context)
     release(&s);
 }
 
+/* "CL_INVALID_OPERATION if clEnqueueReadBuffer is called on buffer which has been created with
+ * CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS" (OpenCL 1.2, 5.2.2), and the like. */
+static void the_host_does_what_it_said_it_would(const void *context)
+{
+    (void)context;
+    struct set s;
+    char byte = 0;
+    static const struct {
+        cl_mem_flags flags;
+        cl_int read;
+        cl_int write;
+    } rows[] = {{0, CL_SUCCESS, CL_SUCCESS},
+                {CL_MEM_HOST_READ_ONLY, CL_SUCCESS, CL_INVALID_OPERATION},
+                {CL_MEM_HOST_WRITE_ONLY, CL_INVALID_OPERATION, CL_SUCCESS},
+                {CL_MEM_HOST_NO_ACCESS, CL_INVALID_OPERATION, CL_INVALID_OPERATION}};
+    if (!create(&s)) {
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const cl_command_queue q = s.queue;
+        cl_int code = CL_SUCCESS;
+        cl_mem b = clCreateBuffer(s.context, rows[i].flags, BUFFER_BYTES, NULL, &code);
+        (void)is(code, CL_SUCCESS, "clCreateBuffer");
+        (void)is(clEnqueueReadBuffer(q, b, CL_TRUE, 0, 1, &byte, 0, NULL, NULL), rows[i].read,
+                 "a read");
+        (void)is(clEnqueueWriteBuffer(q, b, CL_TRUE, 0, 1, &byte, 0, NULL, NULL), rows[i].write,
+                 "a write");
+        (void)is(clEnqueueFillBuffer(q, b, &byte, 1, 0, 1, 0, NULL, NULL), CL_SUCCESS,
+                 "a fill, which is the device's");
+        (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_READ, 0, 1, 0, NULL, NULL, &code);
+        (void)is(code, rows[i].read, "mapped to be read");
+        (void)clEnqueueMapBuffer(q, b, CL_TRUE, CL_MAP_WRITE, 0, 1, 0, NULL, NULL, &code);
+        (void)is(code, rows[i].write, "mapped to be written");
+        (void)clReleaseMemObject(b);
+    }
+    release(&s);
+}
+
 /* ---- programs and kernels ---- */
 
 static void wrong_programs_and_arguments_are_refused(const void *context)
@@ -616,6 +654,31 @@ static bool with_little_memory(struct scan_device *opened)
     return ran && mem == NULL && code == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
+/* Where no file can be opened the machine seems to have 1 GiB: what it was asked for at the
+ * start counts, for to ask takes longer than many a job. */
+static bool without_files(struct scan_device *opened)
+{
+    struct set s;
+    cl_ulong most = 0;
+    cl_int code = CL_SUCCESS;
+    const struct rlimit none = {0, 0};
+    (void)opened;
+    if (!create(&s) ||
+        clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL) !=
+            CL_SUCCESS ||
+        setrlimit(RLIMIT_NOFILE, &none) != 0) {
+        return false;
+    }
+    (void)clCreateBuffer(s.context, CL_MEM_READ_WRITE, (size_t)most, NULL, &code);
+    return code != CL_INVALID_BUFFER_SIZE;
+}
+
+static void no_file_is_read_for_a_buffer(const void *context)
+{
+    (void)context;
+    ktest_check(in_child(without_files, NULL), "the largest buffer has a size that is allowed");
+}
+
 static void without_memory_launches_run_in_their_thread(const void *context)
 {
     (void)context;
@@ -624,6 +687,29 @@ static void without_memory_launches_run_in_their_thread(const void *context)
 #endif
 
 /* ---- the device ---- */
+
+/* "CL_INVALID_VALUE if num_entries is equal to zero and platforms is not NULL or if both
+ * num_platforms and platforms are NULL" (OpenCL 1.2, 4.1; of devices likewise 4.2). */
+static void a_list_is_counted_whatever_room_is_said(const void *context)
+{
+    (void)context;
+    cl_platform_id platform = NULL;
+    cl_device_id found = NULL;
+    cl_uint count[2] = {0};
+    const cl_device_type all = CL_DEVICE_TYPE_ALL;
+    for (cl_uint room = 0; room < 3; room++) {
+        (void)is(cpu_icd_get_platform_ids(room, NULL, &count[0]), CL_SUCCESS, "platforms");
+        (void)is(clGetDeviceIDs(&cpu_platform, all, room, NULL, &count[1]), CL_SUCCESS,
+                 "devices");
+        ktest_check(count[0] == 1 && count[1] == 1, "one of each");
+        (void)is(cpu_icd_get_platform_ids(room, NULL, NULL), CL_INVALID_VALUE, "no question");
+        (void)is(clGetDeviceIDs(&cpu_platform, all, room, NULL, NULL), CL_INVALID_VALUE,
+                 "no question");
+    }
+    (void)is(cpu_icd_get_platform_ids(0, &platform, NULL), CL_INVALID_VALUE, "no room");
+    (void)is(clGetDeviceIDs(&cpu_platform, all, 0, &found, NULL), CL_INVALID_VALUE, "no room");
+    ktest_check(platform == NULL && found == NULL, "nothing is written");
+}
 
 static void the_device_tells_of_itself(const void *context)
 {
@@ -637,6 +723,9 @@ static void the_device_tells_of_itself(const void *context)
     (void)is(clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL),
              CL_SUCCESS, "units");
     ktest_check(units == 5, "as many units as TALLY_OPENCL_THREADS says");
+    (void)is(clGetDeviceInfo(device, CL_DEVICE_OPENCL_C_VERSION, sizeof text, text, NULL),
+             CL_SUCCESS, "a language");
+    ktest_check(strncmp(text, "OpenCL C 1.2 ", 13) == 0, "with a space behind its version");
     (void)is(
         clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL),
         CL_SUCCESS, "whether it compiles");
@@ -672,6 +761,8 @@ int main(void)
     ktest_run("no entry of the dispatch table is empty", no_entry_of_the_table_is_empty, NULL);
     ktest_run("what the driver lacks says that it is no valid operation",
               what_the_driver_lacks_says_so, NULL);
+    ktest_run("platforms and devices are counted, whatever room is said to be for them",
+              a_list_is_counted_whatever_room_is_said, NULL);
     ktest_run("the device tells of itself", the_device_tells_of_itself, NULL);
     ktest_run("an object lives until its last reference",
               an_object_lives_until_its_last_reference, NULL);
@@ -680,6 +771,8 @@ int main(void)
     ktest_run("bytes arrive where they should, and the caller's memory is used as it is",
               bytes_arrive_where_they_should, NULL);
     ktest_run("wrong buffers and ranges of them are refused", wrong_buffers_are_refused, NULL);
+    ktest_run("the host reads and writes a buffer as it said it would, or is refused",
+              the_host_does_what_it_said_it_would, NULL);
     ktest_run("wrong programs, arguments and launches are refused",
               wrong_programs_and_arguments_are_refused, NULL);
     ktest_run("an object of another kind is refused", an_object_of_another_kind_is_refused,
@@ -696,6 +789,7 @@ int main(void)
               a_thousand_starts_leave_no_thread, NULL);
     ktest_run("the child of a fork computes alone", the_child_of_a_fork_computes_alone, NULL);
 #if !defined(SANITIZED)
+    ktest_run("no file is read for a buffer", no_file_is_read_for_a_buffer, NULL);
     ktest_run("without memory a launch runs in its thread, and there is no buffer",
               without_memory_launches_run_in_their_thread, NULL);
 #endif

@@ -50,7 +50,7 @@ static void add_family(const struct opencl *device, enum scan_variant_id variant
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || !program_wide_only(variant)) {
+        if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
             add(device, variant, type);
         }
     }
