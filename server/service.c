@@ -154,6 +154,7 @@ static int exit_code_of(enum status status)
 #define SHORT_TICK_NS (5 * NS_PER_MS) /* while it starts or stops: somebody waits for that */
 #define TRIM_EVERY_NS NS_PER_S
 #define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
+#define STOPPED_NS    NS_PER_S        /* no tick for longer: nothing of the process ran */
 
 enum {
     GO_ON = -1
@@ -164,6 +165,7 @@ struct run {
     struct server *server;
     struct http *http;
     bool was_ready;       /* some device was once */
+    uint64_t tick_ns;     /* the last one, 0: none yet */
     uint64_t trim_ns;     /* next memory_trim() */
     uint64_t close_ns;    /* DRAINING becomes CLOSING */
     uint64_t give_up_ns;  /* the drain has failed */
@@ -211,6 +213,11 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
 /* Duties of every tick, in every phase. */
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
+    uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
+    if (span_ns > STOPPED_NS) { /* SIGSTOP, a container that was paused, a debugger */
+        device_pool_excuse(run->server->devices, span_ns - STOPPED_NS);
+    }
+    run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(queue_sweep(run->server->queue, now_ns),
                                         codec_pool_sweep(run->server->codecs, now_ns));
     run->deadline_ns =

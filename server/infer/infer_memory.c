@@ -206,12 +206,27 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 
 /* ---- admission ---- */
 
+/* Of a few bytes of text that describe them, blocks and texts may be of any length. */
+static uint64_t known_needs(const struct request *request)
+{
+    const struct request_body *body = &request->body;
+    const uint64_t needs[] = {body->head_reserved, body->packed.text.capacity,
+                              body->block_bytes,   infer_text_bytes(request),
+                              request->part_bytes, request->shm_bytes};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(needs); i++) {
+        if (__builtin_add_overflow(sum, needs[i], &sum)) {
+            return UINT64_MAX;
+        }
+    }
+    return sum;
+}
+
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
     if (request->decoded && request->planned) {
-        return body->head_reserved + body->packed.text.capacity + body->block_bytes +
-               infer_text_bytes(request) + request->part_bytes + request->shm_bytes;
+        return known_needs(request);
     }
     uint64_t sent = body->received + more;
     uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;

@@ -113,6 +113,9 @@ bool worker_join(struct worker *worker, uint64_t until_ns);
  * short where it is called. Returns whether any ran. Thread: any. */
 bool worker_run_here(struct worker *worker);
 
+/* Give a call of the driver so much more time. Thread: main. */
+void worker_excuse(struct worker *worker, uint64_t lost_ns);
+
 /* Take the requests from a device that is over its time. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns);
 

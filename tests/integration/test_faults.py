@@ -5,6 +5,8 @@ change while it runs. Where two devices are needed, so that there is one to retr
 compiles, they are PoCL's.
 """
 
+import concurrent.futures
+import os
 import time
 
 import numpy as np
@@ -23,13 +25,13 @@ SLOW_END = 120  # seconds until it has left, on a busy machine
 class Faults:
     """A server and what fails in it."""
 
-    def __init__(self, start_server, path, *flags, devices=1, text="", wait=True):
+    def __init__(self, start_server, path, *flags, devices=1, text="", **options):
         self.path = path
         self.say(text)
         env = {"TALLY_TEST_CL_FAULT": f"@{path}", "POCL_DEVICES": " ".join(["pthread"] * devices)}
         flags = (*(POCL if devices > 1 else ()), *flags)
-        self.server = start_server(*flags, env=env, binary=FAULTY, wait=wait)
-        if wait:
+        self.server = start_server(*flags, env=env, binary=FAULTY, **options)
+        if options.get("wait", True):
             until(self.connects)
             until(self.is_well)
 
@@ -130,6 +132,20 @@ def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     assert "ready" not in service.states()
     until(service.is_not_ready)
     service.heals()
+
+
+@pytest.mark.release_only  # others cannot be told that time has passed
+def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
+    """A container that was paused, or a debugger: to the clock, a second like any other."""
+    service = faults(*POCL, "--device-timeout-ms=20000", moves_clock=True)
+    service.say("hang_ms=1000")  # ten heartbeats
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(service.ask)
+        watcher = service.server.client()
+        until(lambda: watcher.get("/v1/devices").json()["devices"][0]["running"] == 1)
+        service.server.pass_time(60)
+        assert asked.result() == 200
+    assert service.states() == ["ready"]
 
 
 def test_a_hang_while_kernels_are_built_is_a_clear_state_of_the_device(faults):

@@ -192,6 +192,16 @@ def test_a_small_request_is_503_while_others_hold_all_memory_and_served_when_the
         wire.close()
 
 
+def test_sizes_whose_sum_has_no_number_never_fit(tight_server):
+    """An output of n bytes and its text of 5 n: 2**64 and a little."""
+    size = 2**64 // 6 + 1
+    document = {"data": [1, 2], "dtype": "int8", "shape": [2], "output_strides": [size - 1]}
+    client = tight_server.client()
+    answer = client.post_json("/v1/cumsum", document)
+    calls.expect_error(answer, 413, "too_large", says="--memory-budget")
+    client.close()
+
+
 @pytest.mark.release_only
 def test_declared_bytes_that_never_come_are_not_touched(start_server):
     server = start_server("--memory-budget", "2GiB")
