@@ -6,7 +6,6 @@ compiles, they are PoCL's.
 """
 
 import concurrent.futures
-import os
 import time
 
 import numpy as np
