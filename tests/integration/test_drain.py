@@ -334,11 +334,11 @@ def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(
 def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
     server = start_server("--batch-delay-us", "50000")
     with server.wire() as wire:
-        wire.send(b"".join(numbered(at, "length") for at in range(3)))
+        wire.send(b"".join(numbered(at, "length") for at in range(12)))
         wire.half_close().await_half_closed()
         server.await_active(1)
         server.signal(signal.SIGTERM)
-        assert answers_of_pipe(wire, 3).headers["Connection"] == "close"
+        assert answers_of_pipe(wire, 12).headers["Connection"] == "close"
     assert server.wait() == 0
 
 
@@ -356,7 +356,7 @@ def test_all_that_come_in_one_go_during_a_drain_are_answered(start_server):
 
 
 def test_what_is_refused_in_a_drain_does_not_end_the_pipe_either(start_server):
-    server = start_server("--batch-delay-us", "50000")
+    server = start_server("--batch-delay-us", "300000")
     with server.wire() as wire:
         refused = post_bytes("/nowhere", bytes(100), [])
         wire.send(SteadyLoad.REQUEST + refused * 2 + SteadyLoad.REQUEST)
