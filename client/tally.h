@@ -37,7 +37,7 @@ enum tally_status {
     TALLY_CONNECTION_LOST = 5, /* the connection broke before the answer was whole */
     TALLY_TIMEOUT = 6,         /* timeout_ms passed */
     TALLY_REJECTED = 7,        /* the server refused the request (4xx): mend it */
-    TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or the queue is full */
+    TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or a queue is full */
     TALLY_DEADLINE = 9,        /* 504, or before it was sent: the deadline passed */
     TALLY_SERVER_ERROR = 10,   /* other 5xx */
     TALLY_BAD_ANSWER = 11,     /* not the answer to this request; not used */
