@@ -65,7 +65,7 @@ struct tally_options {
     int64_t connect_timeout_ms; /* 10 000; per attempt */
     int64_t timeout_ms;         /* 600 000; a whole call, its retries included. -1: none */
     int32_t retries;            /* 4 further attempts after the first; -1: none. All calls
-                                   together: one for ten calls and one a second */
+                                   share a budget of them (docs/client.md) */
     int32_t retry_connect;      /* 1: a refused connection is worth a retry, too */
     int64_t backoff_base_ms;    /* 50; full jitter: random(0, min(max, base * 2^n)) */
     int64_t backoff_max_ms;     /* 5 000 */

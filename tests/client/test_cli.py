@@ -728,7 +728,7 @@ class Cumsum(Directory):
             for told, status in (
                 (right, 0),
                 (endless, 0),
-                *((short[:-cut], 6) for cut in range(1, len(short) - head + 1, 3)),
+                *((short[:-cut], 6) for cut in range(1, len(short) - head + 1, 7)),
                 (endless + b"x", 6),
             ):
                 with self.subTest(flags=flags, told=told), Server(lambda *_, t=told: t) as s:
