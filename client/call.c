@@ -571,8 +571,13 @@ static void transport_error(struct call *call, CURLcode code)
         (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s", server, words);
         return;
     }
-    if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT &&
-        curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK && number != 0) {
+    if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT) {
+        (void)curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
+        if (number == 0) { /* EAGAIN, which libcurl takes for a connection that is being made */
+            (void)client_error_set(err, TALLY_BUSY, "%s has no room for one more who waits",
+                                   server);
+            return;
+        }
         words = strerror_r((int)number, reason, sizeof reason); /* libcurl speaks of port 80 */
     }
     switch ((int)code) {

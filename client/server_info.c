@@ -83,10 +83,12 @@ static enum tally_status ask_health(struct tally *client, const char *path, bool
                                     struct tally_error *err)
 {
     struct page_text page = {NULL, 0, 0};
+    struct tally_error own;
+    err = err != NULL ? err : &own;
     enum tally_status status = get_page(client, path, true, &page, err);
     free(page.bytes);
     *good = status == TALLY_OK;
-    if (status != TALLY_BUSY) {
+    if (status != TALLY_BUSY || err->http_status == 0) {
         return status;
     }
     client_error_reset(err);

@@ -37,7 +37,7 @@ enum tally_status {
     TALLY_CONNECTION_LOST = 5, /* the connection broke before the answer was whole */
     TALLY_TIMEOUT = 6,         /* timeout_ms passed */
     TALLY_REJECTED = 7,        /* the server refused the request (4xx): mend it */
-    TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or the queue is full */
+    TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or a queue is full */
     TALLY_DEADLINE = 9,        /* 504, or before it was sent: the deadline passed */
     TALLY_SERVER_ERROR = 10,   /* other 5xx */
     TALLY_BAD_ANSWER = 11,     /* not the answer to this request; not used */
@@ -65,7 +65,7 @@ struct tally_options {
     int64_t connect_timeout_ms; /* 10 000; per attempt */
     int64_t timeout_ms;         /* 600 000; a whole call, its retries included. -1: none */
     int32_t retries;            /* 4 further attempts after the first; -1: none. All calls
-                                   together: one for ten calls and one a second */
+                                   share a budget of them (docs/client.md) */
     int32_t retry_connect;      /* 1: a refused connection is worth a retry, too */
     int64_t backoff_base_ms;    /* 50; full jitter: random(0, min(max, base * 2^n)) */
     int64_t backoff_max_ms;     /* 5 000 */

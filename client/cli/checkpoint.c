@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#define BESIDE ".new" /* behind the name of a checkpoint: the one that is being written */
+
 static const char MAGIC[8] = "TALLYJOB";
 
 enum {
@@ -118,7 +120,7 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
 {
     char *path = NULL;
     bool saved = false;
-    if (asprintf(&path, "%s.new", name) < 0) {
+    if (asprintf(&path, "%s" BESIDE, name) < 0) {
         return complain_no_memory();
     }
     FILE *file = fopen(path, "we");
@@ -160,28 +162,46 @@ bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes)
     return done;
 }
 
-int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint)
+/* Is another file there than a checkpoint? *stamp is that of one; 0: it has none. */
+static bool is_foreign(const char *name, uint64_t *stamp)
 {
     char magic[sizeof MAGIC] = "";
     struct stat about;
     bool there = stat(name, &about) == 0;
     FILE *file = there && S_ISREG(about.st_mode) ? fopen(name, "re") : NULL;
-    bool foreign = file != NULL && fread(magic, 1, sizeof magic, file) > 0 &&
-                   memcmp(magic, MAGIC, sizeof magic) != 0;
+    bool foreign = there && !S_ISREG(about.st_mode);
+    *stamp = 0;
     if (file != NULL) {
-        if (fread(&checkpoint->stamp, 1, sizeof checkpoint->stamp, file) <
-            sizeof checkpoint->stamp) {
-            checkpoint->stamp = 0;
+        foreign =
+            fread(magic, 1, sizeof magic, file) > 0 && memcmp(magic, MAGIC, sizeof magic) != 0;
+        if (fread(stamp, 1, sizeof *stamp, file) < sizeof *stamp) {
+            *stamp = 0;
         }
         (void)fclose(file);
     }
-    if (foreign || (there && !S_ISREG(about.st_mode))) {
-        return complain(EXIT_USAGE,
-                        "--checkpoint %s: the file is there and is not a checkpoint", name);
+    return foreign;
+}
+
+int checkpoint_check(const char *name, const char *output, bool resume,
+                     struct checkpoint *checkpoint)
+{
+    char *beside = NULL;
+    uint64_t unused = 0;
+    if (asprintf(&beside, "%s" BESIDE, name) < 0) {
+        return complain_no_memory();
     }
-    return is_output(name, output)
-               ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
-               : EXIT_DONE;
+    bool foreign =
+        is_foreign(name, &checkpoint->stamp) && !resume; /* else it is refused as read */
+    bool foreign_beside = is_foreign(beside, &unused);
+    bool result = is_output(name, output) || is_output(beside, output);
+    free(beside);
+    if (foreign || foreign_beside) {
+        return complain(EXIT_USAGE,
+                        "--checkpoint %s: the file is there and is not a checkpoint%s", name,
+                        foreign ? "" : ", with " BESIDE " behind its name");
+    }
+    return result ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
+                  : EXIT_DONE;
 }
 
 static bool take_bytes(struct checked_file *from, void *bytes, size_t count)

@@ -464,8 +464,9 @@ static int check_job(struct parts_job *job)
     if (settings->resume && settings->checkpoint == NULL) {
         return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
     }
-    return settings->checkpoint != NULL && !settings->resume
-               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
+    return settings->checkpoint != NULL
+               ? checkpoint_check(settings->checkpoint, settings->output, settings->resume,
+                                  &job->checkpoint)
                : EXIT_DONE;
 }
 

@@ -221,12 +221,13 @@ static void draw_progress(struct progress *progress, double summed, double total
     figures_text(summed, total, seconds, figures);
     struct winsize size = {.ws_col = 0};
     bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
-    int width = (known ? size.ws_col : 80) - 12 - (int)strlen(figures) - 3;
+    int room = (known ? size.ws_col : 80) - 12; /* a line that is longer would not be cleared */
+    int width = room - (int)strlen(figures) - 3;
     if (width > 5 && total >= 0) {
         bar_text(summed / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
     }
-    (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%s", "summing", colour ? "\033[32m" : "", bar,
-                  colour ? "\033[0m" : "", figures);
+    (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%.*s", "summing", colour ? "\033[32m" : "", bar,
+                  colour ? "\033[0m" : "", room > 0 ? room : 0, figures);
     (void)fflush(stderr);
     progress->drawn = true;
 }

@@ -695,6 +695,27 @@ class Servers(Directory):
             self.assert_failed(done, 2, f"{taken}: the file is there and is not a checkpoint")
         self.assertEqual(self.files(), ["device", "folder", "in.npy", "pipe"])
 
+    def test_a_checkpoint_that_is_being_written_takes_the_place_of_no_other_file(self):
+        """It is NAME.new for a moment."""
+        content = npy("<i8", (4,), bytes(32))
+        source, other = self.path("in.npy", content), self.path("job.new", content)
+        job = ["-f", "npy", "--checkpoint", self.path("job")]
+        for more in ([], ["--resume"]):
+            for arguments in (
+                [source, "-o", self.path("out.npy")],
+                [other, "-o", self.path("out.npy")],
+                [source, "-o", other],
+            ):
+                done = tally("cumsum", *arguments, *job, *more)
+                self.assert_failed(done, 2, f"--checkpoint {self.path('job')}: ")
+                self.assertEqual(self.read("job.new"), content)
+        os.remove(other)
+        done = tally("cumsum", source, "-o", other, *job)
+        self.assert_failed(done, 2, "the result is written there")
+        self.path("job.new", b"TALLYJOB and what was written of it when it was killed")
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), *job))
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
     def test_a_job_does_not_go_on_with_an_input_that_was_changed(self):
         data, _ = running_sums(MIB // 2)
         source = self.path("in.npy", npy("<i8", (MIB // 2,), data))

@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 static const int32_t INPUT[4] = {1, 2, 3, 4};
 static const int32_t SUMS[4] = {1, 3, 6, 10};
@@ -369,6 +372,38 @@ static void retries_are_a_tenth_of_the_calls_and_one_a_second(void **state)
     }
 }
 
+static void a_unix_socket_whose_queue_is_full_is_tried_again(void **state)
+{
+    (void)state;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct tally_error err;
+    char url[sizeof at.sun_path + 8];
+    int32_t output[4];
+    struct tally_scan scan = scan_of(&FOUR);
+    int waiting[64];
+    int count = 0;
+    int health = 0;
+    snprintf(at.sun_path, sizeof at.sun_path, "/tmp/tally-full-%d.sock", (int)getpid());
+    snprintf(url, sizeof url, "unix:%s", at.sun_path);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    do {
+        waiting[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    } while (connect(waiting[count++], (struct sockaddr *)&at, sizeof at) == 0 && count < 64);
+    struct tally *client = quick_client(url, 2);
+    assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_BUSY);
+    assert_int_equal(err.attempts, 3);
+    assert_non_null(strstr(err.message, url));
+    assert_null(strstr(err.message, "port 80"));
+    assert_int_equal(tally_health(client, &health, NULL), TALLY_BUSY); /* no answer came */
+    tally_close(client);
+    while (count > 0)
+        close(waiting[--count]);
+    close(listener);
+    unlink(at.sun_path);
+}
+
 static void a_refused_connection_is_retried_if_asked(void **state)
 {
     (void)state;
@@ -504,6 +539,7 @@ int main(void)
         cmocka_unit_test(connections_lost_before_the_answer_are_made_again),
         cmocka_unit_test(a_kept_connection_that_was_closed_costs_no_retry),
         cmocka_unit_test(retries_are_a_tenth_of_the_calls_and_one_a_second),
+        cmocka_unit_test(a_unix_socket_whose_queue_is_full_is_tried_again),
         cmocka_unit_test(a_refused_connection_is_retried_if_asked),
         cmocka_unit_test(a_part_whose_answer_breaks_is_sent_again_with_its_carry),
         cmocka_unit_test(a_part_that_failed_can_be_given_again),

@@ -77,7 +77,7 @@ def _unix(url: str, path: str, prefix: str) -> Address:
 
 def _unusable(url: str, why: str) -> InvalidArgument:
     _, at, after = url.rpartition("@")
-    if at and not url.startswith("unix:"):  # what stands before it may be a password
+    if at:  # what stands before it may be a password
         url = f"***@{after}"
     return InvalidArgument(
         f"cannot use {url[:200]!r} as the server's URL: {why}. Write for example "

@@ -149,7 +149,7 @@ class Options(Generic[AnyParts]):
                 that goes in parts; None: no limit.
             connect_timeout: seconds for a connection.
             retries: further attempts after the first, for 429, 503 and lost connections. All calls
-                of a client together retry at most once for ten calls and once a second.
+                of a client share a budget of them (docs/client.md).
             idle_connections: kept open between calls.
             shm: pass arrays in shared memory. The server must run on this machine, as the same
                 user, with ``--allow-client-shm``.

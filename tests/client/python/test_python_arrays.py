@@ -300,7 +300,11 @@ def test_a_time_may_be_longer_than_the_system_counts(connect, server, seconds):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://me:secret@h:1", "me:secret@h", "ftp://me:se@cret@h", "http+unix://a:secret@h"]
+    "url",
+    [
+        *("http://me:secret@h:1", "me:secret@h", "ftp://me:se@cret@h"),
+        *("http+unix://a:secret@h", "unix:a:secret@h"),
+    ],
 )
 def test_a_password_in_the_url_is_not_told(connect, url):
     with pytest.raises(tally.InvalidArgument, match="cannot use") as caught:
