@@ -170,7 +170,6 @@ static unsigned find_attribute(const char *name, unsigned known)
 
 static enum status unknown_parameter(const char *name, unsigned known, struct error *err)
 {
-    char field[64];
     char list[160] = "";
     for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
         if (query_names[i].attribute & known) {
@@ -178,9 +177,9 @@ static enum status unknown_parameter(const char *name, unsigned known, struct er
                         query_names[i].name);
         }
     }
-    (void)snprintf(field, sizeof field, "%.60s", name);
-    return error_set_field(err, STATUS_UNKNOWN_FIELD, field,
-                           "there is no query parameter '%s' here; known are: %s", field, list);
+    return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
+                           "there is no query parameter '%.60s' here; known are: %s", name,
+                           list);
 }
 
 static enum status store_attribute(unsigned attribute, const struct codec_param *param,

@@ -42,9 +42,13 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     TRY(json_field_int64(root, "axis", &desc->axis, err));
     TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
     TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
-    TRY(json_field_precision(root, "precision", &desc->precision, err));
+    const char *precision = NULL;
     const char *part = NULL;
+    TRY(json_field_string(root, "precision", &precision, err));
     TRY(json_field_string(root, "part", &part, err));
+    if (precision != NULL) {
+        TRY(attribute_precision("precision", precision, &desc->precision, err));
+    }
     if (part != NULL) {
         TRY(carry_part("part", part, &desc->part, err));
     }

@@ -309,21 +309,6 @@ enum status json_field_dtype(const struct json_place *place, const char *name,
     return value_error(value, path, STATUS_INVALID_DTYPE, expected, err);
 }
 
-enum status json_field_precision(const struct json_place *place, const char *name,
-                                 enum precision *out, struct error *err)
-{
-    const json_t *value = json_field(place, name);
-    const char *text = json_string_value(value);
-    if (value == NULL) {
-        return STATUS_OK;
-    }
-    if (text == NULL || (strcmp(text, "wide") != 0 && strcmp(text, "native") != 0)) {
-        return json_field_error(place, name, "\"wide\" or \"native\"", err);
-    }
-    *out = strcmp(text, "wide") == 0 ? PRECISION_WIDE : PRECISION_NATIVE;
-    return STATUS_OK;
-}
-
 enum status json_field_object(const struct json_place *place, const char *name,
                               struct json_place *out, struct error *err)
 {

@@ -14,7 +14,6 @@
 #define TALLY_PROTO_JSON_FIELDS_H
 
 #include "proto/dtype.h"
-#include "proto/scan_desc.h"
 #include "proto/status.h"
 
 #include <jansson.h>
@@ -93,9 +92,6 @@ MUST_CHECK enum status json_field_int64_list(const struct json_place *place, con
 MUST_CHECK enum status json_field_dtype(const struct json_place *place, const char *name,
                                         enum dtype_family family, enum dtype *out,
                                         struct error *err);
-
-MUST_CHECK enum status json_field_precision(const struct json_place *place, const char *name,
-                                            enum precision *out, struct error *err);
 
 /* The object under `name`; out->object is NULL if absent. */
 MUST_CHECK enum status json_field_object(const struct json_place *place, const char *name,

@@ -171,7 +171,7 @@ static const struct {
     {"{\"data\":[1,2],\"exclusive\":1}", STATUS_INVALID_FIELD, "exclusive", "true or false"},
     {"{\"data\":[1,2],\"reverse\":\"true\"}", STATUS_INVALID_FIELD, "reverse", "true or false"},
     {"{\"data\":[1,2],\"precision\":\"double\"}", STATUS_INVALID_FIELD, "precision",
-     "\"wide\" or \"native\""},
+     "expected wide or native"},
     {"{\"data\":[1,2],\"dtype\":\"float\"}", STATUS_INVALID_DTYPE, "dtype",
      "expected one of float16"},
     {"{\"data\":[1,2],\"dtype\":3}", STATUS_INVALID_FIELD, "dtype", "expected one of"},

@@ -129,13 +129,12 @@ static void lists_hold_integers_up_to_their_limit(void **state)
                      STATUS_INVALID_FIELD);
 }
 
-static void names_of_types_and_precisions_are_checked(void **state)
+static void names_of_types_are_checked(void **state)
 {
     (void)state;
     const struct json_place place = at_root();
     struct error err = ERROR_INIT;
     enum dtype dtype = DTYPE_I8;
-    enum precision precision = PRECISION_WIDE;
     assert_int_equal(json_field_dtype(&place, "dtype", DTYPE_FAMILY_NAME, &dtype, &err),
                      STATUS_OK);
     assert_int_equal(dtype, DTYPE_F32);
@@ -147,14 +146,6 @@ static void names_of_types_and_precisions_are_checked(void **state)
     assert_string_equal(err.field, "text");
     assert_non_null(strstr(err.detail, "\"abc\", expected one of FP16"));
     assert_int_equal(json_field_dtype(&place, "int", DTYPE_FAMILY_NAME, &dtype, NULL),
-                     STATUS_INVALID_FIELD);
-    assert_int_equal(json_field_precision(&place, "native", &precision, NULL), STATUS_OK);
-    assert_int_equal(precision, PRECISION_NATIVE);
-    assert_int_equal(json_field_precision(&place, "wide", &precision, NULL), STATUS_OK);
-    assert_int_equal(precision, PRECISION_WIDE);
-    assert_int_equal(json_field_precision(&place, "text", &precision, NULL),
-                     STATUS_INVALID_FIELD);
-    assert_int_equal(json_field_precision(&place, "int", &precision, NULL),
                      STATUS_INVALID_FIELD);
 }
 
@@ -234,7 +225,7 @@ int main(void)
         cmocka_unit_test(integers_are_whole_numbers_however_they_are_written),
         cmocka_unit_test(booleans_are_strict_unless_lenient),
         cmocka_unit_test(lists_hold_integers_up_to_their_limit),
-        cmocka_unit_test(names_of_types_and_precisions_are_checked),
+        cmocka_unit_test(names_of_types_are_checked),
         cmocka_unit_test(strings_objects_and_arrays_come_with_their_place),
         cmocka_unit_test(unknown_fields_are_refused_with_the_known_ones),
         cmocka_unit_test(long_paths_and_values_are_cut_not_overrun),
