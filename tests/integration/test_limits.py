@@ -264,6 +264,17 @@ def test_a_deadline_that_is_no_number_is_refused(client, value):
     calls.expect_error(client.post(PATH, BODY, calls.RAW, headers), 400)
 
 
+def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server):
+    """How long they have waited says nothing of how long the next one will."""
+    server = start_server("--batch-delay-us", "1000000")
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW]))
+        until(lambda: server.metric("tally_queue_oldest_seconds") > 0.4)
+        answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "400"})
+        assert answer.status == 200 and answer.body == SUMS
+        assert wire.answer().body == SUMS
+
+
 def test_v2_timeout_is_503_as_triton_says_it(busy_server):
     client = busy_server().client()
     document = {
