@@ -478,6 +478,23 @@ def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_to
     until(lambda: server.metric("tally_memory_reserved_bytes") == 0)
 
 
+def test_who_waits_for_memory_is_not_taken_for_who_sent_what_cannot_be_read(short_of_memory):
+    """Of two who may have sent it none is told in JSON."""
+    server, holders = short_of_memory
+
+    def says(wire, line):
+        page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body
+        return b"\n%s\n" % line in page
+
+    with server.wire() as waiting, server.wire() as wire:
+        waiting.send(rows_request("chunks")[:-3])
+        until(lambda: says(wire, b"tally_admission_waiting 1"))
+        # Those two, the holders and three more: whoever asked before has been seen to leave.
+        until(lambda: says(wire, b"tally_connections %d" % (2 + len(holders) + 3)))
+        wire.send(b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n")
+        calls.expect_error(wire.answer(), 505, "http_version")
+
+
 def test_chunks_behind_one_that_waits_for_memory_are_still_read_as_chunks(short_of_memory):
     """What follows is malformed; who sent it is refused, and nothing is left of it."""
     server, holders = short_of_memory
