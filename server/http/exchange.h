@@ -39,10 +39,10 @@ struct conn {
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
     uint64_t since_ns;                   /* when what it is bounded by now began */
     uint64_t body_ns;                    /* PAUSED: how much of the time of its body was over */
-    uint64_t asked_bytes;                /* of its requests, with the one that is on it now; ... */
-    bool asked_unknown;                  /* ... not with chunks, whose frames nobody counts */
-    uint64_t ended_run;                  /* of the daemon, in which the last request on it ended */
-    uint64_t answer_bytes;               /* of the answer being sent */
+    uint64_t asked_bytes;  /* of its requests, with the one that is on it now; ... */
+    bool asked_unknown;    /* ... not with chunks, whose frames nobody counts */
+    uint64_t ended_run;    /* of the daemon, in which the last request on it ended */
+    uint64_t answer_bytes; /* of the answer being sent */
     uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
         uint64_t at_ns;      /* of a heartbeat, 0: none yet ... */
@@ -78,16 +78,16 @@ struct exchange {
     struct sockaddr_storage address; /* whose request it is: the peer's, or behind proxies */
     const char *method; /* static; "": one that HTTP does not define, or none is known yet */
     bool post;
-    bool get;            /* GET or HEAD */
-    bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
-    bool preflight;      /* a browser asks what a page may do with this route (cors.h) */
-    bool bodiless;       /* OPTIONS: a preflight, or of the service in general; a header says all */
-    bool close;          /* the connection ends with this answer */
-    bool in_pipe;        /* another may have come together with it, and lie in MHD's buffer */
+    bool get;       /* GET or HEAD */
+    bool head;      /* HEAD: no body in the answer; unknown until the header has ended */
+    bool preflight; /* a browser asks what a page may do with this route (cors.h) */
+    bool bodiless;  /* OPTIONS: a preflight, or of the service in general; a header says all */
+    bool close;     /* the connection ends with this answer */
+    bool in_pipe;   /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
-    bool to_suspend;     /* away: in the daemon's list of those that it suspends after its run */
+    bool to_suspend; /* away: in the daemon's list of those that it suspends after its run */
     struct exchange *next_to_suspend;
 
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */

@@ -303,11 +303,15 @@ static struct MHD_Response *tensor_response(struct exchange *exchange)
 }
 
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
- * themselves. What was sent meanwhile on this connection is answered first. */
+ * themselves. What was sent meanwhile on this connection is answered first, but not for ever: some
+ * clients always have another request on its way. */
 static bool ends_in_drain(const struct exchange *exchange)
 {
-    return server_phase(exchange->loop->server) >= SERVER_DRAINING &&
-           !conn_has_next(exchange->conn);
+    const struct http_loop *loop = exchange->loop;
+    const uint64_t most_ns = loop->server->config->drain_timeout_s * NS_PER_S / 2;
+    return server_phase(loop->server) >= SERVER_DRAINING &&
+           (!conn_has_next(exchange->conn) ||
+            clock_span_ns(loop->draining_ns, clock_now_ns()) > most_ns);
 }
 
 bool respond(struct exchange *exchange)

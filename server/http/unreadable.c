@@ -35,8 +35,8 @@ static const struct {
     {505, STATUS_HTTP_VERSION, "expected HTTP/1.1 or HTTP/1.0"},
 };
 
-/* May libmicrohttpd be reading a header or a chunk from it? begun: of a request whose first line it
- * has read. */
+/* May libmicrohttpd be reading a header or a chunk from it? Not while the connection is suspended.
+ * begun: of a request whose first line it has read. */
 static bool may_be_read(const struct conn *conn, bool begun)
 {
     const struct exchange *exchange = conn->exchange;
@@ -44,8 +44,9 @@ static bool may_be_read(const struct conn *conn, bool begun)
         return exchange != NULL || !begun;
     }
     enum request_state state = request_state(&exchange->request);
-    return exchange->header.chunked && (state == REQUEST_BODY || state == REQUEST_PAUSED ||
-                                        state == REQUEST_REFUSED || state == REQUEST_LINGERING);
+    return exchange->header.chunked && !exchange->held &&
+           (state == REQUEST_BODY || state == REQUEST_PAUSED || state == REQUEST_REFUSED ||
+            state == REQUEST_LINGERING);
 }
 
 /* Nothing has come since the last request on it ended. The system counts in milliseconds, and

@@ -276,6 +276,9 @@ static uint64_t small_wait_ns(const struct request *request)
     const struct server *server = request->server;
     uint64_t wait_ns =
         queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
+    /* Who waits for company does so no longer than a deadline allows. */
+    const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
+    wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
     int64_t text_bytes = request->decoded ? 0 : request->body.declared;
     if (text_bytes > (int64_t)server->config->inline_json_bytes) {
         wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,

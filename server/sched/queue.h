@@ -118,7 +118,7 @@ struct batcher_options {
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
     uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
                         * deadline is near */
-    const atomic_int *takes;  /* borrowed; enum batcher_taker: which lanes, read at every look.
+    const atomic_int *takes; /* borrowed; enum batcher_taker: which lanes, read at every look.
                                 Whoever changes it calls queue_shake(). NULL: both */
 };
 

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import os
 import selectors
 import signal
@@ -328,6 +329,25 @@ def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(
         last = answers_of_pipe(wire, 20)
         if (kind, framing) == ("tcp", "length"):
             assert last.headers["Connection"] == "close"
+    assert server.wait() == 0
+
+
+def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_exit_up(
+    start_server,
+):
+    """It is told to go when half of the time is over."""
+    server = start_server("--drain-timeout-s", "2", "--batch-delay-us", "5000")
+    with server.wire() as wire:
+        wire.send(SteadyLoad.REQUEST * 20)
+        server.signal(signal.SIGTERM)
+        closes = None
+        while closes is None:
+            with contextlib.suppress(ConnectionError):  # closed behind the answer that says so
+                wire.send(SteadyLoad.REQUEST)
+            answer = wire.answer()
+            assert answer.body == SteadyLoad.BODY
+            closes = answer.headers["Connection"]
+        assert closes == "close"
     assert server.wait() == 0
 
 

@@ -274,6 +274,17 @@ def test_a_deadline_that_is_no_number_is_refused(client, value):
     calls.expect_error(client.post(PATH, BODY, calls.RAW, headers), 400)
 
 
+def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server):
+    """How long they have waited says nothing of how long the next one will."""
+    server = start_server("--batch-delay-us", "1000000")
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW]))
+        until(lambda: server.metric("tally_queue_oldest_seconds") > 0.4)
+        answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "400"})
+        assert answer.status == 200 and answer.body == SUMS
+        assert wire.answer().body == SUMS
+
+
 def test_v2_timeout_is_503_as_triton_says_it(busy_server):
     client = busy_server().client()
     document = {
@@ -475,6 +486,23 @@ def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_to
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert wire.closed()
     until(lambda: server.metric("tally_memory_reserved_bytes") == 0)
+
+
+def test_who_waits_for_memory_is_not_taken_for_who_sent_what_cannot_be_read(short_of_memory):
+    """Of two who may have sent it none is told in JSON."""
+    server, holders = short_of_memory
+
+    def says(wire, line):
+        page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body
+        return b"\n%s\n" % line in page
+
+    with server.wire() as waiting, server.wire() as wire:
+        waiting.send(rows_request("chunks")[:-3])
+        until(lambda: says(wire, b"tally_admission_waiting 1"))
+        # Those two, the holders and three more: whoever asked before has been seen to leave.
+        until(lambda: says(wire, b"tally_connections %d" % (2 + len(holders) + 3)))
+        wire.send(b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n")
+        calls.expect_error(wire.answer(), 505, "http_version")
 
 
 def test_chunks_behind_one_that_waits_for_memory_are_still_read_as_chunks(short_of_memory):

@@ -196,8 +196,7 @@ static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **sta
     } behind[] = {{DTYPE_F32, LARGE}, {DTYPE_I64, 4}};
     for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++) {
         struct request *first = push(*state, DTYPE_F32, 4);
-        struct request *due =
-            push_due(*state, behind[i].dtype, behind[i].elements, DUE_MS);
+        struct request *due = push_due(*state, behind[i].dtype, behind[i].elements, DUE_MS);
         struct request *batch = take(*state, &for_seconds, 1);
         assert_ptr_equal(batch, first);
         free_chain(batch);
