@@ -2,7 +2,7 @@
  * ahead for the processor. A kernel that uses another one is not linked: add it here. The types
  * and as_*() are the compiler's own (opencl-c-base.h).
  *
- * Which work-item runs on a thread (item.h) a kernel asks once. */
+ * A kernel asks once which work-item runs on its thread (item.h). */
 #define OVERLOADED static inline __attribute__((overloadable, always_inline))
 
 #include "item.h"
