@@ -232,37 +232,37 @@ struct gaps {
 };
 
 /* An element, and zeros in the gap that follows it, if one does. */
-INLINE void store_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap)
+INLINE void store_one(const struct gaps *gaps, __global elem_t *p, elem_t x, bool gap)
 {
     p[0] = x;
-    for (long i = 1; g->zeroes && gap && i < g->step; i++) {
+    for (long i = 1; gaps->zeroes && gap && i < gaps->step; i++) {
         p[i] = (elem_t)0;
     }
 }
 
-NOINLINE void store_side_apart(const struct gaps *g, __global elem_t *p, const elem_t *x,
+NOINLINE void store_side_apart(const struct gaps *gaps, __global elem_t *p, const elem_t *x,
                                bool gap)
 {
     for (int i = 0; i < SIDE; i++) {
-        store_one(g, p + i * g->step, x[i], gap || i < SIDE - 1);
+        store_one(gaps, p + i * gaps->step, x[i], gap || i < SIDE - 1);
     }
 }
 
 /* SIDE elements; gap: one follows the last. */
-INLINE void store_side(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+INLINE void store_side(const struct gaps *gaps, __global elem_t *p, const elem_t *x, bool gap)
 {
     __global side_any_t *to = (__global side_any_t *)p;
     side_t v = ((const side_t *)x)[0];
-    if (g->step == 1 && g->stream) {
+    if (gaps->step == 1 && gaps->stream) {
         STREAM_STORE(v, (__global side_t *)p);
-    } else if (g->step == 1) {
+    } else if (gaps->step == 1) {
         to[0] = v;
-    } else if (g->step == 2 && g->zeroes && gap) {
+    } else if (gaps->step == 2 && gaps->zeroes && gap) {
         const side_t none = (side_t)((elem_t)0);
         to[0] = LOW_HALVES(v, none);
         to[1] = HIGH_HALVES(v, none);
     } else {
-        store_side_apart(g, p, x, gap);
+        store_side_apart(gaps, p, x, gap);
     }
 }
 
@@ -274,7 +274,7 @@ INLINE void store_along(const struct layout *layout, const struct line_set *set,
 {
     const bool back = layout->out_step < 0;
     const long pitch = back ? -PITCH : PITCH;
-    const struct gaps g = {(long)abs(layout->out_step), layout->zeroes, layout->stream};
+    const struct gaps gaps = {(long)abs(layout->out_step), layout->zeroes, layout->stream};
     const ulong highest = back ? 0 : layout->rows - 1; /* row that no gap follows in memory */
     __global elem_t *out = layout->out + (long)row * layout->out_step;
     const uint whole = rows - rows % CACHE_LINE;
@@ -301,14 +301,14 @@ INLINE void store_along(const struct layout *layout, const struct line_set *set,
 #pragma unroll
                 for (uint k = 0; k < CACHE_LINE / SIDE; k++) {
                     bool gap = k + 1 < CACHE_LINE / SIDE || row + high != highest;
-                    store_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
+                    store_side(&gaps, p + at[i] + (long)(k * SIDE) * gaps.step,
                                (const elem_t *)&gathered[i][k], gap);
                 }
             }
         }
         for (uint i = 0; i < lines; i++) {
             for (uint r = whole; r < rows; r++) {
-                store_one(&g, out + at[i] + (long)r * layout->out_step,
+                store_one(&gaps, out + at[i] + (long)r * layout->out_step,
                           cells[r * PITCH + lane + i], row + r != highest);
             }
         }
@@ -320,7 +320,7 @@ INLINE void store_along(const struct layout *layout, const struct line_set *set,
 INLINE void store_across(const struct layout *layout, const struct line_set *set, ulong row,
                          uint rows, const elem_t *cells)
 {
-    const struct gaps g = {layout->out_next, layout->zeroes, set->stream};
+    const struct gaps gaps = {layout->out_next, layout->zeroes, set->stream};
     const uint lanes = set->lanes; /* copies: a store to out does not touch them */
     const bool whole = set->whole;
     __global elem_t *out = layout->out + (long)row * layout->out_step;
@@ -329,30 +329,31 @@ INLINE void store_across(const struct layout *layout, const struct line_set *set
             __global elem_t *p = out + lane_out(layout, set, first);
             const side_t *x = (const side_t *)(cells + first);
             const uint end = RUN(lanes) / SIDE;
-            if (g.step == 1 && g.stream) {
+            if (gaps.step == 1 && gaps.stream) {
 #pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     STREAM_STORE(x[i], (__global side_t *)p + i);
                 }
-            } else if (g.step == 1) {
+            } else if (gaps.step == 1) {
 #pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     ((__global side_any_t *)p)[i] = x[i];
                 }
             } else {
                 for (uint i = 0; i < end; i++) {
-                    store_side(&g, p + (long)(i * SIDE) * g.step, (const elem_t *)&x[i], true);
+                    store_side(&gaps, p + (long)(i * SIDE) * gaps.step, (const elem_t *)&x[i],
+                               true);
                 }
             }
         }
         for (uint lane = 0; lane < lanes && !whole; lane += SIDE) {
             if (lanes_run(set, lane)) {
-                store_side(&g, out + lane_out(layout, set, lane), cells + lane,
+                store_side(&gaps, out + lane_out(layout, set, lane), cells + lane,
                            !lane_ends(set, lane + SIDE - 1));
                 continue;
             }
             for (uint i = lane; i < lane + SIDE && lane_has_line(set, i); i++) {
-                store_one(&g, out + lane_out(layout, set, i), cells[i], !lane_ends(set, i));
+                store_one(&gaps, out + lane_out(layout, set, i), cells[i], !lane_ends(set, i));
             }
         }
     }

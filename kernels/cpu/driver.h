@@ -23,6 +23,7 @@
 #ifndef TALLY_KERNELS_CPU_DRIVER_H
 #define TALLY_KERNELS_CPU_DRIVER_H
 
+#include "kernels/cpu/item.h"
 #include "proto/macros.h"
 
 #include <CL/cl_icd.h>
@@ -181,14 +182,6 @@ struct cpu_launch {
     size_t local; /* work-items of a work-group */
 };
 void cpu_group_run(const struct cpu_launch *launch, size_t group);
-
-/* The work-item that runs on this thread, as kernels ask for it (opencl_c.h). */
-struct cpu_item {
-    uint64_t global_id;
-    uint64_t local_id;
-    uint64_t group_id;
-};
-const struct cpu_item *cpu_item(void);
 
 /* ---- threads: cpu_pool.c ---- */
 

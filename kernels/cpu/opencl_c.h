@@ -2,15 +2,11 @@
  * ahead for the processor. A kernel that uses another one is not linked: add it here. The types
  * and as_*() are the compiler's own (opencl-c-base.h).
  *
- * The driver (driver.h) knows which work-item runs on a thread; a kernel asks once. */
+ * A kernel asks once which work-item runs on its thread (item.h). */
 #define OVERLOADED static inline __attribute__((overloadable, always_inline))
 
-struct cpu_item {
-    ulong global_id;
-    ulong local_id;
-    ulong group_id;
-};
-const struct cpu_item *cpu_item(void) __attribute__((pure));
+#include "item.h"
+
 void cpu_barrier(void);
 
 /* Work-items have one dimension. */
