@@ -155,7 +155,7 @@ static int exit_code_of(enum status status)
 #define TRIM_EVERY_NS NS_PER_S
 #define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
 #define STOPPED_NS    NS_PER_S        /* no tick for longer: nothing of the process ran */
-#define QUIET_NS      NS_PER_S        /* idle connections are closed in less (http/deadlines.c) */
+#define QUIET_NS      NS_PER_S /* idle connections are closed in less (http/deadlines.c) */
 
 enum {
     GO_ON = -1

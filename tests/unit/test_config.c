@@ -183,10 +183,11 @@ static void bad_values_get_a_sentence(void **state)
                                           "/a b",  "/a?b",    "/a#b", "/\xc3\xbc"};
     for (size_t i = 0; i < ARRAY_COUNT(useless); i++) {
         char says[160];
-        (void)snprintf(says, sizeof says,
-                       "--base-path: \"%s\" is no prefix of paths as URLs have them; write it "
-                       "with a slash in front, none behind, and without escapes, such as /tally",
-                       useless[i]);
+        (void)snprintf(
+            says, sizeof says,
+            "--base-path: \"%s\" is no prefix of paths as URLs have them; write it "
+            "with a slash in front, none behind, and without escapes, such as /tally",
+            useless[i]);
         expect_refused("--base-path", useless[i], says);
     }
     expect_refused("--print-config", "json",
