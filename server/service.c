@@ -155,6 +155,7 @@ static int exit_code_of(enum status status)
 #define TRIM_EVERY_NS NS_PER_S
 #define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
 #define STOPPED_NS    NS_PER_S        /* no tick for longer: nothing of the process ran */
+#define QUIET_NS      NS_PER_S /* idle connections are closed in less (http/deadlines.c) */
 
 enum {
     GO_ON = -1
@@ -279,7 +280,7 @@ static void begin_closing(struct run *run, uint64_t now_ns)
 {
     uint64_t timeout_s = run->server->config->drain_timeout_s;
     enter_phase(run, SERVER_CLOSING);
-    run->give_up_ns = now_ns + timeout_s * NS_PER_S;
+    run->give_up_ns = now_ns + timeout_s * NS_PER_S + QUIET_NS;
     http_drain(run->http);
     log_message(run->server->log, LOG_INFO,
                 "stopping: %zu connections to finish, for up to %llu s",

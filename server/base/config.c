@@ -384,15 +384,20 @@ static enum status read_environment(const char *const *environment, struct confi
     return STATUS_OK;
 }
 
-/* Paths are compared with it byte by byte. */
+/* Paths are compared with it byte by byte when their escapes are gone, and links begin with it. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
-    size_t bytes = strlen(config->base_path);
-    if (bytes > 0 && (config->base_path[0] != '/' || config->base_path[bytes - 1] == '/')) {
+    static const char unescaped[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                    "0123456789-._~!$&'()*+,;=:@/"; /* RFC 3986, 3.3 */
+    const char *path = config->base_path;
+    size_t bytes = strlen(path);
+    if (bytes > 0 &&
+        (path[0] != '/' || path[bytes - 1] == '/' || strspn(path, unescaped) < bytes)) {
         return error_set(err, STATUS_INVALID_REQUEST,
-                         "--base-path: \"%.100s\" would match no path; write it with a slash "
-                         "in front and none behind, such as /tally",
-                         config->base_path);
+                         "--base-path: \"%.100s\" is no prefix of paths as URLs have them; "
+                         "write it with a slash in front, none behind, and without escapes, "
+                         "such as /tally",
+                         path);
     }
     return STATUS_OK;
 }

@@ -626,17 +626,20 @@ static struct idle_slab *cut_idle_before(struct memory *memory, uint64_t before_
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
                               struct shared_slab *cut)
 {
-    for (size_t i = 1; i < memory->shared_count; i++) {
+    bool found = false;
+    MUST(pthread_mutex_lock(&memory->lock));
+    for (size_t i = 1; i < memory->shared_count && !found; i++) {
         struct shared_slab *shared = &memory->shared[i];
-        if (shared->slab != NULL && buddy_unused(shared->buddy) &&
-            shared->unused_since_ns <= before_ns) {
+        found = shared->slab != NULL && buddy_unused(shared->buddy) &&
+                shared->unused_since_ns <= before_ns;
+        if (found) {
             memory->slab_bytes -= slab_bytes(shared->slab);
             *cut = *shared;
             *shared = (struct shared_slab){0};
-            return true;
         }
     }
-    return false;
+    MUST(pthread_mutex_unlock(&memory->lock));
+    return found;
 }
 
 void memory_trim(struct memory *memory, uint64_t now_ns)
@@ -646,10 +649,9 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     struct shared_slab shared;
     MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = cut_idle_before(memory, before_ns);
-    bool cut = cut_shared_before(memory, before_ns, &shared);
     MUST(pthread_mutex_unlock(&memory->lock));
     let_leave(memory, idle);
-    if (cut) {
+    while (cut_shared_before(memory, before_ns, &shared)) {
         buddy_destroy(shared.buddy);
         let_leave(memory, idle_record(shared.slab, 0));
     }

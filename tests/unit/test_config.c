@@ -211,13 +211,14 @@ static void bad_values_get_a_sentence(void **state)
     expect_refused("--listen", "a:1,,b:2", "--listen: an entry is empty");
     expect_refused("--devices", "", "--devices: a text is needed");
     expect_refused("--listen", NULL, "--listen needs a value (address)");
-    for (size_t i = 0; i < 3; i++) {
-        static const char *const useless[] = {"tally", "/tally/", "/"};
-        char says[128];
+    static const char *const useless[] = {"tally", "/tally/", "/",    "/a%20b",
+                                          "/a b",  "/a?b",    "/a#b", "/\xc3\xbc"};
+    for (size_t i = 0; i < ARRAY_COUNT(useless); i++) {
+        char says[160];
         (void)snprintf(
             says, sizeof says,
-            "--base-path: \"%s\" would match no path; write it with a slash in front "
-            "and none behind, such as /tally",
+            "--base-path: \"%s\" is no prefix of paths as URLs have them; write it "
+            "with a slash in front, none behind, and without escapes, such as /tally",
             useless[i]);
         expect_refused("--base-path", useless[i], says);
     }
