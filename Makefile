@@ -153,7 +153,7 @@ $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tre
 	@grep -E '_(f64_f64|i64_int)_' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
 
-# The kernels with units that stop at random: chain_delay.cl is appended to types.cl.
+# The kernels that cut lines, with units that stop at random: chain_delay.cl is appended to types.cl.
 $(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
 	cat $^ >$@
@@ -167,7 +167,7 @@ $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/te
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl
-	@grep -E '_(f32_f64|f32_f32|i8_int)_' $< >$(@:.o=.list)
+	@grep -E '^scan_(rows|steps|columns|narrow)_(f32_f64|f32_f32|i8_int)_[a-z]*(_steps|_vertical|_inner[37])?	' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
 # Faults that the sanitizers must find: tests/sanitizers/kernels.sh.
