@@ -113,7 +113,7 @@ def begun(client):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "send", [print_much(1000000), pack_noise(4 * MIB)], ids=["printed", "packed"]
+    "send", [print_much(500000), pack_noise(2 * MIB)], ids=["printed", "packed"]
 )
 def test_a_small_text_overtakes_large_answers_of_the_same_client(start_server, send, threads):
     server = start_server("--codec-threads", str(threads), "--log-requests", "false")
@@ -297,7 +297,7 @@ def test_gaps_of_an_output_that_outgrows_its_input_are_zeroed_off_the_device(
         return answers[0]
 
     _, codec = spent_on(server, send)
-    assert codec > 0.01, "nobody but the device zeroed the gaps"
+    assert codec > 0.001, "nobody but the device zeroed the gaps"  # 100 MiB take any core more
     sums = np.frombuffer(answers[0].body, np.int8)
     expected = np.zeros((count - 1) * step + 1, np.int8)
     expected[::step] = np.arange(1, count + 1).astype(np.int8)
