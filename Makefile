@@ -159,7 +159,7 @@ $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tre
 	@grep -E '_(f64_f64|i64_int)_' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
 
-# The kernels with units that stop at random: chain_delay.cl is appended to types.cl.
+# The kernels that cut lines, with units that stop at random: chain_delay.cl is appended to types.cl.
 $(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
 	cat $^ >$@
@@ -173,7 +173,7 @@ $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/te
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl
-	@grep -E '_(f32_f64|f32_f32|i8_int)_' $< >$(@:.o=.list)
+	@grep -E '^scan_(rows|steps|columns|narrow)_(f32_f64|f32_f32|i8_int)_[a-z]*(_steps|_vertical|_inner[37])?	' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
 # Faults that the sanitizers must find: tests/sanitizers/kernels.sh.
@@ -432,10 +432,13 @@ unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOA
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 # What lint compiles; of this only the libraries to preload are linked, which have no objects.
-.PHONY: product-objects test-objects
+.PHONY: product-objects test-objects cxx-objects warnings
+warnings:
+	@echo $(WARN) $(CWARN)
 product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
     $(TESTING_OBJ) $(PRELOADED)
+cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
 
 test: deps-test
 	@sh tests/run.sh $(MODE)

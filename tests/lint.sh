@@ -12,6 +12,7 @@ jobs=${JOBS:-$(nproc)}
 venv=${VENV:-build/lint-venv}
 cache=build/lint
 mkdir -p "$cache/tidy" "$cache/cppcheck"
+clang_flags=-Wno-unknown-warning-option
 defines="-std=c17 -D_GNU_SOURCE -I. -DTALLY_VERSION=\"lint\" -DCL_TARGET_OPENCL_VERSION=120"
 
 # What is looked at: what git tracks or would, or all that lies in a tree without git, as `make dist` makes one.
@@ -82,22 +83,25 @@ check_python() {
 check_kubernetes() { "$venv/bin/python" tests/lint_kubernetes.py; }
 
 # Everything compiled without a warning by one compiler, in a tree of its own.
-build_with() { # build_with NAME CC CXX EXTRA_CFLAGS TARGET ...
-    name=$1 cc=$2 cxx=$3 flags=$4
+build_with() { # build_with FOLDER CC CXX EXTRA_CFLAGS TARGET ...
+    folder=$1 cc=$2 cxx=$3 flags=$4
     shift 4
-    ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$cache/$name" BIN="$cache/$name/bin" \
+    ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$folder" BIN="$folder/bin" \
         CC="$cc" CXX="$cxx" CFLAGS="$flags" WERROR=-Werror "$@"
 }
 # GCC's analyser looks at the product only (tests/run.sh builds the tests, in CI with warnings as errors),
 # and leaves leaks to clang's and to LeakSanitizer: it does not follow ownership through structures.
 check_gcc() {
-    build_with gcc gcc g++ "-g0 -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
+    # Where nothing is built yet, its objects are those that make would make: warnings change no code.
+    folder=$cache/gcc
+    [ -e build/release ] || folder=build/release
+    build_with "$folder" gcc g++ "-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
         -fanalyzer -Wno-analyzer-malloc-leak" product-objects
 }
-# Clang warns before it optimises, so it need not.
+# The tests; what clang warns of in the product, clang-tidy says, too. Clang warns before it optimises, so
+# it need not.
 check_clang() {
-    build_with clang clang clang++ "-Wno-unknown-warning-option -O0 -g0 -U_FORTIFY_SOURCE" \
-        product-objects test-objects
+    build_with "$cache/clang" clang clang++ "$clang_flags -O0 -g0 -U_FORTIFY_SOURCE" test-objects cxx-objects
 }
 
 # Every program that a device with a compiler of its own could ask for, float16 also as on processors that
@@ -121,7 +125,9 @@ check_kernels() {
 }
 
 check_tidy() {
-    export TIDY_DEFINES="$defines" TIDY_CACHE="$cache/tidy"
+    TIDY_WARNINGS="$(${MAKE:-make} --no-print-directory -s warnings) $clang_flags"
+    TIDY_VERSION=$(clang-tidy --version)
+    export TIDY_DEFINES="$defines" TIDY_CACHE="$cache/tidy" TIDY_WARNINGS TIDY_VERSION
     # The examples are written for readers; the client's tests compile them with warnings as errors.
     tracked 'proto/*.c' 'kernels/*.c' 'server/*.c' 'client/*.c' | grep -v '^client/examples/' |
         xargs -P "$jobs" -n 1 sh tests/tidy_one.sh

@@ -6,6 +6,7 @@ theirs, KServe's against its schemas (kserve_schemas.py), nothing unknown allowe
 exceptions that the files argue. --write-rule writes the operator's copy of deploy/monitoring/rules.yaml anew.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -13,12 +14,25 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 
 import jsonschema
 import kubernetes_validate
 import yaml
-from cloudcoil.models.keda import v1alpha1 as keda
-from cloudcoil.models.prometheus_operator import v1 as operator
+
+
+def leave_bare(name):
+    """A package of models, without the versions of all kinds that it imports of itself, for seconds."""
+    places = importlib.util.find_spec(name).submodule_search_locations
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = places
+
+
+leave_bare("cloudcoil.models.keda")
+leave_bare("cloudcoil.models.prometheus_operator")
+
+from cloudcoil.models.keda import v1alpha1 as keda  # noqa: E402
+from cloudcoil.models.prometheus_operator import v1 as operator  # noqa: E402
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = TOP / "deploy" / "kubernetes"

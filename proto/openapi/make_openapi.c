@@ -194,7 +194,7 @@ static json_t *make_description(json_t *said)
 
 /* A copy in which every abbreviation is written out. Examples are left as they are. */
 /* NOLINTNEXTLINE(misc-no-recursion): the fragments are ours */
-static json_t *expand_schemas(const json_t *value)
+static json_t *expand_schemas(json_t *value)
 {
     const char *key = NULL;
     size_t i = 0;
@@ -214,14 +214,14 @@ static json_t *expand_schemas(const json_t *value)
         return json_deep_copy(value);
     }
     json_t *copy = json_object();
-    json_object_foreach((json_t *)value, key, child)
+    json_object_foreach(value, key, child)
     {
         if (strcmp(key, "$ref") == 0) {
             json_t *target = expand_schemas(child);
             json_object_update(copy, target);
             json_decref(target);
         } else if (strcmp(key, "description") == 0) {
-            json_object_set_new(copy, key, make_description((json_t *)value));
+            json_object_set_new(copy, key, make_description(value));
         } else if (strcmp(key, "enum") == 0 && json_is_string(child)) {
             add_names(copy, json_string_value(child));
         } else if (strncmp(key, "example", strlen("example")) == 0) {

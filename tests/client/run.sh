@@ -173,7 +173,7 @@ command_tests() { # command_tests NAME FILE [CLASS...]
 }
 
 memory_clean() { # memory_clean PROGRAM
-    valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
+    TALLY_UNDER_VALGRIND=1 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
 }
 
 if ! $make all client-tests >"$scratch/make.log" 2>&1; then

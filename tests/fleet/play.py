@@ -13,7 +13,7 @@ nothing twice, and the Python package's, which retries. What must hold:
   - kill -9: of bare clients' requests at most those fail that were under way, one a client at most; of the others none.
 
 Exit status 1 if one of these does not. --short changes two things in HAProxy's file: it checks ten times as often, so that
---drain-delay-ms can be shorter, too."""
+--drain-delay-ms can be shorter, too; and clients pause between requests, which are smaller."""
 
 import argparse
 import collections
@@ -38,6 +38,8 @@ BARE, RETRYING = 8, 3
 SHORT = {r"inter 1s fall 2": "inter 100ms fall 2"}
 SHORT_DELAY_MS = 1200  # six times what those checks need
 SIZES = (12, 1000, 40_000, 1_000_000)  # elements; HAProxy can repeat the first two
+SHORT_SIZES = (12, 1000, 40_000, 200_000)
+SHORT_PAUSE_S = 0.02  # of a client between two requests, for whatever else the machine does
 WEIGHTS = (8, 4, 2, 1)
 RAW = {"Content-Type": "application/octet-stream"}
 
@@ -52,8 +54,10 @@ class Failure:
 class Crowd:
     """Clients that send one request after the other until they are told to stop, and what became of all."""
 
-    def __init__(self, port):
+    def __init__(self, port, sizes, pause_s):
         self.port = port
+        self.sizes = sizes
+        self.pause_s = pause_s
         self.counts = collections.Counter()
         self.failures = []  # of bare clients
         self.of_retrying = []
@@ -77,7 +81,7 @@ class Crowd:
 
     def tensor(self, numbers):
         """Another one each time, so that nobody else's answer is right; and what its sums are."""
-        size = numbers.choices(SIZES, WEIGHTS)[0]
+        size = numbers.choices(self.sizes, WEIGHTS)[0]
         x = np.full(size, numbers.randrange(1 << 40), np.int64)
         x[:: numbers.randrange(2, 9)] = numbers.randrange(1 << 40)
         return x, np.cumsum(x)
@@ -94,7 +98,7 @@ class Crowd:
 
     def bare(self, numbers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=replicas.PATIENCE)
-        while not self.over.is_set():
+        while not self.over.wait(self.pause_s):
             x, sums = self.tensor(numbers)
             began = time.monotonic()
             try:
@@ -120,7 +124,7 @@ class Crowd:
 
     def retrying(self, numbers):
         with tally.Client(f"http://127.0.0.1:{self.port}") as client:
-            while not self.over.is_set():
+            while not self.over.wait(self.pause_s):
                 x, sums = self.tensor(numbers)
                 began = time.monotonic()
                 try:
@@ -186,7 +190,7 @@ def play(settings):
         with replicas.Fleet(
             folder, namespaces, settings.binary, settings.root, flags, adapt
         ) as fleet:
-            crowd = Crowd(fleet.port)
+            crowd = Crowd(fleet.port, *settings.requests)
             began = time.monotonic()
             lost = rolling(fleet, crowd, settings)
             restarted = time.monotonic()
@@ -243,6 +247,7 @@ def arguments():
     settings.rounds = settings.rounds or (1 if settings.short else 3)
     settings.kills = settings.kills or (2 if settings.short else 12)
     settings.answers = 50 if settings.short else 500
+    settings.requests = (SHORT_SIZES, SHORT_PAUSE_S) if settings.short else (SIZES, 0)
     return settings
 
 

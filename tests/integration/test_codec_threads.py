@@ -114,7 +114,7 @@ def begun(client):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "send", [print_much(1000000), pack_noise(4 * MIB)], ids=["printed", "packed"]
+    "send", [print_much(500000), pack_noise(2 * MIB)], ids=["printed", "packed"]
 )
 def test_a_small_text_overtakes_large_answers_of_the_same_client(start_server, send, threads):
     server = start_server("--codec-threads", str(threads), "--log-requests", "false")

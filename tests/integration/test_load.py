@@ -68,9 +68,14 @@ def test_small_requests_are_not_held_up_by_large_ones(server):
     assert served >= 5
 
 
+@pytest.fixture(scope="module")
+def quarter_gigabyte():
+    return np.frombuffer(np.random.default_rng(1).bytes(256 * MIB), np.int32)
+
+
 @pytest.mark.parametrize("shape, axis", [((64 * MIB,), 0), ((1024, 65536), 0), ((65536, 1024), 1)])
-def test_a_quarter_gigabyte_is_right(server, shape, axis):
-    values = np.random.default_rng(1).integers(-(2**31), 2**31, shape, dtype=np.int32)
+def test_a_quarter_gigabyte_is_right(server, quarter_gigabyte, shape, axis):
+    values = quarter_gigabyte.reshape(shape)
     client = server.client(120)
     answer = calls.post_raw(client, dtypes.BY_NAME["int32"], values, axis=axis)
     client.close()
@@ -146,9 +151,9 @@ def test_memory_stays_flat_over_fifty_thousand_requests(start_server):
 @pytest.mark.release_only
 def test_memory_stays_flat_over_refusals(start_server):
     server = start_server("--log-requests", "false")
-    wrk(server, "refused.lua", 2)
+    wrk(server, "refused.lua", 1)
     warm = server.rss_bytes()
-    requests, errors = wrk(server, "refused.lua", 4)
+    requests, errors = wrk(server, "refused.lua", 2)
     assert errors == requests, "a request of refused.lua was accepted"
     assert requests > 1000
     assert server.rss_bytes() - warm < 8 * MIB
@@ -188,7 +193,7 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
         leavers = [pool.submit(leave) for _ in range(3)]
         client = server.client()
         served = 0
-        while (served < 1000 or len(left) < 1000) and time.monotonic() < latest:
+        while (served < 500 or len(left) < 700) and time.monotonic() < latest:
             answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
             assert answer.status == 200 and answer.body == b"\x01\x03"
             served += 1
@@ -197,5 +202,5 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
             leaver.result()
     assert served >= 100 and len(left) >= 300
     # Half a MiB for each connection that was not yet seen to be closed: after a stall of the loop
-    # some hundred at once, but not all of the thousands that were opened.
+    # some hundred at once, but not all of the many hundreds that were opened.
     assert server.rss_bytes() - before < 256 * MIB

@@ -4,7 +4,7 @@ import importlib.util
 
 from support.tallyd import TOP
 
-SECONDS = 5
+SECONDS = 3
 
 
 def rotation_module():

@@ -21,7 +21,7 @@ def test_memory_stays_flat_under_everything_at_once(start_server):
     soak = soak_module()
     server = start_server("--log-requests", "false", "--allow-client-shm")
     with soak.region(server.port):
-        points = soak.run(server.port, server.pid, 8, 4, shm=True)
+        points = soak.run(server.port, server.pid, 4, 4, shm=True)
     grown = points[-1][1] - points[1][1]
     assert points[-1][0] > 5000, points
     assert grown < 24 * MIB, points

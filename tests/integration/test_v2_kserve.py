@@ -7,12 +7,6 @@ import numpy as np
 import pytest
 from support import dtypes, oracle
 
-pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
-import httpx  # noqa: E402
-from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig  # noqa: E402
-from kserve.errors import InvalidInput  # noqa: E402
-from kserve.protocol.infer_type import RequestedOutput  # noqa: E402
-
 SDK_TYPES = [dtype for dtype in dtypes.ALL if dtype.name != "bfloat16"]  # it has no BF16
 FORMS = [  # (type, as binary?): FP16 leaves it as binary only
     (dtype, binary)
@@ -21,8 +15,19 @@ FORMS = [  # (type, as binary?): FP16 leaves it as binary only
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Not with this file, since every process that runs tests reads all files."""
+    global httpx, InferenceRESTClient, InferInput, InferRequest, RESTConfig, InvalidInput, RequestedOutput
+    pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
+    import httpx
+    from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
+    from kserve.errors import InvalidInput
+    from kserve.protocol.infer_type import RequestedOutput
+
+
 @pytest.fixture(scope="module")
-def sdk():
+def sdk(imported):
     """Runs coroutines, and the client they use: making one takes longer than a request."""
     with asyncio.Runner() as runner:
         client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=60))

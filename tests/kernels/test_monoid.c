@@ -359,7 +359,9 @@ static void every_length_gives_the_written_tree(const void *context)
                           .want = memory.want,
                           .alone = all && way->options.gpu_kernels,
                           .most = SHAPES};
-    for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
+    /* Of the two types only a processor's own kernels know which it is (scan_tree.cl). */
+    const int kinds = way->options.gpu_kernels && !all ? 1 : 2;
+    for (int kind = 0; kind < kinds && bench.device != NULL; kind++) {
         enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
         struct lengths lengths = lengths_of((size_t)(way - scan_ways), kind);
         bench.few_narrow = !all;

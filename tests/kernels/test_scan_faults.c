@@ -77,12 +77,14 @@ static void every_failing_call_is_reported_and_survived(const void *context)
 }
 
 /* The same while a device is opened and prepared; it can be opened again each time. Calls further
- * and further apart, all the more where each start takes a compiler's time. */
+ * and further apart, all the more where each start takes a compiler's time, and most where most of
+ * the calls are those of GPU kernels as they are. */
 static void every_failing_call_of_a_start_is_survived(const void *context)
 {
     const struct scan_way *way = context;
     bool started = false;
-    const uint32_t apart = way->options.gpu_kernels ? 2 : 4;
+    const bool differs = way->options.transfers || way->options.lookback != SCAN_LOOKBACK_AUTO;
+    const uint32_t apart = !way->options.gpu_kernels ? 4 : differs ? 1 : 2;
     for (uint32_t skip = 0; skip < 100000 && !started; skip += 1 + skip / apart) {
         struct cl_fault fault = {.code = CL_OUT_OF_RESOURCES, .skip = skip, .count = 1};
         struct scan_device *device = NULL;

@@ -491,9 +491,11 @@ class Aggressor:
 
 
 def aggressors(quick):
-    large, answer, zeros = (16, 4, 16) if quick else (256, 64, 256)
-    yield Aggressor(f"{large} MiB raw without a deadline", raw(large), 32, 2)
-    yield Aggressor("4 bytes in, 2000000 numbers out", strided(2000000, accept=JSON), 8)
+    large, answer, zeros, numbers, lead = (
+        (4, 4, 16, 200_000, 0.5) if quick else (256, 64, 256, 2_000_000, 2)
+    )
+    yield Aggressor(f"{large} MiB raw without a deadline", raw(large), 32, lead)
+    yield Aggressor(f"4 bytes in, {numbers} numbers out", strided(numbers, accept=JSON), 8)
     slow = strided(answer * MIB // 4, flags="s")
     yield Aggressor(f"{answer} MiB out, read slowly", slow, 64)
     if quick:
