@@ -112,12 +112,15 @@ def test_blanks_before_a_coding_are_no_part_of_it(server, value):
 
 
 @pytest.mark.parametrize("blanks", [" ", "\t", " \t "])
-def test_blanks_behind_a_coding_cost_the_connection_and_no_more(server, blanks):
+def test_blanks_behind_a_coding_cost_the_connection_at_most(server, blanks):
     """They are no part of it, but libmicrohttpd 0.9.75 takes them for one and would read on for ever: to
-    refuse such a request, and nothing behind it, is all that is left."""
+    refuse such a request, and nothing behind it, is all that is left. 1.0 knows better."""
     request = chunked(PATH, BODY, 5).replace(b": chunked", f": chunked{blanks}".encode())
     with server.wire() as wire:
         answer = wire.send(request + SMUGGLED).answer()
+        if answer.status == 200:
+            assert answer.body == SUMS and wire.answer().status == 404
+            return
         calls.expect_error(answer, 501, "unsupported", says=["chunked"])
         assert answer.headers["Connection"] == "close"
         assert wire.closed() and wire.buffer == b""
@@ -194,8 +197,7 @@ def test_an_expectation_without_a_body_costs_the_requests_behind_it_nothing(serv
         assert wire.answer().status == status
         assert wire.answer().body == SUMS
         assert wire.answer().status == status
-        assert wire.answer().status == 100
-        assert wire.answer().body == SUMS
+        assert wire.answer_after_100().body == SUMS
 
 
 @pytest.mark.parametrize(
@@ -432,7 +434,10 @@ def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
     for name, (data, status, code, field, word) in UNREADABLE.items():
         with server.wire() as wire:
             until(lambda: is_alone(wire))
-            answer = wire.send(data).answer()
+            wire.send(data)
+            if word == "NUL" and wire.closed() and wire.buffer == b"":
+                continue  # libmicrohttpd 1.0 hears no more of such a client, and says nothing
+            answer = wire.answer()
             calls.expect_error(answer, status, code, field, word)
             assert answer.headers["X-Request-Id"], name
 
