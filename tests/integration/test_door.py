@@ -515,8 +515,8 @@ def test_malformed_chunks_are_refused_or_cut_off(impatient_server, data):
             wire.send(head + data).half_close()
             answer = wire.answer()
             assert answer.status >= 400, answer
-        except (ConnectionError, BrokenPipeError):
-            pass
+        except OSError:
+            pass  # cut off, before its own side was closed even
     client = impatient_server.client()
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     client.close()
