@@ -2,6 +2,7 @@
 build/bench/. Only what stands between the page's markers is replaced. A table holds figures of one
 run only: each section is a file, written by one; the first table says which and when."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -149,8 +150,13 @@ def micros(seconds):
     return "-" if seconds is None else f"{seconds * 1e6:.0f} us"
 
 
+def is_won(seconds, engine):
+    """Whether some way to a server took less than the library here."""
+    return min(seconds.get(way, float("inf")) for way in WAYS) < seconds.get(engine, 0)
+
+
 def remote(rows):
-    """Times by size, and from which size on a remote call takes less than each library's."""
+    """Times by size, and from which size on, to the largest, a call takes less than a library does."""
     rows = [row for row in rows if "seconds" in row]
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     lines = [
@@ -158,13 +164,9 @@ def remote(rows):
     ]
     words = []
     for engine in [name for name in names if name not in WAYS]:
-        won = [
-            row["elements"]
-            for row in rows
-            if min(row["seconds"].get(way, float("inf")) for way in WAYS)
-            < row["seconds"].get(engine, 0)
-        ]
-        words.append(f"{engine} from {won[0]} elements" if won else f"{engine} at no size")
+        won = list(itertools.takewhile(lambda row: is_won(row["seconds"], engine), rows[::-1]))
+        end = f"from {won[-1]['elements']} elements" if won else "at no size"
+        words.append(f"{engine} {end}")
     text = f"A remote call is faster than {', '.join(words)}."
     return [*table(["elements", *names], lines), "", *textwrap.wrap(text, COLUMNS)]
 
