@@ -35,7 +35,7 @@
 #include <sys/random.h>
 
 enum {
-    TURN_US = 500,
+    TURN_US = 150,
     HTTP_STOP_RUNS = 16,
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
