@@ -6,7 +6,8 @@
  *            --> on_done: requests came back, their connections are resumed; connections that
  *                another loop accepted for this one
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
- *   uv_check --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
+ *   uv_check --> convert_waiting_texts: those that the turn before had no time for
+ *            --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
  *                (http_daemons.c), for at most TURN_US
  *            --> compute_short_scans: those that wait, if the device has nothing to do
  *
@@ -266,16 +267,33 @@ static bool compute_short_scans(struct http_loop *loop)
     return ran || back != NULL;
 }
 
+/* A turn begins with the texts that wait for one. */
+static void convert_waiting_texts(struct http_loop *loop)
+{
+    struct text_turn *texts = &loop->completion.texts;
+    text_turn_begin(texts);
+    for (struct request *request = text_turn_next(texts); request != NULL;
+         request = text_turn_next(texts)) {
+        const uint64_t now_ns = clock_now_ns();
+        if (request_verdict(request, now_ns) == STATUS_OK) {
+            take_back(request);
+        } else {
+            request_end_expired(request, now_ns, "its turn on an HTTP thread");
+        }
+    }
+}
+
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
+    convert_waiting_texts(loop);
     bool pending = run_daemons(loop);
     if (compute_short_scans(loop)) { /* the answers go out in the same turn */
         pending = run_daemons(loop);
         pending = compute_short_scans(loop) || pending;
     }
     queue_wake(loop->server->queue);
-    if (pending) {
+    if (pending || text_turn_waits(&loop->completion.texts)) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
         (void)uv_idle_stop(&loop->idle);
@@ -321,6 +339,9 @@ static void on_heartbeat(uv_timer_t *timer)
  * come back or never will. */
 static void stop_daemons(struct http_loop *loop)
 {
+    while (text_turn_waits(&loop->completion.texts)) {
+        convert_waiting_texts(loop);
+    }
     on_done(&loop->done, 0, 0);
     for (size_t i = 0; i < loop->daemon_count; i++) {
         for (int run = 0; run < HTTP_STOP_RUNS; run++) {

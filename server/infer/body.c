@@ -113,7 +113,8 @@ static enum status ask_head(struct request *request, struct error *err)
         return STATUS_OK;
     }
     /* A carry was checked as it came. */
-    if (request->head_bytes > request->server->config->inline_json_bytes &&
+    if (request->head_bytes >
+            smaller_of(request->server->config->inline_json_bytes, TEXT_TURN_SHORT_BYTES) &&
         request->codec_request.carry_bytes == 0) {
         body->spill = true;
         return STATUS_OK;

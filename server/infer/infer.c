@@ -203,11 +203,18 @@ static uint64_t part_work_bytes(const struct request *request)
            (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
 }
 
+/* Where a text is parsed or printed. */
+static enum text_place text_place(const struct request *request, uint64_t bytes)
+{
+    return text_turn_place(&request->completion->texts, bytes,
+                           request->server->config->inline_json_bytes);
+}
+
+/* Whatever its text. */
 static bool encode_is_long(const struct request *request)
 {
     bool packs = request->accept_coding != CODING_IDENTITY;
-    return infer_text_bytes(request) > request->server->config->inline_json_bytes ||
-           (packs && request->out_bytes > INLINE_PACK_BYTES) ||
+    return (packs && request->out_bytes > INLINE_PACK_BYTES) ||
            part_work_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
@@ -222,17 +229,18 @@ static uint64_t bytes_to_move(const struct request *request)
            part_work_bytes(request) + (request->out_bytes - computed_bytes(request));
 }
 
-/* A head that the loop may decode: what it asks for then shows, which may be far more than what
- * it is. */
-static bool head_is_short(const struct request *request)
+/* Where the head is decoded, and the numbers of a text are parsed. */
+static enum text_place head_place(const struct request *request)
 {
-    return request->body.inflate == NULL &&
-           request->head_bytes <= request->server->config->inline_json_bytes;
+    const struct request_body *body = &request->body;
+    return body->inflate != NULL || body->spill ? TEXT_ELSEWHERE
+                                                : text_place(request, request->head_bytes);
 }
 
-static bool complete_is_long(const struct request *request)
+/* place: of its head. */
+static bool complete_is_long(const struct request *request, enum text_place place)
 {
-    bool long_text = request->call.source == CALL_SOURCE_TEXT && !head_is_short(request);
+    bool long_text = request->call.source == CALL_SOURCE_TEXT && place != TEXT_NOW;
     return request->body.inflate != NULL || !request->decoded || long_text ||
            bytes_to_move(request) > INLINE_MOVE_BYTES;
 }
@@ -361,14 +369,21 @@ enum infer_place infer_submit(struct request *request)
         body_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
-    if (head_is_short(request) && decode_body(request) != STATUS_OK) {
+    const enum text_place place = head_place(request);
+    if (place == TEXT_LATER) {
+        request_enter(request, REQUEST_PARSING);
+        text_turn_wait(&request->completion->texts, request, request->head_bytes);
+        return INFER_SOON;
+    }
+    /* What a short head asks for then shows, which may be far more than what it is. */
+    if (place == TEXT_NOW && decode_body(request) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
         return INFER_AWAY;
     }
     admission_trim(request->server->admission, request, infer_claim(request, 0));
-    if (complete_is_long(request)) {
+    if (complete_is_long(request, place)) {
         request_enter(request, REQUEST_PARSING);
         codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
         return INFER_AWAY;
@@ -384,13 +399,23 @@ static bool answer_computed(struct request *request)
                         "the deadline passed before the answer could be made");
         return false;
     }
-    if (encode_is_long(request)) {
+    const uint64_t text_bytes = infer_text_bytes(request);
+    const enum text_place place =
+        encode_is_long(request) ? TEXT_ELSEWHERE : text_place(request, text_bytes);
+    switch (place) {
+    case TEXT_NOW:
+        infer_encode(request);
+        return false;
+    case TEXT_LATER:
+        request_enter(request, REQUEST_RUNNING);
+        text_turn_wait(&request->completion->texts, request, text_bytes);
+        break;
+    case TEXT_ELSEWHERE:
         request_enter(request, REQUEST_PRINTING);
         codec_pool_submit(request->server->codecs, request, encode_cost(request), print_job);
-        return true;
+        break;
     }
-    infer_encode(request);
-    return false;
+    return true;
 }
 
 bool infer_advance(struct request *request)

@@ -6,7 +6,8 @@
  *     infer_advance   back from elsewhere    what its state says is next
  *     infer_encode    computed               codec->encode, packing
  *
- * Short texts take these steps on the loop, long ones on the codec pool's threads. */
+ * Short texts take these steps on the loop, some of them in a later turn (text_turn.h), long ones
+ * on the codec pool's threads. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 

@@ -7,6 +7,7 @@
 #define TALLY_SERVER_COMPLETION_H
 
 #include "proto/status.h"
+#include "server/sched/text_turn.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@ struct completion {
     atomic_bool awake;              /* the taker is about to look: it need not be woken */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* requests and slices that are to come back by it; the taker's own */
+    struct text_turn texts; /* that the taker's thread parses and prints; its own */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);

@@ -19,10 +19,14 @@
  * | PARSING   | codec pool         | its body is unpacked and parsed  | QUEUED; back on the loop: it is  |
  * |           |                    |                                  | larger than it looked, and goes  |
  * |           |                    |                                  | to infer_submit() again          |
+ * |           | loop               | it waits for a turn in which its | infer_submit() again             |
+ * |           |                    | text is parsed (text_turn.h)     |                                  |
  * | PARSED    | codec pool         | it is posted to the loop         | SLICED                           |
  * | QUEUED    | queue              | it waits for a device            | RUNNING                          |
  * | RUNNING   | device worker      | it is scanned in place           | its answer is made at once, or   |
  * |           |                    |                                  | PRINTING: that is long           |
+ * |           | loop               | computed, it waits for a turn in | the same                         |
+ * |           |                    | which its answer is printed      |                                  |
  * | SLICED    | loop; a slice is   | it is scanned slice by slice     | the same                         |
  * |           | with queue, worker |                                  |                                  |
  * | PRINTING  | codec pool         | its answer is printed, packed    | READY                            |

@@ -1,0 +1,53 @@
+/* Texts that an HTTP thread parses and prints itself. To a codec thread and back takes as long as
+ * some thousand numbers, so what is not long stays; but not more of it in one turn of the loop
+ * than leaves others' requests a short wait. The rest of the turn's texts wait for the next
+ * turns, first in, first out, as long as that is a matter of a millisecond. What comes beyond
+ * that goes to the codec pool, whose lines are shared fairly between clients.
+ *
+ * Thread: the loop. */
+#ifndef TALLY_SERVER_TEXT_TURN_H
+#define TALLY_SERVER_TEXT_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct request;
+
+enum {
+    TEXT_TURN_SHORT_BYTES = 16 << 10, /* of a text that never waits */
+    TEXT_TURN_BYTES = 128 << 10,      /* in a turn, if it is more than one: some 0.1 ms */
+    TEXT_TURN_WAITING_BYTES = 1 << 20 /* of those that wait */
+};
+
+/* Zeroed: nothing was done, nothing waits. */
+struct text_turn {
+    uint64_t done_bytes;    /* in this turn */
+    uint64_t waiting_bytes; /* of those that wait */
+    struct request *first;  /* they are owned, oldest first, linked by next */
+    struct request *last;   /* valid if first is not NULL */
+};
+
+enum text_place {
+    TEXT_NOW,      /* here, and it is counted */
+    TEXT_LATER,    /* here: text_turn_wait() is due */
+    TEXT_ELSEWHERE /* in the codec pool */
+};
+
+/* most   --inline-json-bytes: of a text that is not for the codec pool */
+enum text_place text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t most);
+
+/* The request, which is away (request.h), waits for a turn with room for so many bytes. Ownership
+ * goes to the line. */
+void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes);
+
+/* A turn begins. */
+void text_turn_begin(struct text_turn *turn);
+
+/* The oldest that waits, if there is room for it in this turn: then its text_turn_place() is
+ * TEXT_NOW. NULL: none. */
+struct request *text_turn_next(struct text_turn *turn);
+
+/* Whether any waits. */
+bool text_turn_waits(const struct text_turn *turn);
+
+#endif

@@ -1,0 +1,97 @@
+"""Texts that an HTTP thread converts itself, some of them turns later: more at once than one turn
+has time for, and more than may wait for another."""
+
+import contextlib
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.http import post_bytes
+from support.waiting import until
+
+CROWD = 60  # of 25 to 45 KB each: 2 MB of text, for one thread
+KIB = 1 << 10
+
+
+def texts():
+    """[(body, sums)] of several lengths."""
+    numbers = np.random.default_rng(1)
+    made = []
+    for i in range(CROWD):
+        values = numbers.integers(-(1 << 30), 1 << 30, 2500 + 30 * i)
+        body = json.dumps({"data": values.tolist(), "dtype": "int64"})
+        made.append((body.encode(), np.cumsum(values).tolist()))
+    assert min(len(body) for body, _ in made) > 25 * KIB
+    return made
+
+
+TEXTS = texts()
+
+
+@pytest.fixture
+def crowd(start_server):
+    """A frozen service with one HTTP thread, to which everybody has sent a text."""
+    server = start_server("--http-loops", "1")
+    server.client().get("/livez")
+    server.signal(signal.SIGSTOP)
+    until(server.is_stopped)
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(server.wire()) for _ in TEXTS]
+        yield server, wires
+        if server.is_stopped():
+            server.signal(signal.SIGCONT)
+
+
+def send_all(wires, headers=()):
+    for wire, (body, _) in zip(wires, TEXTS):
+        wire.send(post_bytes("/v1/cumsum", body, [("Content-Type", calls.JSON), *headers]))
+
+
+def sums_of(answer):
+    assert answer.status == 200, answer
+    return json.loads(answer.body)["data"]
+
+
+def test_all_texts_that_come_at_once_are_answered(crowd):
+    server, wires = crowd
+    send_all(wires)
+    server.signal(signal.SIGCONT)
+    for wire, (_, sums) in zip(wires, TEXTS):
+        assert sums_of(wire.answer()) == sums
+
+
+def test_clients_that_leave_while_their_texts_wait_take_nothing_with_them(crowd):
+    server, wires = crowd
+    send_all(wires)
+    for wire in wires[::2]:
+        wire.reset()
+    server.signal(signal.SIGCONT)
+    for wire, (_, sums) in list(zip(wires, TEXTS))[1::2]:
+        assert sums_of(wire.answer()) == sums
+    until(lambda: server.metric("tally_active_requests") == 1)
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0)
+
+
+def test_a_drain_answers_texts_that_wait_for_their_turn(crowd):
+    server, wires = crowd
+    send_all(wires)
+    server.signal(signal.SIGTERM)
+    server.signal(signal.SIGCONT)
+    for wire, (_, sums) in zip(wires, TEXTS):
+        assert sums_of(wire.answer()) == sums
+    assert server.wait() == 0
+
+
+def test_a_text_whose_deadline_passes_in_the_line_is_a_504(crowd):
+    server, wires = crowd
+    send_all(wires, [("X-Request-Timeout-Ms", "1")])
+    server.signal(signal.SIGCONT)
+    for wire, (_, sums) in zip(wires, TEXTS):
+        answer = wire.answer()
+        if answer.status == 200:
+            assert sums_of(answer) == sums
+        else:
+            calls.expect_error(answer, 504, "deadline_passed")
