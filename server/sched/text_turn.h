@@ -1,7 +1,7 @@
 /* Texts that an HTTP thread parses and prints itself. To a codec thread and back takes as long as
  * some thousand numbers, so what is not long stays; but not more of it in one turn of the loop
  * than leaves others' requests a short wait. The rest of the turn's texts wait for the next
- * turns, first in, first out, as long as that is a matter of a millisecond. What comes beyond
+ * turns, first in, first out, as long as that is a matter of milliseconds. What comes beyond
  * that goes to the codec pool, whose lines are shared fairly between clients.
  *
  * Thread: the loop. */
@@ -16,7 +16,7 @@ struct request;
 enum {
     TEXT_TURN_SHORT_BYTES = 16 << 10, /* of a text that never waits */
     TEXT_TURN_BYTES = 128 << 10,      /* in a turn, if it is more than one: some 0.1 ms */
-    TEXT_TURN_WAITING_BYTES = 1 << 20 /* of those that wait */
+    TEXT_TURN_WAITING_BYTES = 4 << 20 /* of those that wait */
 };
 
 /* Zeroed: nothing was done, nothing waits. */

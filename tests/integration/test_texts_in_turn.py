@@ -12,7 +12,7 @@ from support import calls
 from support.http import post_bytes
 from support.waiting import until
 
-CROWD = 60  # of 25 to 45 KB each: 2 MB of text, for one thread
+CROWD = 60  # of 70 to 110 KB each: 5 MB of text, for one thread
 KIB = 1 << 10
 
 
@@ -21,10 +21,10 @@ def texts():
     numbers = np.random.default_rng(1)
     made = []
     for i in range(CROWD):
-        values = numbers.integers(-(1 << 30), 1 << 30, 2500 + 30 * i)
+        values = numbers.integers(-(1 << 30), 1 << 30, 6000 + 60 * i)
         body = json.dumps({"data": values.tolist(), "dtype": "int64"})
         made.append((body.encode(), np.cumsum(values).tolist()))
-    assert min(len(body) for body, _ in made) > 25 * KIB
+    assert len(made[0][0]) > 64 * KIB and len(made[-1][0]) < 128 * KIB
     return made
 
 
