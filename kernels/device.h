@@ -31,7 +31,8 @@ struct scan_device_info {
     char lookback[160]; /* how it runs long lines: in one pass (look-back), or why not */
 };
 
-/* Every usable device of every platform, in platform order; the position is its number.
+/* Every usable device of every platform, our own first, then in platform order; the position is its
+ * number. Once there are `room`, no further driver is asked: it could end the process.
  * out   infos[0..*count), at most `room`
  * err   NO_DEVICE: no platform, no device, or none usable; says how to install one */
 MUST_CHECK enum status scan_devices_list(struct scan_device_info *infos, size_t room,

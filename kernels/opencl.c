@@ -143,22 +143,58 @@ static void describe_device(cl_platform_id platform, cl_device_id id,
 
 /* ---- finding ---- */
 
-/* Our own platform, then what the ICD loader lists: there is no need of such a list. */
-static cl_int find_platforms(cl_platform_id *found, cl_uint *count)
+struct found {
+    cl_device_id *ids;
+    struct scan_device_info *infos;
+    size_t room;
+    size_t total;
+    size_t usable; /* of them */
+};
+
+static void find_on_platform(cl_platform_id platform, struct found *found)
 {
-    cl_platform_id listed[PLATFORMS_MAX - 1];
-    cl_uint listed_count = 0;
-    *count = 0;
-    cl_int code = CL_FAULTY(cpu_icd_get_platform_ids(1, found, count));
-    if (code == CL_SUCCESS) {
-        code = CL_FAULTY(clGetPlatformIDs(PLATFORMS_MAX - 1, listed, &listed_count));
+    cl_device_id ids[OPENCL_DEVICES_MAX];
+    const cl_uint most = (cl_uint)(OPENCL_DEVICES_MAX - found->total);
+    cl_uint got = 0;
+    if (most == 0 ||
+        clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, most, ids, &got) != CL_SUCCESS) {
+        return;
     }
+    for (cl_uint i = 0; i < got && i < most; i++, found->total++) {
+        if (!is_usable(platform, ids[i])) {
+            continue;
+        }
+        if (found->usable < found->room && found->ids != NULL) {
+            found->ids[found->usable] = ids[i];
+        }
+        if (found->usable < found->room && found->infos != NULL) {
+            describe_device(platform, ids[i], &found->infos[found->usable]);
+        }
+        found->usable++;
+    }
+}
+
+/* Our own platform, then what the ICD loader lists: there is no need of such a list. */
+static cl_int find_on_platforms(struct found *found)
+{
+    cl_platform_id own = NULL;
+    cl_platform_id listed[PLATFORMS_MAX];
+    cl_uint count = 0;
+    cl_int code = CL_FAULTY(cpu_icd_get_platform_ids(1, &own, NULL));
     if (code != CL_SUCCESS) {
-        return *count > 0 && code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
+        return code;
     }
-    for (cl_uint i = 0; i < listed_count && i < PLATFORMS_MAX - 1; i++) {
+    find_on_platform(own, found);
+    if (found->usable >= found->room) {
+        return CL_SUCCESS;
+    }
+    code = CL_FAULTY(clGetPlatformIDs(PLATFORMS_MAX, listed, &count));
+    if (code != CL_SUCCESS) {
+        return code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
+    }
+    for (cl_uint i = 0; i < count && i < PLATFORMS_MAX && found->usable < found->room; i++) {
         if (!is_ours(listed[i])) {
-            found[(*count)++] = listed[i];
+            find_on_platform(listed[i], found);
         }
     }
     return CL_SUCCESS;
@@ -167,45 +203,21 @@ static cl_int find_platforms(cl_platform_id *found, cl_uint *count)
 enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos, size_t room,
                                 size_t *count, struct error *err)
 {
-    cl_platform_id platforms[PLATFORMS_MAX];
-    cl_device_id found[OPENCL_DEVICES_MAX];
-    cl_uint platform_count = 0;
-    size_t total = 0;
-    size_t usable = 0;
-    cl_int code = find_platforms(platforms, &platform_count);
-    for (cl_uint p = 0; p < platform_count && code == CL_SUCCESS; p++) {
-        const cl_uint most = (cl_uint)(OPENCL_DEVICES_MAX - total);
-        cl_uint got = 0;
-        if (most == 0 ||
-            clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, most, found, &got) != CL_SUCCESS) {
-            continue;
-        }
-        for (cl_uint i = 0; i < got && i < most; i++, total++) {
-            if (!is_usable(platforms[p], found[i])) {
-                continue;
-            }
-            if (usable < room && ids != NULL) {
-                ids[usable] = found[i];
-            }
-            if (usable < room && infos != NULL) {
-                describe_device(platforms[p], found[i], &infos[usable]);
-            }
-            usable++;
-        }
-    }
-    if (usable > 0) {
-        *count = usable;
+    struct found found = {.ids = ids, .infos = infos, .room = room};
+    cl_int code = find_on_platforms(&found);
+    if (code == CL_SUCCESS && found.usable > 0) {
+        *count = found.usable;
         return STATUS_OK;
     }
     const char *how =
         "Tally's own driver was built for another processor (build it again here, or "
         "with all LEVELS), and clinfo lists no other";
-    if (total > 0) {
+    if (code == CL_SUCCESS && found.total > 0) {
         return error_set(
             err, STATUS_NO_DEVICE,
             "%zu OpenCL devices found, none of them is available, compiles kernels "
             "and is little-endian: %s",
-            total, how);
+            found.total, how);
     }
     return error_set(err, STATUS_NO_DEVICE, "no OpenCL device found (%s): %s",
                      code == CL_SUCCESS ? "no platform has one" : opencl_error_name(code), how);
@@ -230,7 +242,8 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
     cl_device_id ids[OPENCL_DEVICES_MAX];
     cl_platform_id platform = NULL;
     size_t count = 0;
-    TRY(opencl_find_devices(ids, NULL, OPENCL_DEVICES_MAX, &count, err));
+    const size_t room = smaller_of(number, OPENCL_DEVICES_MAX - 1) + 1;
+    TRY(opencl_find_devices(ids, NULL, room, &count, err));
     if (number >= count) {
         return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
                          number, count - 1);

@@ -31,8 +31,9 @@ struct opencl {
 #endif
 };
 
-/* Describe the usable devices, our own first, then those of each platform in its order.
- * out   ids[] and infos[] (NULL: not wanted) of the first `room`; *count of all
+/* Describe the usable devices, our own first, then those of each platform in its order. Once there
+ * are `room`, no further driver is asked: it could end the process.
+ * out   ids[] and infos[] (NULL: not wanted) of the first `room`; *count of all found
  * err   NO_DEVICE */
 MUST_CHECK enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos,
                                            size_t room, size_t *count, struct error *err);

@@ -19,6 +19,7 @@
 #include "server/sched/request.h"
 #include "server/sched/server.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -153,12 +154,14 @@ static int exit_code_of(enum status status)
 #define TICK_NS       (100 * NS_PER_MS)
 #define SHORT_TICK_NS (5 * NS_PER_MS) /* while it starts or stops: somebody waits for that */
 #define TRIM_EVERY_NS NS_PER_S
+#define HEAP_NS       (30 * NS_PER_S)
 #define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
 #define STOPPED_NS    NS_PER_S        /* no tick for longer: nothing of the process ran */
 #define QUIET_NS      NS_PER_S /* idle connections are closed in less (http/deadlines.c) */
 
 enum {
-    GO_ON = -1
+    GO_ON = -1,
+    MANY_CONNECTIONS = 256 /* whose buffers are worth the time to give them back */
 };
 
 /* The main thread's own. */
@@ -173,6 +176,8 @@ struct run {
     uint64_t deadline_ns; /* earliest of all that wait, 0: none */
     uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
     size_t accepted;      /* connections, so far */
+    uint64_t heap_ns;     /* next give_heap_back() */
+    size_t most;          /* connections at once since the last one */
 };
 
 static void stop_signals(sigset_t *set)
@@ -211,6 +216,20 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
     return wait;
 }
 
+/* What a burst of connections had for its buffers, which glibc keeps for as many to come: all of it
+ * is gone through, so not often, and not for a few. */
+static void give_heap_back(struct run *run, size_t connections, uint64_t now_ns)
+{
+    run->most = larger_of(run->most, connections);
+    if (now_ns >= run->heap_ns) {
+        if (run->most >= connections + MANY_CONNECTIONS) {
+            (void)malloc_trim(0);
+        }
+        run->most = connections;
+        run->heap_ns = now_ns + HEAP_NS;
+    }
+}
+
 /* Duties of every tick, in every phase. */
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
@@ -229,8 +248,10 @@ static void do_every_tick(struct run *run, uint64_t now_ns)
         run->trim_ns = now_ns + TRIM_EVERY_NS;
     }
     http_tick(run->http, now_ns);
+    const size_t connections = http_connections(run->http);
+    give_heap_back(run, connections, now_ns);
     size_t accepted = http_accepted(run->http);
-    if (accepted != run->accepted || http_connections(run->http) > 0) {
+    if (accepted != run->accepted || connections > 0) {
         run->accepted = accepted;
         run->traffic_ns = now_ns;
     }

@@ -182,16 +182,14 @@ static bool is_foreign(const char *name, uint64_t *stamp)
     return foreign;
 }
 
-int checkpoint_check(const char *name, const char *output, bool resume,
-                     struct checkpoint *checkpoint)
+int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint)
 {
     char *beside = NULL;
     uint64_t unused = 0;
     if (asprintf(&beside, "%s" BESIDE, name) < 0) {
         return complain_no_memory();
     }
-    bool foreign =
-        is_foreign(name, &checkpoint->stamp) && !resume; /* else it is refused as read */
+    bool foreign = is_foreign(name, &checkpoint->stamp);
     bool foreign_beside = is_foreign(beside, &unused);
     bool result = is_output(name, output) || is_output(beside, output);
     free(beside);

@@ -45,8 +45,7 @@ int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
 /* Refuse to write one where another file is, or where the result will be. Takes over the stamp of
  * the one that is there. */
-int checkpoint_check(const char *name, const char *output, bool resume,
-                     struct checkpoint *checkpoint);
+int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint);
 /* All lanes are done, of so many. */
 bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes);
 void checkpoint_free(struct checkpoint *checkpoint);

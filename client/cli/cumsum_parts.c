@@ -465,8 +465,7 @@ static int check_job(struct parts_job *job)
         return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
     }
     return settings->checkpoint != NULL
-               ? checkpoint_check(settings->checkpoint, settings->output, settings->resume,
-                                  &job->checkpoint)
+               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
                : EXIT_DONE;
 }
 

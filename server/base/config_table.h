@@ -113,7 +113,8 @@ GROUP("Devices")                                                                
 X(devices,             TEXT,   "all",            1,          4096,             "list",             \
   "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \
   "(tallyd --list-devices shows them). The processor is used through Tally's own driver, or "      \
-  "through another one that is named here, with one general kernel for all layouts, far slower.")  \
+  "through another one that is named here, with one general kernel for all layouts, far slower. "  \
+  "With cpu alone no other driver is asked for its devices.")                                      \
 X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
   "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
   "on: untried; off: always in two.")                                                              \

@@ -55,13 +55,21 @@ size_t loop_connections(struct http_loop *loop)
            atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
 }
 
-static bool is_full(const struct http_loop *loop)
+/* A place for the connection that is accepted next; false: all are taken. */
+static bool take_place(struct http_loop *loop)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < loop->loop_count; i++) {
-        count += loop_connections(&loop->loops[i]);
+    size_t taken = atomic_load(loop->places_taken);
+    while (taken < loop->conn_limit) {
+        if (atomic_compare_exchange_weak(loop->places_taken, &taken, taken + 1)) {
+            return true;
+        }
     }
-    return count >= loop->conn_limit;
+    return false;
+}
+
+static void give_place_back(struct http_loop *loop)
+{
+    (void)atomic_fetch_sub(loop->places_taken, 1);
 }
 
 static void pause_all(struct http_loop *loop)
@@ -77,12 +85,19 @@ static void pause_all(struct http_loop *loop)
 
 void accepting_resume(struct http_loop *loop)
 {
-    for (size_t i = 0; i < loop->listener_count && !is_full(loop); i++) {
+    const bool is_full = atomic_load(loop->places_taken) >= loop->conn_limit;
+    for (size_t i = 0; i < loop->listener_count && !is_full; i++) {
         struct listener *listener = &loop->listeners[i];
         if (!listener->closed && listener->paused) {
             listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
         }
     }
+}
+
+void accepting_ended(struct http_loop *loop)
+{
+    give_place_back(loop);
+    accepting_resume(loop);
 }
 
 /* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
@@ -105,7 +120,8 @@ static void add_connection(struct http_loop *loop, const struct handed_over *new
         (void)MHD_add_connection(daemon->mhd, new->fd, (const struct sockaddr *)&new->peer,
                                  new->peer_bytes);
     }
-    if (accepted->client != NULL) { /* nothing became of it */
+    if (daemon == NULL || accepted->client != NULL) { /* nothing became of it */
+        give_place_back(loop);
         client_release(accepted->client);
         accepted->client = NULL;
         if (daemon != NULL) {
@@ -173,7 +189,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (loop->fresh < MOST_FRESH) {
-        if (is_full(loop)) {
+        if (!take_place(loop)) {
             pause_all(loop);
             return;
         }
@@ -186,13 +202,17 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
             if (least == loop || !hand_over(least, &new)) {
                 add_connection(loop, &new);
             }
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            continue;
+        }
+        give_place_back(loop);
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_message(
                 loop->server->log, LOG_WARN,
                 "no file descriptor or memory is left for another connection (ulimit -n)");
             pause_all(loop);
             return;
-        } else if (errno != ECONNABORTED && errno != EINTR) {
+        }
+        if (errno != ECONNABORTED && errno != EINTR) {
             return; /* nobody else waits, or another loop was first */
         }
     }

@@ -90,7 +90,7 @@ void conn_destroy(struct conn *conn)
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
     (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
-    accepting_resume(conn->loop);
+    accepting_ended(conn->loop);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;
     if (conn->exchange == NULL) {

@@ -27,6 +27,7 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
+#include "server/infer/infer_memory.h"
 #include "server/infer/slices.h"
 #include "server/memory/memory.h"
 
@@ -119,14 +120,19 @@ static void time_out_request(struct conn *conn, const char *why)
     cut_slow(conn, why);
 }
 
-/* A client that has a place among the large requests and sends nothing gives it up. */
+/* A client that has a place among the large requests and sends nothing gives it up, and the pages
+ * that were made for what it would send next. */
 static void give_up_place(const struct conn *conn, uint64_t age_ns)
 {
-    struct exchange *exchange = conn->exchange;
-    if (exchange->request.admission.state == ADMISSION_ACTIVE &&
-        request_state(&exchange->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
-        exchange->request.body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
-        admission_slow(conn->loop->server->admission, &exchange->request);
+    struct request *request = &conn->exchange->request;
+    const enum admission_state state = request->admission.state;
+    if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
+        request_state(request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
+        request->body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
+        infer_forget_pages(request);
+        if (state == ADMISSION_ACTIVE) {
+            admission_slow(conn->loop->server->admission, request);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ struct http {
     struct proxies proxies;
     atomic_bool draining;
     atomic_bool stopping;
+    atomic_size_t places_taken; /* accepting.c */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
@@ -100,6 +101,7 @@ static enum status start_loops(struct http *http, struct error *err)
         loop->loops = http->loops;
         loop->loop_count = http->loop_count;
         loop->conn_limit = (size_t)config->max_connections;
+        loop->places_taken = &http->places_taken;
         TRY(loop_start(loop, &http->listeners, err));
     }
     return STATUS_OK;

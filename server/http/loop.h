@@ -90,7 +90,8 @@ struct http_loop {
     struct accepted accepted;
     struct http_loop *loops; /* borrowed: all of the service, this one among them */
     size_t loop_count;
-    size_t conn_limit;                    /* of all loops together */
+    size_t conn_limit;           /* of all loops together */
+    atomic_size_t *places_taken; /* shared: of these, by who is accepted or about to be */
     _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it, */
     atomic_size_t handed_count;           /* as long as they are not in conn_count */
     size_t handshaking;                   /* connections in their TLS handshake */
@@ -163,6 +164,8 @@ void accepting_take_handed(struct http_loop *loop);
 size_t loop_connections(struct http_loop *loop);
 /* Go on after a pause, if there is room for another connection. */
 void accepting_resume(struct http_loop *loop);
+/* A connection has ended: its place is another's. */
+void accepting_ended(struct http_loop *loop);
 /* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting
  * is false. */
 void accepting_end(struct http_loop *loop, uint64_t now_ns);

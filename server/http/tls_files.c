@@ -3,6 +3,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/file_read.h"
 #include "server/base/file_watch.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
@@ -10,14 +11,12 @@
 #include "server/http/tls.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     FILE_BYTES_MAX = 16 << 20 /* all authorities that Debian knows are 220 KB */
@@ -57,67 +56,77 @@ static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
     return first;
 }
 
-/* What GnuTLS does not tell: which of the files cannot be read, and why. It reads a file whole,
- * however long it is. */
-static enum status check_files(const struct file_watch *watch, struct error *err)
+static enum status read_file(const struct file_watch *watch, enum file file,
+                             struct file_text *text, struct error *err)
 {
     static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
                                                   [FILE_KEY] = "--tls-key",
                                                   [FILE_CLIENT_CA] = "--tls-client-ca"};
-    for (size_t i = 0; i < FILE_COUNT; i++) {
-        const char *path = watch->paths[i];
-        struct stat info;
-        if (path[0] == '\0') {
-            continue;
-        }
-        /* Not by opening it: the writer of a pipe would be left without a reader. */
-        int failure = stat(path, &info) != 0 || access(path, R_OK) != 0 ? errno : 0;
-        failure = failure == 0 && S_ISDIR(info.st_mode) ? EISDIR : failure;
-        if (failure != 0) {
-            return error_set_field(err, STATUS_INVALID_FIELD, flags[i], "%s %s: %s", flags[i],
-                                   path, strerrordesc_np(failure));
-        }
-        if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) { /* it may have no end */
-            return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
-                                   "%s %s: it is a device, not a file", flags[i], path);
-        }
-        if (watch->taken[i].bytes > FILE_BYTES_MAX) {
-            return error_set_field(err, STATUS_INVALID_FIELD, flags[i],
-                                   "%s %s: it has more than 16 MiB", flags[i], path);
-        }
+    const char *path = watch->paths[file];
+    char context[512];
+    enum status status =
+        path[0] == '\0' ? STATUS_OK : file_read(path, FILE_BYTES_MAX, text, err);
+    if (status != STATUS_OK) {
+        (void)snprintf(context, sizeof context, "%s %.400s", flags[file], path);
+        error_prefix(err, context);
     }
+    return status;
+}
+
+static gnutls_datum_t datum_of(const struct file_text *text)
+{
+    return (gnutls_datum_t){.data = (unsigned char *)text->bytes,
+                            .size = (unsigned)text->count};
+}
+
+/* texts[FILE_COUNT] as read. */
+static enum status use_texts(struct tls_credentials *credentials, const struct file_text *texts,
+                             struct error *err)
+{
+    const char *const *paths = credentials->files->watch.paths;
+    const gnutls_datum_t cert = datum_of(&texts[FILE_CERT]);
+    const gnutls_datum_t key = datum_of(&texts[FILE_KEY]);
+    const gnutls_datum_t ca = datum_of(&texts[FILE_CLIENT_CA]);
+    int code = gnutls_certificate_allocate_credentials(&credentials->gnutls);
+    if (code != 0) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "TLS: %s", gnutls_strerror(code));
+    }
+    code = gnutls_certificate_set_x509_key_mem2(credentials->gnutls, &cert, &key,
+                                                GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (code < 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
+                               "--tls-cert %s, --tls-key %s: %s", paths[FILE_CERT],
+                               paths[FILE_KEY], gnutls_strerror(code));
+    }
+    credentials->ask_clients = paths[FILE_CLIENT_CA][0] != '\0';
+    if (!credentials->ask_clients) {
+        return STATUS_OK;
+    }
+    code = gnutls_certificate_set_x509_trust_mem(credentials->gnutls, &ca, GNUTLS_X509_FMT_PEM);
+    if (code <= 0) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "--tls-client-ca", "--tls-client-ca %s: %s",
+            paths[FILE_CLIENT_CA],
+            gnutls_strerror(code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code));
+    }
+    tls_verify_clients(credentials->gnutls);
     return STATUS_OK;
 }
 
 static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
-    TRY(check_files(&credentials->files->watch, err));
-    const char *const *paths = credentials->files->watch.paths;
-    const char *cert = paths[FILE_CERT];
-    const char *ca = paths[FILE_CLIENT_CA];
-    int code = gnutls_certificate_allocate_credentials(&credentials->gnutls);
-    if (code != 0) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "TLS: %s", gnutls_strerror(code));
+    struct file_text texts[FILE_COUNT] = {{.count = 0}};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < FILE_COUNT && status == STATUS_OK; i++) {
+        status = read_file(&credentials->files->watch, (enum file)i, &texts[i], err);
     }
-    code = gnutls_certificate_set_x509_key_file2(credentials->gnutls, cert, paths[FILE_KEY],
-                                                 GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (code < 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
-                               "--tls-cert %s, --tls-key %s: %s", cert, paths[FILE_KEY],
-                               gnutls_strerror(code));
+    if (status == STATUS_OK) {
+        status = use_texts(credentials, texts, err);
     }
-    credentials->ask_clients = ca[0] != '\0';
-    if (!credentials->ask_clients) {
-        return STATUS_OK;
+    for (size_t i = 0; i < FILE_COUNT; i++) {
+        file_text_free(&texts[i]);
     }
-    code = gnutls_certificate_set_x509_trust_file(credentials->gnutls, ca, GNUTLS_X509_FMT_PEM);
-    if (code <= 0) {
-        return error_set_field(
-            err, STATUS_INVALID_FIELD, "--tls-client-ca", "--tls-client-ca %s: %s", ca,
-            gnutls_strerror(code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code));
-    }
-    tls_verify_clients(credentials->gnutls);
-    return STATUS_OK;
+    return status;
 }
 
 /* Thread: nobody else has them. */

@@ -2,13 +2,13 @@
 #include "server/http/tokens.h"
 
 #include "server/base/clock.h"
+#include "server/base/file_read.h"
 #include "server/base/file_watch.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
 #include "server/http/routes.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
@@ -199,37 +199,12 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
     return STATUS_OK;
 }
 
-/* Returns the bytes that were read, or a negative number with errno. */
-static ssize_t read_file(const char *path, char *text, size_t room)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return -1;
-    }
-    size_t bytes = fread(text, 1, room, file);
-    int failure = ferror(file) != 0 ? errno : 0;
-    (void)fclose(file);
-    errno = failure;
-    return failure != 0 ? -1 : (ssize_t)bytes;
-}
-
 static enum status load_tokens(const char *path, struct token_list **list, struct error *err)
 {
-    char why[128] = "";
-    char *text = malloc(FILE_BYTES_MAX);
-    if (text == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
-    }
-    ssize_t bytes = read_file(path, text, FILE_BYTES_MAX);
-    enum status status = STATUS_OK;
-    if (bytes < 0) {
-        status = error_set(err, STATUS_INVALID_FIELD, "%s", strerror_r(errno, why, sizeof why));
-    } else if (bytes == FILE_BYTES_MAX) {
-        status = error_set(err, STATUS_INVALID_FIELD, "it has more than a MiB");
-    } else {
-        status = tokens_parse(text, (size_t)bytes, list, err);
-    }
-    free(text);
+    struct file_text text;
+    TRY(file_read(path, FILE_BYTES_MAX, &text, err));
+    enum status status = tokens_parse(text.bytes, text.count, list, err);
+    file_text_free(&text);
     return status;
 }
 

@@ -264,7 +264,10 @@ static void touch_job(struct request *request)
     const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
-    const uint64_t end = smaller_of(block->touched + request->cost, landing.most);
+    uint64_t end = smaller_of(block->touched + request->cost, landing.most);
+    if (block == &request->block) { /* a slow client is promised, and has, a step at a time */
+        end = smaller_of(end, larger_of(request->admission.claim, request->body.payload_room));
+    }
     bool wanted = true;
     while (wanted && block->touched < end) {
         memory_touch(block, block->touched + smaller_of(end - block->touched, TOUCH_STEP));

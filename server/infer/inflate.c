@@ -18,7 +18,8 @@ enum {
 struct inflate {
     z_stream stream;
     enum coding coding;
-    bool ended; /* a whole stream was seen */
+    bool ended;   /* a whole stream was seen */
+    bool follows; /* this one follows another */
     unsigned char piece[PIECE];
 };
 
@@ -41,6 +42,7 @@ enum status inflate_create(enum coding coding, struct inflate **out, struct erro
     unpack->stream = (z_stream){.zalloc = Z_NULL};
     unpack->coding = coding;
     unpack->ended = false;
+    unpack->follows = false;
     if (inflateInit2(&unpack->stream, window_bits(coding)) != Z_OK) {
         free(unpack);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
@@ -65,6 +67,15 @@ static enum status refuse_stream(const struct inflate *unpack, const char *what,
                            what);
 }
 
+/* What follows a gzip member is taken for garbage until something comes out of it. */
+static enum status refuse_member(const struct inflate *unpack, const char *what,
+                                 struct error *err)
+{
+    const bool garbage = unpack->follows && unpack->stream.total_out == 0;
+    return refuse_stream(
+        unpack, garbage ? "the bytes that follow its end are no further one" : what, err);
+}
+
 /* Bytes came after the end of a stream: another gzip member, or garbage. */
 static enum status begin_next_member(struct inflate *unpack, struct error *err)
 {
@@ -72,6 +83,7 @@ static enum status begin_next_member(struct inflate *unpack, struct error *err)
         return refuse_stream(unpack, "more bytes follow its end", err);
     }
     unpack->ended = false;
+    unpack->follows = true;
     MUST(inflateReset(&unpack->stream));
     return STATUS_OK;
 }
@@ -88,7 +100,7 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
     }
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
-        return refuse_stream(unpack, "it is corrupt", err);
+        return refuse_member(unpack, "it is corrupt", err);
     }
     unpack->ended = code == Z_STREAM_END;
     size_t count = PIECE - stream->avail_out;
@@ -116,7 +128,7 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
 
 enum status inflate_finish(struct inflate *unpack, struct error *err)
 {
-    return unpack->ended ? STATUS_OK : refuse_stream(unpack, "it is cut short", err);
+    return unpack->ended ? STATUS_OK : refuse_member(unpack, "it is cut short", err);
 }
 
 struct deflate {

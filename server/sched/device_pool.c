@@ -167,6 +167,21 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
            name_contains(info->vendor, word);
 }
 
+/* Do all words name Tally's own device, and it alone, if there is one? */
+static bool means_own_alone(const char *text)
+{
+    char word[256];
+    bool any = false;
+    while (next_word(&text, word, sizeof word)) {
+        if (strcasecmp(word, "cpu") != 0 && strcasecmp(word, "tally") != 0 &&
+            strcmp(word, "0") != 0) {
+            return false;
+        }
+        any = true;
+    }
+    return any;
+}
+
 /* "0 (name), 1 (name)" */
 static void describe_devices(const struct scan_device_info *infos, size_t count, char *text,
                              size_t room)
@@ -289,6 +304,7 @@ static enum status build_pool(const struct worker_plan *plan,
 /* The driver's answer to who is there, and who waits for it. */
 struct listing {
     const struct device_driver *driver;
+    bool own_alone;       /* other drivers are asked only where ours has no device */
     pthread_mutex_t lock; /* guards done, abandoned */
     pthread_cond_t ended; /* monotonic clock */
     bool done;
@@ -299,7 +315,7 @@ struct listing {
     struct error err;
 };
 
-static struct listing *listing_create(const struct device_driver *driver)
+static struct listing *listing_create(const struct device_driver *driver, bool own_alone)
 {
     struct listing *listing = calloc(1, sizeof *listing);
     if (listing == NULL) {
@@ -308,6 +324,7 @@ static struct listing *listing_create(const struct device_driver *driver)
     thread_cond_init(&listing->ended);
     MUST(pthread_mutex_init(&listing->lock, NULL));
     listing->driver = driver;
+    listing->own_alone = own_alone;
     return listing;
 }
 
@@ -323,8 +340,13 @@ static void listing_destroy(struct listing *listing)
 static void *list_devices(void *argument)
 {
     struct listing *listing = argument;
+    size_t room = listing->own_alone ? 1 : DEVICE_POOL_MAX;
     listing->status =
-        listing->driver->list(listing->infos, DEVICE_POOL_MAX, &listing->count, &listing->err);
+        listing->driver->list(listing->infos, room, &listing->count, &listing->err);
+    if (room == 1 && listing->status == STATUS_OK && !listing->infos[0].built_in) {
+        listing->status = listing->driver->list(listing->infos, DEVICE_POOL_MAX,
+                                                &listing->count, &listing->err);
+    }
     MUST(pthread_mutex_lock(&listing->lock));
     listing->done = true;
     bool abandoned = listing->abandoned;
@@ -370,7 +392,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
                                struct error *err)
 {
     const struct worker_plan plan = make_plan(parts, driver);
-    struct listing *listing = listing_create(driver);
+    struct listing *listing = listing_create(driver, means_own_alone(parts->config->devices));
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }

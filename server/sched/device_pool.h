@@ -66,7 +66,8 @@ struct device_pool_parts {
     struct queue *queue;
 };
 
-/* List and select devices as --devices says. No thread starts yet.
+/* List and select devices as --devices says. Where that means Tally's own device alone, no other
+ * driver is asked. No thread starts yet.
  * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices makes no sense;
  * DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
 MUST_CHECK enum status device_pool_create(const struct device_pool_parts *parts,

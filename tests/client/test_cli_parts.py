@@ -464,7 +464,7 @@ class Servers(Directory):
         self.assert_failed(tally("cumsum", source, *out, *job), 2, "No such file")
         for content in (b"", b"TALLYJOB", b"TALLYJOB" + int64s(3) + b"abc", os.urandom(200)):
             self.path("job", content)
-            self.assert_failed(tally("cumsum", source, *out, *job), 2, "job is ")
+            self.assert_failed(tally("cumsum", source, *out, *job), 2, "is not a checkpoint")
         self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")
 
     def stop_in_the_middle(self, server, arguments, share=0.3):
@@ -691,8 +691,10 @@ class Servers(Directory):
         os.mkdir(self.path("folder"))
         os.symlink("/dev/null", self.path("device"))
         for taken in ("pipe", "folder", "device"):
-            done = tally("cumsum", source, "-o", out, "--checkpoint", self.path(taken))
-            self.assert_failed(done, 2, f"{taken}: the file is there and is not a checkpoint")
+            for resume in ([], ["--resume"]):
+                job = ["--checkpoint", self.path(taken), *resume]
+                done = tally("cumsum", source, "-o", out, *job)
+                self.assert_failed(done, 2, f"{taken}: the file is there and is not a checkpoint")
         self.assertEqual(self.files(), ["device", "folder", "in.npy", "pipe"])
 
     def test_a_checkpoint_that_is_being_written_takes_the_place_of_no_other_file(self):

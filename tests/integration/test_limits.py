@@ -814,6 +814,28 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
             wire.close()
 
 
+def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
+    limit = 10
+    server = start_server("--http-loops", "16", "--max-connections", str(limit))
+
+    def ask(wire):
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    for _ in range(60):
+        wires = [server.wire() for _ in range(limit + 15)]
+        for wire in wires:
+            ask(wire)
+        until(lambda wires=wires: sum(map(has_answer, wires)) >= limit)
+        inside = [wire for wire in wires if has_answer(wire)]
+        for wire in inside:  # all loops have been round
+            assert wire.answer().status == 200
+            ask(wire)
+            assert wire.answer().status == 200
+        assert len(inside) + sum(map(has_answer, wires)) == limit
+        for wire in wires:
+            wire.close()
+
+
 def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(start_server):
     server = start_server("--max-connections", "4096")
     used = len(os.listdir(f"/proc/{server.pid}/fd"))

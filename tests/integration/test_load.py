@@ -174,6 +174,29 @@ def test_memory_of_large_tensors_is_given_back(start_server):
     server.stop()
 
 
+@pytest.mark.release_only
+def test_memory_of_a_burst_of_connections_is_given_back(start_server):
+    """16 KiB of buffer each; glibc keeps what it had of them."""
+    server = start_server(moves_clock=True)
+    before = server.rss_bytes()
+    wires = [server.wire() for _ in range(800)]
+    for wire in wires:
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert all(wire.answer().status == 200 for wire in wires)
+    assert server.rss_bytes() - before > 10 * MIB
+    seen = server.sleeps() + 2  # the main thread has been round
+    until(lambda: server.sleeps() >= seen)
+    for wire in wires:
+        wire.close()
+    until(lambda: server.metric("tally_connections") == 1)
+    until(
+        lambda: server.pass_time(31) or server.rss_bytes() - before < 5 * MIB,
+        60,
+        what="its memory is still held",
+    )
+    server.stop()
+
+
 def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server):
     server = start_server()
     head = b"POST /v1/cumsum?dtype=float32&shape=100000 HTTP/1.1\r\nHost: tally\r\n"

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from support import calls, dtypes
+from support.http import post_bytes
+from support.waiting import until
 
 MIB = 1 << 20
 SPARE = 8 * MIB  # stacks, buffers of connections; 1 to 2 MiB were seen
@@ -63,3 +65,19 @@ def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
     peak = peak_of(server, send)
     bound = len(body) + 4 * count
     assert peak <= bound + SPARE, f"{peak / MIB:.0f} MiB, {bound / MIB:.0f} needed"
+
+
+@pytest.mark.release_only
+def test_who_stops_after_the_first_bytes_keeps_no_more_memory_than_is_counted(start_server):
+    server = start_server()
+    before = server.rss_bytes()
+    octets = [("Content-Type", calls.RAW)]
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={8 * MIB}", bytes(8 * MIB), octets)
+    wires = [server.wire().send(request[:30000]) for _ in range(12)]
+    until(lambda: server.metric("tally_memory_blocks") == 12)
+    until(lambda: server.metric("tally_memory_promised_bytes") == 0)  # for who sends
+    assert server.rss_bytes() - before < 12 * 3 * MIB  # one huge page each, of the four made ahead
+    for wire in wires:
+        wire.send(request[30000:])
+        assert wire.answer().body == bytes(8 * MIB)
+        wire.close()

@@ -151,6 +151,22 @@ def test_the_processor_is_used_through_one_driver(start_server):
         server.stop()
 
 
+@pytest.mark.parametrize("devices", ["cpu", "tally", "0"])
+def test_without_sys_the_processor_is_served_by_our_own_driver(devices, start_server, tmp_path):
+    """PoCL aborts there as soon as it is asked what devices it has."""
+    user = "" if os.getuid() == 0 else "--user --map-root-user"
+    unshare = f"exec unshare --mount {user} sh -c"
+    hide = "mount -t tmpfs none /sys"
+    if subprocess.run(["sh", "-c", f"{unshare} '{hide}'"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("nothing can be mounted here")
+    binary = tmp_path / "tallyd"
+    binary.write_text(f'#!/bin/sh\n{unshare} \'{hide} && exec {BINARY} "$@"\' tallyd "$@"\n')
+    binary.chmod(0o755)
+    server = start_server("--devices", devices, binary=str(binary))
+    assert works(server)
+    server.stop()
+
+
 def test_devices_that_match_nothing_end_it():
     status, _, err = run("--listen", f"127.0.0.1:{free_port()}", "--devices", "no-such-device")
     assert status in (2, 3) and "no-such-device" in err

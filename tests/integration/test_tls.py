@@ -46,7 +46,7 @@ from support import calls
 from support.calls import BODY, PATH, SUMS, works
 from support.certificates import Authority, Tls, put
 from support.tallyd import BINARY, Tallyd
-from support.waiting import until
+from support.waiting import pipe_with_reader, until
 
 MIB = 1 << 20
 TALLY = pathlib.Path(BINARY).parent / "tally"
@@ -507,7 +507,10 @@ def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_serve
         ),
         (["--tls-cert", "/", "--tls-key", "{key}"], "--tls-cert /: Is a directory"),
         (["--tls-cert", "{cert}", "--tls-key", "/dev/null"], "--tls-key /dev/null: "),
-        (["--tls-cert", "/dev/zero", "--tls-key", "{key}"], "--tls-cert /dev/zero: it is a device"),
+        (
+            ["--tls-cert", "/dev/zero", "--tls-key", "{key}"],
+            "--tls-cert /dev/zero: it has more than",
+        ),
         (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
@@ -520,6 +523,33 @@ def test_files_that_cannot_be_used_are_named_at_the_start(start_server, tls, fla
     server = start_server(*flags, tls=None, wait=False)
     assert server.wait() == 2
     assert says in server.log
+
+
+def test_certificate_key_and_authorities_may_be_pipes(start_server, tmp_path):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    pipes = [tmp_path / name for name in ("certificate", "key", "authorities")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    flags = zip(("--tls-cert", "--tls-key", "--tls-client-ca"), pipes)
+    server = start_server(*(str(word) for pair in flags for word in pair), wait=False)
+    server.context = tls.shared
+    for pipe, file in zip(pipes, (tls.certificate, tls.key, clients.certificate)):
+        pipe.write_bytes(file.read_bytes())
+    server.wait_ready()
+    assert works(server)
+
+
+def test_a_signal_ends_the_start_that_waits_for_a_key(start_server, tls, tmp_path):
+    pipe = tmp_path / "key"
+    os.mkfifo(pipe)
+    server = start_server(
+        "--tls-cert", str(tls.certificate), "--tls-key", str(pipe), tls=None, wait=False
+    )
+    with pipe_with_reader(pipe):
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 1
+    assert f"--tls-key {pipe}: told to stop" in server.log
 
 
 # Clients with certificates -----------------------------------------------------------------------

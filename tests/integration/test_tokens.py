@@ -1,6 +1,7 @@
 """Tokens: who gets in where, what a refusal says, where a secret must never be."""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -8,8 +9,11 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import socket
+import struct
 import subprocess
+import termios
 import threading
 
 import numpy as np
@@ -20,8 +24,8 @@ from support import calls
 from support.calls import BODY, PATH, SUMS
 from support.certificates import Tls, put
 from support.http import post_bytes
-from support.tallyd import BINARY, TOP
-from support.waiting import until
+from support.tallyd import BINARY, TOP, free_port
+from support.waiting import pipe_with_reader, until
 
 TALLY = pathlib.Path(BINARY).parent / "tally"
 DOCUMENT = json.loads((TOP / "build" / "openapi" / "openapi.json").read_text())
@@ -246,6 +250,76 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_says_where(
     server = start_server("--token-file", str(path), wait=False)
     assert server.wait() == 2
     assert says in server.log and str(path) in server.log
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def unread(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def test_a_pipe_is_waited_for_and_read_to_its_end(start_server, tokens, pipe):
+    server = start_server("--token-file", str(pipe), wait=False)
+    lines = tokens.read_bytes()
+    with pipe_with_reader(pipe) as there:
+        there.write(lines[:100])
+        until(lambda: unread(there) == 0)
+        there.write(lines[100:])
+    server.wait_ready()
+    assert server.client().get("/v1/devices", headers=bearer("prometheus")).status == 200
+
+
+def test_what_has_been_written_to_a_pipe_by_somebody_who_is_gone_is_read(log_dir, tokens):
+    """As with --token-file <(command)."""
+    port = free_port()
+    command = f"exec {BINARY} --listen 127.0.0.1:{port} --token-file /dev/stdin"
+    reader, writer = os.pipe()
+    os.write(writer, tokens.read_bytes())
+    os.close(writer)
+    with open(log_dir / "token-pipe.log", "wb") as log:
+        process = subprocess.Popen(["sh", "-c", command], stdin=reader, stderr=log)
+    os.close(reader)
+    try:
+        until(lambda: b"4 of /dev/stdin are taken up" in pathlib.Path(log.name).read_bytes())
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_start_that_waits_for_a_pipe(start_server, pipe, number):
+    server = start_server("--token-file", str(pipe), wait=False)
+    with pipe_with_reader(pipe):
+        server.signal(number)
+        assert server.wait() == 1
+    assert f"--token-file {pipe}: told to stop" in server.log
+
+
+@pytest.mark.release_only
+@pytest.mark.parametrize("writes", [False, True], ids=["nobody is there", "somebody stays"])
+def test_a_pipe_that_does_not_end_ends_the_start_and_says_what_it_needs(
+    start_server, pipe, tokens, writes
+):
+    server = start_server("--token-file", str(pipe), wait=False, moves_clock=True)
+    with pipe_with_reader(pipe) if writes else contextlib.nullcontext() as there:
+        if writes:
+            there.write(tokens.read_bytes())
+        until(lambda: server.pass_time(31) or server.process.poll() is not None)
+    assert server.wait() == 2
+    assert f"--token-file {pipe}: its end did not come within 30 s" in server.log
+
+
+@pytest.mark.parametrize("path, says", [("/dev/zero", "more than 1 MiB"), ("/", "Is a directory")])
+def test_what_is_no_file_of_tokens_is_refused(start_server, path, says):
+    server = start_server("--token-file", path, wait=False)
+    assert server.wait() == 2
+    assert f"--token-file {path}: " in server.log and says in server.log
 
 
 def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_path):

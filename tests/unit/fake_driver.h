@@ -94,7 +94,7 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
         (void)snprintf(infos[i].name, sizeof infos[i].name, "Fake \"%zu\"", i);
         (void)snprintf(infos[i].platform, sizeof infos[i].platform, "Fakes");
     }
-    *count = fake.count;
+    *count = fake.count < room ? fake.count : room;
     atomic_fetch_add(&fake.lists, 1);
     return STATUS_OK;
 }

@@ -120,6 +120,7 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     request->completion = &completion;
     request->client = &client;
     assert_int_equal(begin_raw(f, "512,1024", 2 << 20, &err), STATUS_OK);
+    request->admission.claim = 2 << 20;
     request_enter(request, REQUEST_BODY);
     assert_false(body_has_pages(request, sizeof bytes));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};

@@ -239,6 +239,30 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
                                     "(Fake \"0\"), 1 (Fake \"1\")");
 }
 
+static void where_there_is_no_device_of_our_own_the_words_for_it_mean_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flag;
+        size_t own; /* devices, where the first is our own */
+        size_t none;
+    } rows[] = {{"--devices=cpu", 1, 2}, {"--devices=0", 1, 1}, {"--devices=cpu,2", 1, 2}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        for (int own = 0; own < 2; own++) {
+            const char *const words[] = {rows[i].flag, NULL};
+            struct fake_server fakes;
+            struct error err = ERROR_INIT;
+            fake_reset(3);
+            fake.built_in = own > 0;
+            assert_true(fake_server_init(&fakes, words, &err));
+            assert_int_equal(device_pool_count(fakes.server.devices),
+                             own > 0 ? rows[i].own : rows[i].none);
+            assert_true(atomic_load(&fake.lists) == 1 || own == 0); /* once is enough */
+            assert_true(fake_server_deinit(&fakes));
+        }
+    }
+}
+
 static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own(void **state)
 {
     (void)state;
@@ -500,6 +524,7 @@ int main(void)
         cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
+        cmocka_unit_test(where_there_is_no_device_of_our_own_the_words_for_it_mean_others),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
         cmocka_unit_test(
             a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),

@@ -158,17 +158,20 @@ static void bytes_after_the_end_are_refused(void **state)
     static const enum coding codings[] = {CODING_GZIP, CODING_DEFLATE};
     (void)state;
     for (int k = 0; k < 4; k++) {
-        unsigned char *packed = NULL;
-        struct sink sink = {.refuse = STATUS_OK};
-        struct error err = ERROR_INIT;
-        size_t count = pack_all(codings[k % 2], "hello", 5, &packed);
-        packed = realloc(packed, count + 1);
-        packed[count] = 'x';
-        assert_int_equal(
-            unpack(codings[k % 2], packed, count + 1, k < 2 ? count : 1000, &sink, &err),
-            STATUS_INVALID_ENCODING);
-        free(sink.bytes);
-        free(packed);
+        for (size_t more = 1; more < 20; more++) {
+            unsigned char *packed = NULL;
+            struct sink sink = {.refuse = STATUS_OK};
+            struct error err = ERROR_INIT;
+            size_t count = pack_all(codings[k % 2], "hello", 5, &packed);
+            packed = realloc(packed, count + more);
+            memset(packed + count, 'x', more);
+            assert_int_equal(
+                unpack(codings[k % 2], packed, count + more, k < 2 ? count : 1000, &sink, &err),
+                STATUS_INVALID_ENCODING);
+            assert_non_null(strstr(err.detail, "follow its end"));
+            free(sink.bytes);
+            free(packed);
+        }
     }
 }
 
@@ -184,6 +187,13 @@ static void gzip_members_follow_each_other(void **state)
     assert_int_equal(unpack(CODING_GZIP, packed, 2 * count, 1000, &sink, &err), STATUS_OK);
     assert_int_equal(sink.count, 10);
     assert_memory_equal(sink.bytes, "hellohello", 10);
+    for (size_t cut = count + 1; cut < 2 * count; cut++) {
+        struct error cut_err = ERROR_INIT;
+        sink.count = 0;
+        assert_int_equal(unpack(CODING_GZIP, packed, cut, 7, &sink, &cut_err),
+                         STATUS_INVALID_ENCODING);
+        assert_int_equal(strstr(cut_err.detail, "it is cut short") != NULL, sink.count > 5);
+    }
     free(sink.bytes);
     free(packed);
 }

@@ -188,6 +188,11 @@ class Tallyd:
     def rss_bytes(self):
         return self._status_kib("VmRSS") * 1024
 
+    def sleeps(self):
+        """How often its main thread has slept: ten times a second."""
+        status = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/status").read_text()
+        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)$", status, re.M)[1])
+
     def threads(self):
         return self._status_kib("Threads")
 

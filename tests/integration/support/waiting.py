@@ -1,5 +1,7 @@
 """Waiting for what a server does in its own time, such as what follows the end of an answer."""
 
+import contextlib
+import os
 import time
 
 
@@ -13,3 +15,13 @@ def until(condition, seconds=120, every=0.01, what="it never came to that"):
             return value
         assert time.monotonic() < deadline, what
         time.sleep(every)
+
+
+def pipe_with_reader(path):
+    """The writing end, unbuffered, of a named pipe that somebody opens for reading."""
+
+    def writing_end():
+        with contextlib.suppress(OSError):  # nobody has yet
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+
+    return open(until(writing_end), "wb", buffering=0)
