@@ -145,6 +145,7 @@ OPENVINO = "/v1/openvino/cumsum-3"
         (OPENVINO, {"inputs": [{"precision": "I8", "shape": [1], "data": [1]}]}, {}, 200),
         ("/v1/cumsum", {"data": FLOATS}, {"Accept-Encoding": "gzip"}, 200),
         ("/v1/cumsum", {"data": [1]}, {"Content-Encoding": "br"}, 415),
+        ("/v2/repository/index", {}, {"Content-Encoding": "br"}, 415),
         ("/v1/cumsum", {"data": [[1], 2]}, {}, 400),
     ],
 )
