@@ -397,6 +397,7 @@ void respond_early(struct exchange *exchange)
     char text[EARLY_BYTES];
     struct json_writer w;
     request_enter(&exchange->request, REQUEST_LINGERING);
+    exchange_uncount_request(exchange);
     exchange->close = true;
     if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(exchange);

@@ -207,6 +207,14 @@ def test_who_has_its_answer_may_ask_again_at_once_on_any_connection(start_server
         assert other.send(post_bytes(PATH, BODY, fields)).answer().body == SUMS
 
 
+def test_who_is_refused_inside_its_body_may_ask_again_on_another_connection(start_server):
+    server = start_server("--per-client-requests", "1")
+    with server.wire() as wire:
+        head_of_none = head(MIB, Content_Length=MIB).replace(b"dtype=int8", b"dtype=none")
+        assert wire.send(head_of_none + b"x").answer().status == 400
+        assert works(server)  # while the rest of the body may still come
+
+
 def test_a_long_answer_counts_until_its_last_piece(start_server):
     server = start_server("--per-client-requests", "1")
     with server.wire() as reader:
