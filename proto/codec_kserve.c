@@ -142,9 +142,11 @@ static enum status locate_tensor(const struct json_doc *doc,
 /* The carry is a row of bytes, in the body. */
 static enum status check_carry(const struct framed_tensor *carry, struct error *err)
 {
-    if (carry->dtype != DTYPE_U8 || carry->rank != 1) {
+    const bool bytes = carry->dtype == DTYPE_U8;
+    if (!bytes || carry->rank != 1) {
         return json_field_refuse(
-            &carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
+            &carry->place, bytes ? "shape" : "datatype", -1,
+            bytes ? STATUS_INVALID_SHAPE : STATUS_INVALID_DTYPE, err,
             "found %s of %d dimensions: the carry is of datatype UINT8 and one dimension",
             dtype_info(carry->dtype)->kserve, carry->rank);
     }
@@ -526,8 +528,10 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
         TRY(parallel_copy(call->parallel, call->carry.owned,
                           (const char *)input + carry->payload_offset, bytes, err));
     } else {
+        char path[JSON_PATH_MAX];
+        json_path_of(&carry->place, "data", -1, path);
         const struct json_read read = {
-            .dtype = DTYPE_U8, .field = "carry", .parallel = call->parallel};
+            .dtype = DTYPE_U8, .field = path, .parallel = call->parallel};
         TRY(json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err));
     }
     const struct byte_view came = {call->carry.owned, bytes};

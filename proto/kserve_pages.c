@@ -168,11 +168,12 @@ void kserve_page_stats(struct json_writer *w, const struct model *model,
 void kserve_page_index(struct json_writer *w, bool ready, bool only_ready)
 {
     json_t *list = json_array();
+    const char *reason = ready ? NULL : "no device is ready, or the service is draining";
     for (size_t i = 0; i < model_count() && (ready || !only_ready); i++) {
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s*}", "name",
-                                              model_at(i)->name, "version", MODEL_VERSION,
-                                              "state", ready ? "READY" : "UNAVAILABLE",
-                                              "reason", ready ? NULL : "no device is ready"));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s*}", "name", model_at(i)->name,
+                                        "version", MODEL_VERSION, "state",
+                                        ready ? "READY" : "UNAVAILABLE", "reason", reason));
     }
     put_packed(w, list);
 }

@@ -291,7 +291,8 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
         }
     }
     if (strcmp(name, "binary_data_output") == 0) {
-        return attribute_bool(name, pair->value, binary_output, err);
+        TRY(attribute_bool(name, pair->value, binary_output, err));
+        return kserve_put(attributes, KSERVE_BINARY_OUTPUT, *binary_output, name, err);
     }
     return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
                            "a raw binary request has no query parameter '%.60s'; known are: "

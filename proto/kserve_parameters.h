@@ -14,6 +14,7 @@ enum kserve_attribute {
     KSERVE_REVERSE,
     KSERVE_PRECISION,
     KSERVE_PART,
+    KSERVE_BINARY_OUTPUT, /* of a query alone */
     KSERVE_ATTRIBUTE_COUNT
 };
 

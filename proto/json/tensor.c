@@ -107,16 +107,20 @@ static const char *syntax_hint(const char *p)
     case '+':
     case '.':
         return "which is no JSON number: it begins with a digit or '-'";
-    case '0':
-        return "which is no JSON number: no zeros may lead";
     case '"':
         return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
                "of float types";
     case '{':
         return "expected a number, not an object";
     default:
+        break;
+    }
+    if (*p < '0' || *p > '9') {
         return "expected a number";
     }
+    return p[0] == '0' && p[1] >= '0' && p[1] <= '9'
+               ? "which is no JSON number: no zeros may lead"
+               : "which is no JSON number: a digit must follow a point or an exponent";
 }
 
 enum {

@@ -199,7 +199,9 @@ MUST_CHECK enum status exchange_admit(struct exchange *exchange, struct error *e
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* It ends, and counts no more. */
+/* The last of its answer is about to be sent: it is none of its client's requests any more. */
+void exchange_uncount_request(struct exchange *exchange);
+/* It ends, and nothing of it counts any more. */
 void exchange_uncount(struct exchange *exchange);
 
 /* exchange_report.c: it ends: metrics, a line of the log, a trace. */

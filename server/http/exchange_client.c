@@ -1,5 +1,6 @@
 /* Whose request it is, and what the limits of one client and of the queue say of it; see
- * exchange.h. What is counted for a client goes back at the request's end. Thread: the loop. */
+ * exchange.h. What is counted for a client goes back at the request's end; the request itself
+ * before its client can have the whole answer, and ask again. Thread: the loop. */
 #include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -102,15 +103,23 @@ enum status exchange_admit(struct exchange *exchange, struct error *err)
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
 
+void exchange_uncount_request(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    if (exchange->client_counted) {
+        client_end_request(request->client,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        exchange->client_counted = false;
+    }
+}
+
 void exchange_uncount(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    if (exchange->client_counted || request->client_bytes > 0) {
-        const uint64_t took_ns = clock_span_ns(request->times.arrived, clock_now_ns());
-        client_give_memory(request->client, request->client_bytes, took_ns);
-        if (exchange->client_counted) {
-            client_end_request(request->client, took_ns);
-        }
+    exchange_uncount_request(exchange);
+    if (request->client_bytes > 0) {
+        client_give_memory(request->client, request->client_bytes,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
     }
     if (exchange->counted_bytes > request->body.received) {
         client_sends_less(request->client, exchange->counted_bytes - request->body.received,

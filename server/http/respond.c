@@ -250,13 +250,16 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
 /* MHD wants the next bytes of a long answer. */
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
-    const struct exchange *exchange = cls;
+    struct exchange *exchange = cls;
     exchange->conn->daemon->progress = true;
     exchange->conn->answer_given = position;
     size_t count = copy_from(exchange->answer_head, position, block, room);
     uint64_t behind =
         position > exchange->answer_head.count ? position - exchange->answer_head.count : 0;
     count += copy_from(exchange->answer_payload, behind, block + count, room - count);
+    if (position + count >= exchange->conn->answer_bytes) {
+        exchange_uncount_request(exchange);
+    }
     return (ssize_t)count;
 }
 
@@ -346,6 +349,9 @@ bool respond(struct exchange *exchange)
     if (exchange->close || ends_in_drain(exchange)) {
         add_field(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
+    if (exchange->conn->answer_bytes <= SEND_WHOLE_BYTES) {
+        exchange_uncount_request(exchange);
+    }
     bool queued =
         MHD_queue_response(exchange->connection, exchange->http_status, response) == MHD_YES;
     MHD_destroy_response(response);
@@ -391,6 +397,7 @@ void respond_early(struct exchange *exchange)
     char text[EARLY_BYTES];
     struct json_writer w;
     request_enter(&exchange->request, REQUEST_LINGERING);
+    exchange_uncount_request(exchange);
     exchange->close = true;
     if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(exchange);

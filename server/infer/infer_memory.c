@@ -57,7 +57,7 @@ enum status infer_measure(struct request *request, struct error *err)
         TRY(part_measure(request, &aside, &request->part_bytes, err));
     }
     if (total > SIZE_MAX / 4 || aside > SIZE_MAX / 4) {
-        return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
+        return memory_never_fits(request->server->memory, larger_of(total, aside), err);
     }
     if (aside > 0) {
         total = (total + MEMORY_ALIGN - 1) & ~(uint64_t)(MEMORY_ALIGN - 1);

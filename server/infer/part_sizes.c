@@ -3,6 +3,7 @@
 
 #include "kernels/device.h"
 #include "server/infer/part.h"
+#include "server/sched/server.h"
 
 static bool multiply_by(uint64_t *value, uint64_t factor)
 {
@@ -85,8 +86,7 @@ enum status part_measure(const struct request *request, uint64_t *aside, uint64_
     if (!part_sizes_of(request, &sizes) ||
         __builtin_add_overflow(sizes.carry_room_bytes, sizes.both_sums_bytes, &total) ||
         sizes.aside_bytes > INT64_MAX || total > INT64_MAX) {
-        return error_set_field(err, STATUS_TOO_LARGE, "shape",
-                               "the sums of so many lines are too large for any memory");
+        return memory_never_fits(request->server->memory, UINT64_MAX, err);
     }
     *aside = sizes.aside_bytes;
     const uint64_t in_head = request->codec_request.carry_bytes; /* and counted there */

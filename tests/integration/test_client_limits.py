@@ -1,8 +1,10 @@
 """What one client may have: bytes a second, memory, an earlier place for what it calls urgent."""
 
 import concurrent.futures
+import hashlib
 import json
 import re
+import socket
 import time
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from support import calls
 from support.calls import BODY, PATH, SUMS, works
 from support.certificates import Tls
+from support.http import post_bytes
 from support.waiting import until
 
+RAW = ("Content-Type", calls.RAW)
 MIB = 1 << 20
 LENGTH = 12 * MIB
 
@@ -178,6 +182,50 @@ def test_the_refusal_reaches_who_goes_on_sending_over_tls(start_server, tmp_path
         answer = wire.answer()
         calls.expect_error(answer, 429, "too_many_requests")
         assert int(answer.headers["Retry-After"]) >= 1
+
+
+# Requests ----------------------------------------------------------------------------------------
+
+
+def test_who_has_its_answer_may_ask_again_at_once_on_any_connection(start_server, tmp_path):
+    """Most of the first answer is with the client or on its way: all that a Unix socket holds, the
+    rest when there is room. Who has read all of it is never told to wait for an answer."""
+    path = str(tmp_path / "s")
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"one:{hashlib.sha256(b'secret').hexdigest()}\n")
+    server = start_server(
+        *("--per-client-requests", "1", "--token-file", str(tokens), "--listen", f"unix:{path}")
+    )
+    fields = [RAW, ("Authorization", "Bearer secret")]
+    with server.wire() as reader, server.wire() as other:
+        reader.close()
+        reader.socket = socket.socket(socket.AF_UNIX)
+        reader.socket.settimeout(30)
+        reader.socket.connect(path)
+        reader.send(post_bytes(raw(MIB // 2) + "&strides=0", b"\x01", fields))
+        assert reader.answer(head_request=True).status == 200
+        assert other.send(post_bytes(PATH, BODY, fields)).answer().body == SUMS
+
+
+def test_who_is_refused_inside_its_body_may_ask_again_on_another_connection(start_server):
+    server = start_server("--per-client-requests", "1")
+    with server.wire() as wire:
+        head_of_none = head(MIB, Content_Length=MIB).replace(b"dtype=int8", b"dtype=none")
+        assert wire.send(head_of_none + b"x").answer().status == 400
+        assert works(server)  # while the rest of the body may still come
+
+
+def test_a_long_answer_counts_until_its_last_piece(start_server):
+    server = start_server("--per-client-requests", "1")
+    with server.wire() as reader:
+        reader.send(post_bytes(raw(64 * MIB) + "&strides=0", b"\x01", [RAW]))
+        assert reader.answer(head_request=True).status == 200
+        says = ["has 1 requests in flight", "the server's --per-client-requests"]
+        calls.expect_error(post(server, 1), 429, "too_many_requests", says=says)
+        left = 64 * MIB - len(reader.buffer)
+        while left > 0:
+            left -= len(reader.socket.recv(MIB))
+        assert works(server)
 
 
 # Memory ------------------------------------------------------------------------------------------

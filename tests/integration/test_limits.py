@@ -202,6 +202,21 @@ def test_sizes_whose_sum_has_no_number_never_fit(tight_server):
     client.close()
 
 
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        (f"?dtype=int8&shape=2&output_strides={2**63 - 2}", b"\x01\x02"),
+        (f"?dtype=float32&shape={2**61},0&axis=1&part=first", b""),
+        (f"?dtype=int8&shape={2**62},1&strides=0,0&axis=1&part=first", b"\x01"),
+    ],
+    ids=["a gap in the output", "lines of no elements", "lines that are one element"],
+)
+def test_what_no_memory_could_hold_is_refused_by_the_limit_and_its_flag(tight_server, query, body):
+    answer = one_post(tight_server, "/v1/cumsum" + query, body)
+    says = ["16 MiB, the server's --memory-budget", *LESS]
+    calls.expect_error(answer, 413, "too_large", says=says)
+
+
 @pytest.mark.release_only
 def test_declared_bytes_that_never_come_are_not_touched(start_server):
     server = start_server("--memory-budget", "2GiB")

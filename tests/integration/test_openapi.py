@@ -1,15 +1,18 @@
 """The OpenAPI document against the service: its examples are run, and schemathesis makes up more."""
 
+import hashlib
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 import jsonschema
 import pytest
 from support.tallyd import TOP
+from support.waiting import until
 
 MADE = TOP / "build" / "openapi"
 DOCUMENT = json.loads((MADE / "openapi.json").read_text())
@@ -142,13 +145,18 @@ OPENVINO = "/v1/openvino/cumsum-3"
         (OPENVINO, {"inputs": [{"precision": "I8", "shape": [1], "data": [1]}]}, {}, 200),
         ("/v1/cumsum", {"data": FLOATS}, {"Accept-Encoding": "gzip"}, 200),
         ("/v1/cumsum", {"data": [1]}, {"Content-Encoding": "br"}, 415),
+        ("/v2/repository/index", {}, {"Content-Encoding": "br"}, 415),
         ("/v1/cumsum", {"data": [[1], 2]}, {}, 400),
     ],
 )
 def test_an_answer_is_as_its_schema_and_has_no_other_headers(client, path, body, headers, status):
     answer = client.post_json(path, body, headers)
     assert answer.status == status, answer
-    response = DOCUMENT["paths"][path]["post"]["responses"][str(status)]
+    expect_documented(answer, path, "post")
+
+
+def expect_documented(answer, path, method):
+    response = DOCUMENT["paths"][path][method]["responses"][str(answer.status)]
     if "$ref" in response:
         response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
     schema = response["content"]["application/json"]["schema"]
@@ -156,6 +164,30 @@ def test_an_answer_is_as_its_schema_and_has_no_other_headers(client, path, body,
         jsonschema.Draft202012Validator({**DOCUMENT, **schema}).validate(answer.json())
     told = {name.lower() for name in answer.headers} - ALWAYS
     assert told <= {name.lower() for name in response["headers"]}, answer
+
+
+def test_who_is_turned_away_is_answered_as_documented(start_server, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"watcher:{hashlib.sha256(b'secret').hexdigest()}:metrics\n")
+    client = start_server("--token-file", str(tokens)).client()
+    for headers, status in (({}, 401), ({"Authorization": "Bearer secret"}, 403)):
+        answer = client.post_json("/v1/cumsum", {"data": [1]}, headers)
+        assert answer.status == status, answer
+        expect_documented(answer, "/v1/cumsum", "post")
+    client.close()
+
+
+def test_a_service_that_drains_says_so_as_documented(start_server):
+    server = start_server("--drain-delay-ms", "60000")
+    client = server.client()
+    assert client.get("/readyz").status == 200  # who is connected is told before the service ends
+    server.signal(signal.SIGTERM)
+    until(lambda: client.get("/readyz").status == 503)
+    for path in ("/readyz", "/v2/health/ready", "/v2/models/{model}/ready"):
+        answer = client.get(path.replace("{model}", "cumsum"))
+        assert answer.status == 503, answer
+        expect_documented(answer, path, "get")
+    client.close()
 
 
 def error_examples():

@@ -632,6 +632,9 @@ def test_v2_blames_an_input_where_it_stands(client):
         ([x, carry, far], "invalid_axis", "inputs[2].data"),
         ([carry, far, x], "invalid_axis", "inputs[1].data"),
         ([carry, {**x, "parameters": {"axis": 2}}], "invalid_axis", "inputs[1].parameters.axis"),
+        ([x, {**carry, "datatype": "INT8"}], "invalid_dtype", "inputs[1].datatype"),
+        ([x, {**carry, "shape": [4, 17]}], "invalid_shape", "inputs[1].shape"),
+        ([x, {**carry, "data": [0, 256] + [0] * 66}], "invalid_data", "inputs[1].data[1]"),
     ):
         document = {"inputs": inputs, "parameters": {"part": "next"}}
         answer = client.post_json("/v2/models/cumsum/infer", document)

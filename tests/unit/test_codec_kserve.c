@@ -400,6 +400,11 @@ static void a_raw_request_takes_parameters_from_the_query(void **state)
                                                      "\"data\":[6.0,5.0,3.0]"));
     probe.query[0] = "axes";
     assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_UNKNOWN_FIELD);
+    const char *both[] = {"binary_data_output", "false", "binary_data_output", "true", NULL};
+    memcpy(probe.query, both, sizeof both);
+    assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_INVALID_FIELD);
+    probe.query[3] = "0"; /* what is said twice must agree */
+    assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_OK);
     /* elsewhere the query is ignored */
     gives(request_of("", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
     probe.query[0] = NULL;

@@ -225,12 +225,17 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
     }
     assert_int_equal(parse(deep, &doc, &err), STATUS_INVALID_JSON);
     assert_non_null(strstr(err.detail, "nested"));
-    for (int kind = 0; kind < 2; kind++) {
+    const struct {
+        char bulk;
+        const char *begin, *end;
+    } texts[] = {{' ', "{", "}"}, {' ', "", "{}"}, {' ', "{}", ""}, {'x', "{\"x\":\"", "\"}"}};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         char *bulk = malloc(LIMIT_JSON_SKELETON * 2);
         assert_non_null(bulk);
-        memset(bulk, kind == 0 ? ' ' : 'x', LIMIT_JSON_SKELETON * 2);
-        memcpy(bulk, kind == 0 ? "{" : "{\"x\":\"", kind == 0 ? 1 : 6);
-        memcpy(bulk + LIMIT_JSON_SKELETON * 2 - 2, kind == 0 ? " }" : "\"}", 2);
+        memset(bulk, texts[i].bulk, LIMIT_JSON_SKELETON * 2);
+        memcpy(bulk, texts[i].begin, strlen(texts[i].begin));
+        memcpy(bulk + LIMIT_JSON_SKELETON * 2 - strlen(texts[i].end), texts[i].end,
+               strlen(texts[i].end));
         assert_int_equal(parse_n(bulk, LIMIT_JSON_SKELETON * 2, &doc, &err), STATUS_TOO_LARGE);
         free(bulk);
     }

@@ -294,8 +294,8 @@ static const struct {
     {DTYPE_I32, "[1.5]", "data[0]", "element 0 is 1.5, expected a whole number for int32"},
     {DTYPE_I32, "[1,2e10]", "data[1]", "2e10, out of range"},
     {DTYPE_I32, "[1,2e-3]", "data[1]", "2e-3, expected a whole number"},
-    {DTYPE_I32, "[1.]", "data[0]", "expected a number"},
-    {DTYPE_I32, "[1e]", "data[0]", "expected a number"},
+    {DTYPE_I32, "[1.]", "data[0]", "a digit must follow"},
+    {DTYPE_I32, "[1e]", "data[0]", "a digit must follow"},
     {DTYPE_I8, "[1,2,300]", "data[2]", "-128 to 127"},
     {DTYPE_F16, "[65536]", "data[0]", "65504"},
     {DTYPE_F32, "[1e39]", "data[0]", "float32"},
@@ -313,8 +313,10 @@ static const struct {
     {DTYPE_F64, "[01]", "data[0]", "no zeros"},
     {DTYPE_F64, "[+1]", "data[0]", "no JSON number"},
     {DTYPE_F64, "[.5]", "data[0]", "no JSON number"},
-    {DTYPE_F64, "[1.]", "data[0]", "expected a number"},
-    {DTYPE_F64, "[1e]", "data[0]", "expected a number"},
+    {DTYPE_F64, "[1.]", "data[0]", "a digit must follow"},
+    {DTYPE_F64, "[0.]", "data[0]", "a digit must follow"},
+    {DTYPE_F64, "[1e]", "data[0]", "a digit must follow"},
+    {DTYPE_F64, "[0e+]", "data[0]", "a digit must follow"},
     {DTYPE_F64, "[-]", "data[0]", "no JSON number"},
 };
 

@@ -189,6 +189,7 @@ static void the_index_is_an_array_of_states(void **state)
     kserve_page_index(&w, false, false);
     root = tree(&w);
     assert_string_equal(string_at(json_array_get(root, 0), "state"), "UNAVAILABLE");
+    assert_non_null(strstr(string_at(json_array_get(root, 0), "reason"), "draining"));
     json_decref(root);
     kserve_page_index(&w, false, true);
     root = tree(&w);
