@@ -28,7 +28,7 @@ browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has th
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
 tools_packages="clang oclgrind"
-release_packages="debhelper dpkg-dev fakeroot git lintian debootstrap python3"
+release_packages="build-essential debhelper fakeroot git lintian debootstrap python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
 die() {

@@ -69,6 +69,22 @@ units_are_enabled() {
         grep -qx 'ExecStart=/usr/bin/tallyd' "$(find "$root"/lib/systemd/system/ "$root"/usr/lib/systemd/system/ -name tallyd.service 2>/dev/null | head -n 1)"
 }
 
+# scripts_ask WHAT SCRIPT ARGUMENT ...: what a script of the package asks of systemd where that runs. Who is asked
+# here only writes it down.
+scripts_ask() {
+    wanted=$1 script=$2
+    shift 2
+    mkdir -p "$root/run/systemd/system" "$root/asked"
+    printf '#!/bin/sh\necho "$*" >>/asked/of-units\n' >"$root/asked/deb-systemd-invoke"
+    ln -s /bin/true "$root/asked/systemctl"
+    chmod 755 "$root/asked/deb-systemd-invoke"
+    inside env PATH=/asked:/usr/sbin:/usr/bin:/sbin:/bin "/var/lib/dpkg/info/tallyd.$script" "$@"
+    asked=$(paste -sd , "$root/asked/of-units")
+    rm -r "$root/run/systemd/system" "$root/asked"
+    echo "asked: $asked"
+    [ "$asked" = "$wanted" ]
+}
+
 manual_pages_are_found() {
     inside man -w 8 tallyd && inside man -w 1 tally && inside man -w 3 tally
 }
@@ -122,6 +138,12 @@ nothing_is_left() {
 check "a new system is made" install_system
 check "the packages are installed" install_packages
 check "the units are enabled" units_are_enabled
+check "the service gets its socket from the start on" scripts_ask \
+    'start tallyd.socket,start tallyd.service' postinst configure
+check "an upgrade leaves the socket open, where clients wait" scripts_ask \
+    'start tallyd.socket,restart tallyd.service' postinst configure 0.1.0-0
+check "nothing starts the service again when it is removed" scripts_ask \
+    'stop tallyd.socket,stop tallyd.service,stop tallyd.socket' prerm remove
 check "the manual pages are found" manual_pages_are_found
 check "the system user is there" system_user_is_there
 check "other programs see the OpenCL driver" inside sh -c 'clinfo --list | grep -q Tally'

@@ -97,6 +97,18 @@ def test_packages_are_built_with_every_library_that_a_build_installs():
     assert libraries <= set(re.findall(r"[\w.+-]+", wanted))
 
 
+def test_whoever_builds_packages_gets_all_that_dpkg_asks_for():
+    script = (TOP / "deploy/install-deps.sh").read_text()
+    lists = re.findall(r'^(?:run|release)_packages="(.*?)"', script, re.M | re.S)
+    installed = {name for packages in lists for name in packages.split()}
+    control = (TOP / "deploy/debian/control").read_text()
+    wanted = re.search(r"^Build-Depends:(.*?)^\S", control, re.M | re.S)[1]
+    wanted = wanted.replace("debhelper-compat (= 13)", "debhelper")
+    # It asks for build-essential, too, which no package names.
+    for needed in ("build-essential", *wanted.split(",")):
+        assert installed & set(re.findall(r"[\w.+-]+", needed)), needed
+
+
 def test_the_archive_of_a_commit_is_the_same_each_time_and_has_every_file(tmp_path):
     clone = tmp_path / "clone"
     run("git", "clone", "-q", "--no-hardlinks", str(TOP), str(clone))
