@@ -22,7 +22,7 @@ enum {
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
-    SOON_BYTES = 64 << 10,       /* tensors whose scan takes less than a launch does */
+    SOON_BYTES = 128 << 10,      /* tensors whose scan takes less than a launch does */
     LONG_GAPS_BYTES = 32 << 20,  /* outputs whose gaps take milliseconds, ... */
     OUTGROWN = 8                 /* ... of so many cells for one of the input */
 };

@@ -20,7 +20,7 @@
 
 enum {
     BACK_OFF_DOUBLINGS = 6,
-    HERE_BYTES = 64 << 10, /* most of a request that another thread runs: some 10 us ... */
+    HERE_BYTES = 128 << 10, /* most of a request that another thread runs: some 20 us ... */
     HERE_BATCH_BYTES = 256 << 10, /* ... of a batch of them */
     HERE_BATCHES = 4              /* before that thread goes on with its own work */
 };
