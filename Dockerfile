@@ -36,7 +36,7 @@ ENTRYPOINT ["/usr/local/bin/tallyd"]
 FROM ${BASE} AS system
 RUN apt-get update -q && \
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates \
-        ocl-icd-libopencl1 libmicrohttpd12t64 libgnutls30t64 libuv1t64 libjansson4 libcurl4t64 zlib1g libdeflate0 libstdc++6 && \
+        ocl-icd-libopencl1 libmicrohttpd12t64 libgnutls30t64 libuv1t64 libjansson4 libcurl4t64 zlib1g libisal2 libstdc++6 && \
     apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /installed /
 RUN ldconfig

@@ -36,7 +36,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
-LIBS_proto   := -ljansson -lz -ldeflate -lm
+LIBS_proto   := -ljansson -lz -lisal -lm
 LIBS_server  := -lmicrohttpd -lgnutls -luv
 LIBS_client  := -lcurl -lpthread
 

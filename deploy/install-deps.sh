@@ -20,7 +20,7 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 
 run_packages="make gcc g++ clang libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev libuv1-dev
-     zlib1g-dev libdeflate-dev libcurl4-openssl-dev libssl-dev ocl-icd-opencl-dev opencl-headers"
+     zlib1g-dev libisal-dev libcurl4-openssl-dev libssl-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh fish nodejs
     nginx prometheus haproxy iproute2 socat systemd libseccomp2"
 clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"

@@ -4,7 +4,7 @@
 #include "proto/little_endian.h"
 
 #include <inttypes.h>
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -252,7 +252,7 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
 {
     const uint64_t from = larger_of(crc->done, AT_TYPE);
     if (from < end) {
-        crc->value = libdeflate_crc32(crc->value, bytes + from, (size_t)(end - from));
+        crc->value = crc32_gzip_refl(crc->value, bytes + from, end - from);
     }
     crc->done = larger_of(end, crc->done);
 }
