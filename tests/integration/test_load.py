@@ -216,14 +216,14 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
         leavers = [pool.submit(leave) for _ in range(3)]
         client = server.client()
         served = 0
-        while (served < 500 or len(left) < 700) and time.monotonic() < latest:
+        while (served < 500 or len(left) < 2000) and time.monotonic() < latest:
             answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
             assert answer.status == 200 and answer.body == b"\x01\x03"
             served += 1
         done.set()
         for leaver in leavers:
             leaver.result()
-    assert served >= 100 and len(left) >= 300
+    assert served >= 100 and len(left) >= 1500
     # Half a MiB for each connection that was not yet seen to be closed: after a stall of the loop
-    # some hundred at once, but not all of the many hundreds that were opened.
-    assert server.rss_bytes() - before < 256 * MIB
+    # some hundreds at once, but not all of those that were opened.
+    assert server.rss_bytes() - before < 600 * MIB
