@@ -231,8 +231,12 @@ FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c kernels/overlap.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
-$(B)/tests/fuzz/fuzz_tokens: $(call objs,tests/fuzz/fuzz_tokens.c server/http/tokens.c server/base/file_watch.c server/base/log.c) $(FUZZ_OBJ)
+# Of the service it takes what the tokens need.
+$(B)/tests/fuzz/fuzz_tokens: $(B)/tests/fuzz/fuzz_tokens.o $(B)/libserver.a $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_server) $(LIBS_proto)
+$(B)/libserver.a: $(call objs,$(SERVER_SRC))
+	@rm -f $@
+	ar rcs $@ $^
 # The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
 WIRE_SRC   := $(wildcard tests/fuzz/wire_*.c)
 WIRE_WRAPS := -Wl,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=uv_timer_start
