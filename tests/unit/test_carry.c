@@ -125,6 +125,31 @@ static void every_byte_that_is_damaged_is_found(void **state)
     }
 }
 
+static void numbers_that_no_tensor_has_are_said_as_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t lines;
+        uint64_t position;
+        const char *says;
+    } cases[] = {
+        {UINT64_C(1) << 63, 0, "9223372036854775808 lines at position 0, which is beyond 2^63"},
+        {UINT64_MAX, 3, "18446744073709551615 lines at position 3, which is beyond 2^63"},
+        {1, UINT64_C(1) << 63, "1 lines at position 9223372036854775808, which is beyond 2^63"},
+        {2, 300, "2 lines at position 300, which take 448"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error err = ERROR_INIT;
+        struct carry_head found;
+        unsigned char bytes[64] = {0};
+        const struct carry_head head = head_of(DTYPE_F32, cases[i].lines, cases[i].position);
+        seal(&head, bytes, sizeof bytes);
+        assert_int_equal(carry_read_head(bytes, sizeof bytes, &found, &err),
+                         STATUS_INVALID_DATA);
+        assert_non_null(strstr(err.detail, cases[i].says));
+    }
+}
+
 static void the_sum_is_the_same_in_any_pieces(void **state)
 {
     (void)state;
@@ -242,6 +267,7 @@ int main(void)
         cmocka_unit_test(an_answer_has_a_carry_only_if_a_part_follows),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(every_byte_that_is_damaged_is_found),
+        cmocka_unit_test(numbers_that_no_tensor_has_are_said_as_they_are),
         cmocka_unit_test(the_sum_is_the_same_in_any_pieces),
         cmocka_unit_test(elements_held_follow_from_the_length),
         cmocka_unit_test(base64_is_read_as_it_was_written_and_nothing_else),
