@@ -1,6 +1,8 @@
 /* Four characters for three bytes; see base64.h. */
 #include "proto/base64.h"
 
+#include "proto/json/doc.h"
+
 static const char alphabet[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 
@@ -23,7 +25,7 @@ void base64_encode(const unsigned char *bytes, size_t count, char *text)
 }
 
 /* Six bits, or -1. */
-static int value_of(char c)
+static int value_of(int c)
 {
     if (c >= 'A' && c <= 'Z') {
         return c - 'A';
@@ -52,13 +54,19 @@ enum status base64_decode(const char *field, struct json_cut text,
     const size_t step = PARALLEL_STEP_BYTES;
     unsigned four = 0;
     unsigned digits = 0; /* of them */
+    size_t padding = 0;
     size_t made = 0;
-    size_t at = 0;
-    for (; at < text.bytes && text.text[at] != '='; at++) {
-        at += text.text[at] == '\\' && at + 1 < text.bytes && text.text[at + 1] == '/';
-        const int value = value_of(text.text[at]);
+    for (size_t at = 0; at < text.bytes;) {
+        const size_t begin = at;
+        const int c = text.text[at] == '\\' ? json_string_char(text.text, text.bytes, &at)
+                                            : (unsigned char)text.text[at++];
+        if (c == '=') {
+            padding++;
+            continue;
+        }
+        const int value = padding > 0 ? -1 : value_of(c);
         if (value < 0) {
-            return no_base64(field, at, err);
+            return no_base64(field, begin, err);
         }
         four = four << 6 | (unsigned)value;
         if (++digits == 4) {
@@ -72,11 +80,9 @@ enum status base64_decode(const char *field, struct json_cut text,
             }
         }
     }
-    const size_t padding = text.bytes - at;
     const unsigned spare = digits == 3 ? four & 3 : digits == 2 ? four & 15 : 0;
-    if (padding != (4 - digits) % 4 || digits == 1 || spare != 0 ||
-        (padding == 2 && text.text[at + 1] != '=')) {
-        return no_base64(field, at, err);
+    if (padding != (4 - digits) % 4 || digits == 1 || spare != 0) {
+        return no_base64(field, text.bytes, err);
     }
     if (digits == 3) {
         bytes[made++] = (unsigned char)(four >> 10);

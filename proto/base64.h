@@ -12,8 +12,8 @@ size_t base64_size(size_t bytes);
 /* Write base64_size(count) characters. */
 void base64_encode(const unsigned char *bytes, size_t count, char *text);
 
-/* Read what a JSON string holds between its quotes: "\/" counts as "/". `field` is to blame for
- * what is no base64.
+/* Read what a JSON string holds between its quotes, where encoders may escape any character.
+ * `field` is to blame for what is no base64.
  * out   bytes[0..*count); text.bytes / 4 * 3 + 3 is room enough
  * err   INVALID_DATA; CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status base64_decode(const char *field, struct json_cut text,

@@ -158,12 +158,13 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         .position = little_endian_load(bytes + CARRY_AT_POSITION, 8),
     };
     uint64_t expected = 0;
-    if (found.position > INT64_MAX) {
-        return REFUSE(
-            err, "the carry's position is %" PRIu64 ", which is beyond 2^63: send it unchanged",
-            found.position);
+    if (found.position > INT64_MAX || !carry_size(&found, &expected)) {
+        return REFUSE(err,
+                      "the carry's header says %" PRIu64 " lines at position %" PRIu64
+                      ", which is beyond 2^63 elements or bytes: send it unchanged",
+                      found.lines, found.position);
     }
-    if (!carry_size(&found, &expected) || expected != count) {
+    if (expected != count) {
         return REFUSE(err,
                       "the carry has %" PRIu64 " bytes, but its header says %" PRIu64
                       " lines at position %" PRIu64 ", which take %" PRIu64

@@ -96,12 +96,15 @@ static size_t skip_string(const struct builder *builder, size_t at)
     return limit;
 }
 
-/* Character at text[*at] of a string, \u escapes of ASCII resolved, anything else as -1. */
-static int read_string_char(const char *text, size_t end, size_t *at)
+int json_string_char(const char *text, size_t end, size_t *at)
 {
-    char c = text[(*at)++];
+    const char c = text[(*at)++];
     if (c != '\\') {
         return (unsigned char)c;
+    }
+    if (*at < end && text[*at] == '/') {
+        (*at)++;
+        return '/';
     }
     if (end - *at < 5 || text[*at] != 'u') {
         return -1;
@@ -123,7 +126,7 @@ static bool string_spells(const char *text, size_t at, size_t end, const char *n
 {
     size_t matched = 0;
     while (at < end && name[matched] != '\0') {
-        if (read_string_char(text, end, &at) != name[matched]) {
+        if (json_string_char(text, end, &at) != name[matched]) {
             return false;
         }
         matched++;

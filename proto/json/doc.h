@@ -33,6 +33,10 @@ void json_doc_deinit(struct json_doc *doc);
 /* The measured array that the value of a "data" key stands for; NULL if it is no array. */
 const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value);
 
+/* The character that text[*at..end), inside a string, begins with: \/ and \u are what they stand
+ * for, other escapes are -1. *at moves behind it. */
+int json_string_char(const char *text, size_t end, size_t *at);
+
 /* The text of a value, to be freed; NULL: no value, or no memory, of which json_dumps() does not
  * always tell: it may leave out the rest of a string. */
 MUST_CHECK char *json_doc_dump(const json_t *value);

@@ -22,16 +22,10 @@ enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
     ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
-    WRONG_AT_ONCE = 10,    /* that an address may present, or how often one of them ... */
+    WRONG_AT_ONCE = 10,    /* that an address may present ... */
     WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
     WRONG_KNOWN = 4,       /* of an address: to present one again is no guess */
     STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
-};
-
-/* A wrong token that came. */
-struct wrong_token {
-    uint64_t hash_begin;
-    uint64_t free_ns; /* when it may come as often as ever: each time moves it */
 };
 
 /* An address that has presented wrong tokens. */
@@ -39,7 +33,7 @@ struct offender {
     uint64_t key;
     uint64_t free_ns; /* when it may present as many as ever: each new wrong token moves it */
     size_t wrong_count;
-    struct wrong_token wrong[WRONG_KNOWN]; /* the last ones */
+    uint64_t wrong[WRONG_KNOWN]; /* the last ones: how their hashes begin */
 };
 
 struct tokens {
@@ -297,29 +291,16 @@ static struct offender *find_offender(struct tokens *tokens,
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
 
-/* Ten at once, and one more each second. */
-static bool must_wait(uint64_t free_ns, uint64_t now_ns)
-{
-    const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
-    return free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
-}
-
-static void count_one(uint64_t *free_ns, uint64_t now_ns)
-{
-    const uint64_t from_ns = *free_ns > now_ns ? *free_ns : now_ns;
-    *free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS;
-}
-
-/* So many wrong tokens came from the address that no other is looked at yet. */
+/* Ten at once, and one more each second; beyond them no other is looked at yet. */
 static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
 {
-    return offender->key == key && must_wait(offender->free_ns, now_ns);
+    const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
+    return offender->key == key && offender->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
 }
 
-/* Count a wrong token for its address, or for itself if it came from there before: somebody who
- * goes on with an old one guesses nothing, and others at the address, whose tokens are right,
- * need not wait. False: it came too often. */
-static bool count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
+/* Count a wrong token for its address, unless it came from there before: somebody who goes on with
+ * an old one guesses nothing, and is told each time that it is wrong. */
+static void count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
                               uint64_t now_ns)
 {
     uint64_t hash_begin = 0;
@@ -328,21 +309,13 @@ static bool count_wrong_token(struct offender *offender, uint64_t key, const uin
         *offender = (struct offender){.key = key};
     }
     for (size_t i = 0; i < offender->wrong_count && i < WRONG_KNOWN; i++) {
-        struct wrong_token *known = &offender->wrong[i];
-        if (known->hash_begin != hash_begin) {
-            continue;
+        if (offender->wrong[i] == hash_begin) {
+            return;
         }
-        const bool waits = must_wait(known->free_ns, now_ns);
-        if (!waits) {
-            count_one(&known->free_ns, now_ns);
-        }
-        return !waits;
     }
-    struct wrong_token *newest = &offender->wrong[offender->wrong_count++ % WRONG_KNOWN];
-    *newest = (struct wrong_token){.hash_begin = hash_begin};
-    count_one(&newest->free_ns, now_ns);
-    count_one(&offender->free_ns, now_ns);
-    return true;
+    offender->wrong[offender->wrong_count++ % WRONG_KNOWN] = hash_begin;
+    const uint64_t from_ns = offender->free_ns > now_ns ? offender->free_ns : now_ns;
+    offender->free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS;
 }
 
 /* The token with this hash, compared with all in a time that does not depend on them. Thread: a
@@ -402,7 +375,7 @@ enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *p
         memcpy(name, token->name, TOKEN_NAME_BYTES);
         has = token->scopes;
     } else if (!waits) {
-        waits = !count_wrong_token(offender, key, hash, now_ns);
+        count_wrong_token(offender, key, hash, now_ns);
     }
     MUST(pthread_mutex_unlock(&tokens->lock));
     if (waits) {

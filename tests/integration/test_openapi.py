@@ -136,6 +136,18 @@ def test_an_example_is_answered_as_documented(client, path, request_body, expect
 ALWAYS = {"date", "content-type", "content-length", "connection"}
 FLOATS = [[1.5, 2.5], [3.5, 4.5]]
 OPENVINO = "/v1/openvino/cumsum-3"
+DIRECTML = "/v1/directml/cumulative_summation"
+FLAGGED = {"DataType": "FLOAT32", "Sizes": [1], "Flags": ["NONE"]}
+FLAGS_IN_A_LIST = {
+    "desc": {
+        "InputTensor": {**FLAGGED, "Flags": ["DML_TENSOR_FLAG_NONE", "OWNED_BY_DML"]},
+        "OutputTensor": FLAGGED,
+        "Axis": 0,
+        "AxisDirection": "INCREASING",
+        "HasExclusiveSum": False,
+    },
+    "data": [1],
+}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +155,7 @@ OPENVINO = "/v1/openvino/cumsum-3"
     [
         (OPENVINO, {"inputs": [{"precision": "f32", "shape": [1], "data": [1]}]}, {}, 200),
         (OPENVINO, {"inputs": [{"precision": "I8", "shape": [1], "data": [1]}]}, {}, 200),
+        (DIRECTML, FLAGS_IN_A_LIST, {}, 200),
         ("/v1/cumsum", {"data": FLOATS}, {"Accept-Encoding": "gzip"}, 200),
         ("/v1/cumsum", {"data": [1]}, {"Content-Encoding": "br"}, 415),
         ("/v2/repository/index", {}, {"Content-Encoding": "br"}, 415),

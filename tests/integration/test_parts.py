@@ -252,6 +252,20 @@ def test_a_carry_may_be_long_in_json(client):
     assert out.tobytes() == split(post(client, dtype, stored))[1]
 
 
+@pytest.mark.parametrize("escapes", [{"/": "\\/"}, {"+": "\\u002B"}, {"=": "\\u003d"}])
+def test_a_carry_may_be_escaped_as_encoders_of_json_do(client, escapes):
+    """PHP, .NET and Gson write these unless they are told otherwise."""
+    part = {"dtype": "uint8", "axis": 1}
+    first = {"data": [[255], [255], [251]], "part": "first", **part}
+    carry = client.post_json("/v1/cumsum", first).json()["carry"]
+    assert set("+/=") <= set(carry), carry
+    text = json.dumps({"data": [[1], [2], [3]], "part": "last", "carry": carry, **part})
+    for plain, escaped in escapes.items():
+        text = text.replace(plain, escaped)
+    last = client.post("/v1/cumsum", text.encode(), JSON)
+    assert last.status == 200 and last.json()["data"] == [[0], [1], [254]], last
+
+
 def test_strides_of_the_input_and_other_answers_are_possible(client):
     dtype = dtypes.BY_NAME["float32"]
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)

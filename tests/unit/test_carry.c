@@ -125,6 +125,31 @@ static void every_byte_that_is_damaged_is_found(void **state)
     }
 }
 
+static void numbers_that_no_tensor_has_are_said_as_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t lines;
+        uint64_t position;
+        const char *says;
+    } cases[] = {
+        {UINT64_C(1) << 63, 0, "9223372036854775808 lines at position 0, which is beyond 2^63"},
+        {UINT64_MAX, 3, "18446744073709551615 lines at position 3, which is beyond 2^63"},
+        {1, UINT64_C(1) << 63, "1 lines at position 9223372036854775808, which is beyond 2^63"},
+        {2, 300, "2 lines at position 300, which take 448"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error err = ERROR_INIT;
+        struct carry_head found;
+        unsigned char bytes[64] = {0};
+        const struct carry_head head = head_of(DTYPE_F32, cases[i].lines, cases[i].position);
+        seal(&head, bytes, sizeof bytes);
+        assert_int_equal(carry_read_head(bytes, sizeof bytes, &found, &err),
+                         STATUS_INVALID_DATA);
+        assert_non_null(strstr(err.detail, cases[i].says));
+    }
+}
+
 static void the_sum_is_the_same_in_any_pieces(void **state)
 {
     (void)state;
@@ -194,11 +219,44 @@ static void base64_is_read_as_it_was_written_and_nothing_else(void **state)
                                        NULL, back, &count, &err),
                          STATUS_INVALID_DATA);
     }
-    struct error err = ERROR_INIT;
-    assert_int_equal(
-        base64_decode("carry", (struct json_cut){"\\/\\/\\/\\/", 8}, NULL, back, &count, &err),
-        STATUS_OK);
-    assert_memory_equal(back, "\xFF\xFF\xFF", 3);
+}
+
+/* As PHP writes '/', .NET '+' and Gson '='. */
+static void base64_may_have_the_escapes_that_json_has_for_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *bytes; /* NULL: no base64 */
+    } cases[] = {
+        {"\\/\\/\\/\\/", "\xFF\xFF\xFF"},
+        {"\\u002B\\u002b++", "\xFB\xEF\xBE"},
+        {"YQ\\u003d\\u003D", "a"},
+        {"YW\\u0049=", "ab"},
+        {"\\u0059Q=\\u003d", "a"},
+        {"\\u0159Q==", NULL}, /* 0x59 is 'Y' */
+        {"YQ=\\u003", NULL},
+        {"YQ=\\u00", NULL},
+        {"YQ=\\", NULL},
+        {"YQ==\\u003d", NULL},
+        {"YQ\\u003dY", NULL},
+        {"YWF\\n", NULL},
+        {"\\x59Q==", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error err = ERROR_INIT;
+        unsigned char back[32];
+        size_t count = 0;
+        const struct json_cut text = {cases[i].text, strlen(cases[i].text)};
+        const enum status status = base64_decode("carry", text, NULL, back, &count, &err);
+        if (cases[i].bytes == NULL) {
+            assert_int_equal(status, STATUS_INVALID_DATA);
+            continue;
+        }
+        assert_int_equal(status, STATUS_OK);
+        assert_int_equal(count, strlen(cases[i].bytes));
+        assert_memory_equal(back, cases[i].bytes, count);
+    }
 }
 
 int main(void)
@@ -209,9 +267,11 @@ int main(void)
         cmocka_unit_test(an_answer_has_a_carry_only_if_a_part_follows),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(every_byte_that_is_damaged_is_found),
+        cmocka_unit_test(numbers_that_no_tensor_has_are_said_as_they_are),
         cmocka_unit_test(the_sum_is_the_same_in_any_pieces),
         cmocka_unit_test(elements_held_follow_from_the_length),
         cmocka_unit_test(base64_is_read_as_it_was_written_and_nothing_else),
+        cmocka_unit_test(base64_may_have_the_escapes_that_json_has_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

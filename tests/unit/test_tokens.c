@@ -169,15 +169,14 @@ static enum status present(struct tokens *tokens, const char *token)
     return tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER, name, &err);
 }
 
-static void who_goes_on_with_an_old_token_waits_alone(void **state)
+static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(void **state)
 {
     static const char *const old[] = {"old", "older", "oldest", "of-another-server"};
     struct tokens *tokens = open_tokens();
     enum status status = STATUS_OK;
     (void)state;
     for (size_t i = 0; i < 400; i++) {
-        status = present(tokens, old[i % 4]);
-        assert_int_equal(status, i < 40 ? STATUS_UNAUTHORIZED : STATUS_THROTTLED);
+        assert_int_equal(present(tokens, old[i % 4]), STATUS_UNAUTHORIZED);
         assert_int_equal(present(tokens, "foo"), STATUS_OK);
     }
     for (int i = 0; i < 40; i++) {
@@ -200,7 +199,7 @@ int main(void)
         cmocka_unit_test(nuls_are_no_blanks_behind_a_line),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
-        cmocka_unit_test(who_goes_on_with_an_old_token_waits_alone),
+        cmocka_unit_test(who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
