@@ -411,7 +411,7 @@ def _class_of(status: int) -> type[TallyError]:
 
 def _hint(status: int) -> str:
     """For who reads an answer that does not explain itself."""
-    if status in (401, 407):
+    if status == 401:
         return "; a token is needed: Client(token=...)"
     if status == 403:
         return "; the server does not allow this to you"
@@ -421,6 +421,8 @@ def _hint(status: int) -> str:
         return "; the tensor is larger than the server accepts"
     if status in (429, 503):
         return "; try again later"
+    if status in (502, 504):
+        return "; a proxy in between says so: is tallyd running behind it?"
     if status < 400:
         return "; expected 200. Give the server's own URL, redirects are not followed"
     return ""

@@ -183,7 +183,7 @@ class Options(Generic[AnyParts]):
             try:
                 context = tls_context(ca_file, client_cert, client_key, insecure)
             except OSError as error:
-                named = ", ".join(file for file in (ca_file, client_cert, client_key) if file)
+                named = ", ".join(str(file) for file in (ca_file, client_cert, client_key) if file)
                 raise InvalidArgument(f"cannot use {named}: {error}") from error
         self._caller = Caller(
             address, context, token, timeout, connect_timeout, retries, user_agent

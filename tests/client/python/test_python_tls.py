@@ -1,5 +1,6 @@
 """TLS, client certificates and tokens, against a server with certificates of the test's own."""
 
+import pathlib
 import ssl
 import subprocess
 
@@ -91,9 +92,10 @@ def test_a_port_without_tls_is_no_connection(connect):
             connect(url, insecure=True, connect_timeout=0.5).cumsum(X, 0)
 
 
-def test_a_file_that_is_missing_is_named(connect):
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+def test_a_file_that_is_missing_is_named(connect, kind):
     with pytest.raises(tally.InvalidArgument, match="missing.pem"):
-        connect("https://localhost:1", ca_file="/nonexistent/missing.pem")
+        connect("https://localhost:1", ca_file=kind("/nonexistent/missing.pem"))
 
 
 def test_a_token_is_sent_and_its_refusal_is_told(connect):
