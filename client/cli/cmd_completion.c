@@ -7,33 +7,46 @@
 
 #include <string.h>
 
+/* A case of bash for what may follow an option: "    --output|-o) ". */
+static void write_bash_case(const struct option_row *row)
+{
+    (void)printf("    --%s", row->name);
+    if (row->letter != 0) {
+        (void)printf("|-%c", row->letter);
+    }
+    (void)fputs(") ", stdout);
+}
+
+/* Words and names of files may have blanks and stars in them: they are taken line by line. */
 static void write_bash(void)
 {
     (void)puts("# bash completion for tally\n"
                "_tally() {\n"
                "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-               "    local words=''");
+               "    local words=''\n"
+               "    COMPREPLY=()");
     (void)printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                 "        COMPREPLY=($(compgen -W '");
+                 "        mapfile -t COMPREPLY < <(compgen -W '");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         (void)printf("%s ", command_rows[i].name);
     }
-    (void)puts("--help --version' -- \"$cur\"))\n"
+    (void)puts("--help --version' -- \"$cur\")\n"
                "        return\n"
                "    fi\n"
-               "    case $prev in\n"
-               "    -o) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
+               "    case $prev in");
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (row->kind == OPTION_CHOICE) {
-            (void)printf("    --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
-                         row->name, row->choices);
-        } else if (row->kind == OPTION_FILE) {
-            (void)printf("    --%s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
-                         row->name);
-        } else if (row->kind != OPTION_FLAG) {
-            (void)printf("    --%s) return ;;\n", row->name);
+        if (row->kind == OPTION_FLAG) {
+            continue;
         }
+        write_bash_case(row);
+        if (row->kind == OPTION_CHOICE) {
+            (void)printf("mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\"); ",
+                         row->choices);
+        } else if (row->kind == OPTION_FILE) {
+            (void)fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); ", stdout);
+        }
+        (void)puts("return ;;");
     }
     (void)puts("    esac\n"
                "    case ${COMP_WORDS[1]} in");
@@ -48,11 +61,12 @@ static void write_bash(void)
         (void)printf("%s' ;;\n", operands != NULL && operands[0] != '<' ? operands : "");
     }
     (void)puts("    esac\n"
-               "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-               "    case $cur in -*) ;; *)\n"
-               "        [ \"${COMP_WORDS[1]}\" != cumsum ] ||\n"
-               "            COMPREPLY+=($(compgen -f -- \"$cur\")) ;;\n"
-               "    esac\n"
+               "    mapfile -t COMPREPLY < <(\n"
+               "        compgen -W \"$words\" -- \"$cur\"\n"
+               "        case $cur in -*) ;; *)\n"
+               "            [ \"${COMP_WORDS[1]}\" != cumsum ] || compgen -f -- \"$cur\" ;;\n"
+               "        esac\n"
+               "    )\n"
                "}\n"
                "complete -o filenames -F _tally tally");
 }

@@ -1145,6 +1145,7 @@ class Completion(unittest.TestCase):
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
     def test_zsh_loads_it(self):
         script = tally("completion", "zsh").stdout.decode()
+            (["tally", "cumsum", "-d", "uint1"], {"uint16"}),
         text = "autoload -U compinit && compinit -D -u\n" + script + "\nprint -r -- $_comps[tally]"
         done = subprocess.run(["zsh", "-f", "-c", text], capture_output=True, text=True)
         self.assertEqual((done.stdout, done.stderr), ("_tally\n", ""))
@@ -1154,6 +1155,20 @@ class Bench(unittest.TestCase):
     def bench(self, *arguments, url=URL):
         done = tally("bench", url, "--json", *arguments)
         return done.returncode, json.loads(done.stdout)
+
+    def test_bash_completes_names_of_files_as_they_are(self):
+        names = {"my in.npy", "my *.npy", "my $x.npy"}
+        script = tally("completion", "bash").stdout.decode()
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                open(os.path.join(folder, name), "w").close()
+            for words in (["cumsum", "my"], ["cumsum", "-o", "my"], ["cumsum", "--output", "my"]):
+                line = f"COMP_WORDS=(tally {' '.join(words)}); COMP_CWORD={len(words)}; _tally"
+                text = f"{script}\n{line}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+                done = subprocess.run(
+                    ["bash", "-c", text], capture_output=True, text=True, cwd=folder
+                )
+                self.assertEqual((set(done.stdout.splitlines()), done.stderr), (names, ""))
 
     def test_closed_loop(self):
         status, told = self.bench(
