@@ -463,6 +463,8 @@ class Cumsum(Directory):
             (["cumsum", source, "--part-bytes", "99999999TiB"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "-1"], "-1: expected a size"),
             (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
+            (["cumsum", source, "--re"], "--re is the beginning of --reverse, --resume, --retries"),
+            (["cumsum", source, "--re=1"], "--re is the beginning of --reverse"),
             (["cumsum", source, "--flush-ms", "-1"], "an integer from 0 to 1000000"),
             (["cumsum", source, "--deadline", "0"], "a number from 0.001 to 1000000000"),
             (["cumsum", source, "two"], "unexpected"),
@@ -962,6 +964,9 @@ class Cumsum(Directory):
             self.assertEqual(done.stdout, bytes(2 * size))
         for none in (">f4", "bool", "BOOL", "I8", "U8", "f", "F8"):
             self.assert_failed(tally("cumsum", source, "-d", none, "-s", "2"), 2, "float32")
+            ["--ur", URL, "--retr", "0", "health"],
+            ["-ku", URL, "health"],
+            [f"-ku{URL}", "health"],
 
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
