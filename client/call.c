@@ -237,17 +237,21 @@ static const char *status_advice(int http_status)
 {
     switch (http_status) {
     case 401:
-    case 407:
         return "; a token is needed: set options.token (tally --token-file)";
     case 403:
         return "; the server does not allow this to you";
     case 404:
         return "; is this the URL of a Tally server?";
+    case 407:
+        return "; the proxy wants a user and a password: http_proxy=http://USER:PASSWORD@HOST";
     case 413:
         return "; the tensor is larger than the server accepts";
     case 429:
     case 503:
         return "; try again later";
+    case 502:
+    case 504:
+        return "; a proxy in between says so: is tallyd running behind it?";
     default:
         return http_status >= 400 ? ""
                                   : "; expected 200. Give the server's own URL, redirects are "
@@ -546,7 +550,8 @@ static void timeout_error(struct call *call)
     } else {
         (void)client_error_set(&call->error, TALLY_TIMEOUT,
                                "not done after %" PRId64 " ms (%" PRIu64
-                               " bytes of the answer had come): raise timeout_ms, or send less",
+                               " bytes of the answer had come): raise timeout_ms (tally "
+                               "--timeout), or send less",
                                options->timeout_ms, call->received);
     }
 }
@@ -589,8 +594,6 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_COULDNT_CONNECT:
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
         (void)client_error_set(
@@ -598,6 +601,11 @@ static void transport_error(struct call *call, CURLcode code)
             code == CURLE_COULDNT_CONNECT
                 ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
                 : "");
+        return;
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "cannot use a certificate: %s",
+                               words);
         return;
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:

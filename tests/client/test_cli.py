@@ -645,6 +645,16 @@ class Cumsum(Directory):
         kind = "application/x-npy"
         right = sums(bytes(8), "float32", "1,2,1")
         npy_lies = [
+    def test_what_a_proxy_says_is_told_from_what_the_server_says(self):
+        for status, exit_status, advice in (
+            ("407 X", 1, "the proxy wants a user and a password"),
+            ("502 X", 6, "is tallyd running behind it?"),
+            ("504 X", 5, "is tallyd running behind it?"),
+        ):
+            with Server(lambda *_, s=status: answer(b"<h1>no</h1>", "text/html", s)) as s:
+                done = tally("cumsum", stdin=b"[1]", url=s.url)
+            self.assert_failed(done, exit_status, advice)
+
             (answer(good[:-1], kind), 6),
             (answer(good + b"x", kind), 6),
             (answer(b"", kind), 6),

@@ -123,12 +123,13 @@ class Tls(unittest.TestCase):
             self.expect_sums(self.url, flag)
             self.expect_sums(self.other_name, flag)
 
-    def test_an_authority_file_that_is_not_there_is_named(self):
+    def test_a_file_that_is_not_there_is_wrong_usage(self):
+        """Who waits for a server that is not reached would wait for ever."""
         missing = os.path.join(self.folder.name, "missing.pem")
-        status, out, told = tally(self.url, "--cacert", missing)
-        self.assertNotEqual(status, 0)
-        self.assertEqual(out, b"")
-        self.assertIn("missing.pem", told)
+        for options in (("--cacert", missing), ("-k", "--cert", missing)):
+            status, out, told = tally(self.url, *options)
+            self.assertEqual((status, out), (2, b""), told)
+            self.assertRegex(told, "cannot use a certificate.*missing.pem")
 
     def test_a_port_without_tls_is_said_to_be_one(self):
         self.expect_refusal("tls|ssl", f"https://{PLAIN.hostname}:{PLAIN.port}", "-k")
