@@ -75,7 +75,8 @@ static int choose_formats(const struct settings *settings, struct source *source
          isalnum((unsigned char)settings->delimiter[0]) != 0 ||
          strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
         return complain(EXIT_USAGE,
-                        "--delimiter %s: expected one character that is not part of a number",
+                        "--delimiter %s: expected one character that is not part of a number "
+                        "(a tab is $'\\t')",
                         settings->delimiter);
     }
     return EXIT_DONE;

@@ -117,6 +117,9 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
 {
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
+    if (kind == CONTENT_MARKED && formats[format].content_type == NULL) {
+        return; /* text may have it */
+    }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
                        command_advice(kind));

@@ -955,11 +955,20 @@ class Text(Directory):
             ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
             ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
             ("1 2\n3\n", [], "line 2 has 1 numbers, the first one 2"),
-            ("1,,2\n", [], "line 1", "'' is not a number of type int64\n"),
+            ("1,,2\n", [], "line 1", "a number is missing", "write 0 or NaN"),
+            ("1,2\n3,\n", [], "line 2", "a number is missing"),
+            ('"1","2"\n', [], "line 1", "write it without quotes"),
+            ("a,b\n1,2\n", [], "line 1", "'a'", "give --header"),
+            ("1\nNA\n", [], "line 2", "'NA' is not a number of type int64\n"),
+            ("1;2\n", [], "give --delimiter ';'"),
+            ("1|2\n", [], "give --delimiter '|'"),
+            ("1,5;2\n", ["--delimiter", ";"], "'1,5'", "write a point"),
+            ("1 000;2\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
+            ("1;2 000\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
             ("1\n", ["--reverse"], "text is read from its start"),
-            ("1,2,\n", [], "line 1", "''"),
-            ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "''"),
-            ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "''"),
+            ("1,2,\n", [], "line 1", "a number is missing"),
+            ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "a number is missing"),
+            ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "a number is missing"),
             ("300\n", ["-d", "int8"], "'300'"),
             ("1\n9223372036854775808\n", [], "line 2", "give --dtype uint64\n"),
             ("18446744073709551616\n", [], "line 1", "give --dtype float64\n"),
@@ -979,9 +988,15 @@ class Text(Directory):
             ("1,2\n3,\r4\n", [], "line 2 has a carriage return"),
         ):
             with self.subTest(text=text):
-                self.assert_failed(
-                    tally("cumsum", "-f", "text", *flags, stdin=text.encode()), 2, *says
-                )
+                done = tally("cumsum", "-f", "text", *flags, stdin=text.encode("latin1"))
+                self.assert_failed(done, 2, *says)
+
+    def test_a_file_that_is_something_else_than_text_is_named(self):
+        source = self.path("in.csv", b"[[1,2],[3,4]]\n")
+        self.assert_failed(tally("cumsum", source), 2, "in.csv looks like JSON: give --format json")
+        done = tally("cumsum", self.path("in.csv", "\ufeffx\n".encode()))
+        self.assert_failed(done, 2, "give --header")
+        self.assertNotIn("mark", done.stderr.decode())
 
 
 if __name__ == "__main__":
@@ -991,3 +1006,5 @@ if __name__ == "__main__":
     skipped = len(result.skipped)
     print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed > 0)
+            ("1\n", ["--delimiter", "\\t"], "(a tab is $'\\t')"),
+            ("\ufeff1\n".encode("utf-16-le").decode("latin1"), [], "line 1", "save it as UTF-8"),
