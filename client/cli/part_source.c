@@ -278,7 +278,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     if (parts->tensor.byte_swap) {
         little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);
     }
-    return EXIT_DONE;
+    return source_check_unchanged(parts->bytes);
 }
 
 /* The tensor is complete: so is what brought it. */
