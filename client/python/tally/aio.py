@@ -256,9 +256,10 @@ class AsyncParts(CarriedSum):
     @taking(Parts.cumsum)
     async def cumsum(self, x: Any, **options: Any) -> Array:
         """The sums of the next part, as :meth:`Parts.cumsum`."""
-        scan, request = self._next(x, **options)
-        self.carry = await self._run(request)
-        return finish(scan)
+        with self._alone():
+            scan, request = self._next(x, **options)
+            self.carry = await self._run(request)
+            return finish(scan)
 
 
 class AsyncClient(Options[AsyncParts]):
