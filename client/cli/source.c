@@ -242,11 +242,12 @@ int source_check_unchanged(const struct source *source)
     bool same = fstat(source->fd, &about) == 0 &&
                 about.st_mtim.tv_sec == source->changed.tv_sec &&
                 about.st_mtim.tv_nsec == source->changed.tv_nsec;
-    return same ? EXIT_DONE
-                : complain(EXIT_LOCAL,
-                           "%s was written to while it was read, and its sums would be of both: "
-                           "give it again when it is complete",
-                           source->name);
+    return same
+               ? EXIT_DONE
+               : complain(EXIT_LOCAL,
+                          "%s was written to while it was read, and its sums would be of both: "
+                          "give it again when it is complete",
+                          source->name);
 }
 
 int source_load(struct source *source)

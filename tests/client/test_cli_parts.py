@@ -109,7 +109,9 @@ def forward(head, body):
     request = urllib.request.Request(URL + head.split()[1], body, fields)
     with urllib.request.urlopen(request) as told:
         kept = ("Tally-Dtype", "Tally-Shape", "Tally-Carry-Length")
-        headers = "".join(f"{name}: {told.headers[name]}\r\n" for name in kept if told.headers[name])
+        headers = "".join(
+            f"{name}: {told.headers[name]}\r\n" for name in kept if told.headers[name]
+        )
         return answer(told.read(), told.headers["Content-Type"], headers=headers)
 
 
