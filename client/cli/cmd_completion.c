@@ -7,6 +7,10 @@
 
 #include <string.h>
 
+enum {
+    NAME_TEXT = 64
+};
+
 /* A case of bash for what may follow an option: "    --output|-o) ". */
 static void write_bash_case(const struct option_row *row)
 {
@@ -71,9 +75,10 @@ static void write_bash(void)
                "complete -o filenames -F _tally tally");
 }
 
-static void write_zsh_option(const struct option_row *row)
+/* Of an option, as it is `spelled`: "--output", "-o". */
+static void write_zsh_option(const struct option_row *row, const char *spelled)
 {
-    (void)printf(" \\\n            '--%s[", row->name);
+    (void)printf(" \\\n            '%s[", spelled);
     for (const char *at = row->help; *at != '\0'; at++) {
         if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
             (void)putchar(*at);
@@ -88,6 +93,17 @@ static void write_zsh_option(const struct option_row *row)
         (void)printf(":%s: ", row->value);
     }
     (void)putchar('\'');
+}
+
+static void write_zsh_options(const struct option_row *row)
+{
+    char name[NAME_TEXT];
+    (void)snprintf(name, sizeof name, "--%s", row->name);
+    write_zsh_option(row, name);
+    if (row->letter != 0) {
+        (void)snprintf(name, sizeof name, "-%c", row->letter);
+        write_zsh_option(row, name);
+    }
 }
 
 static void write_zsh(void)
@@ -112,7 +128,7 @@ static void write_zsh(void)
         (void)printf("        %s)\n            _arguments", command_rows[i].name);
         for (size_t k = 0; k < option_row_count; k++) {
             if (option_is_on(&option_rows[k], (enum command_id)i)) {
-                write_zsh_option(&option_rows[k]);
+                write_zsh_options(&option_rows[k]);
             }
         }
         if (operands != NULL && operands[0] == '<') {

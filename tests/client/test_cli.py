@@ -1137,6 +1137,13 @@ class Completion(unittest.TestCase):
                 self.assertIn(command, script)
                 for option in self.options(command):
                     self.assertIn(f"-l {option[2:]}" if shell == "fish" else option, script)
+            for letter, name in (("o", "output"), ("d", "dtype")):
+                both = {
+                    "bash": f"--{name}|-{letter})",
+                    "zsh": f"'-{letter}[",
+                    "fish": f"-l {name} -s {letter}",
+                }
+                self.assertIn(both[shell], script)
 
     def test_bash_completes(self):
         script = tally("completion", "bash").stdout.decode()
