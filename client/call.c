@@ -556,6 +556,24 @@ static void timeout_error(struct call *call)
     }
 }
 
+/* What to do where there is no connection, for what libcurl says in `words`. */
+static const char *connect_advice(CURLcode code, const char *words)
+{
+    bool unknown = strstr(words, "self") != NULL || strstr(words, "issuer") != NULL;
+    switch ((int)code) {
+    case CURLE_COULDNT_CONNECT:
+        return ". Is tallyd running there? Give its address as the URL or in TALLY_URL";
+    case CURLE_SSL_CONNECT_ERROR:
+        return ". If the server speaks no TLS, its address begins with http://";
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return unknown ? ". Say whose certificates to trust: ca_file (tally --cacert)" : "";
+    case CURLE_GOT_NOTHING:
+        return ". If the server speaks TLS, its address begins with https://";
+    default:
+        return "";
+    }
+}
+
 static void transport_error(struct call *call, CURLcode code)
 {
     const struct tally *client = call->client;
@@ -596,11 +614,8 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
-        (void)client_error_set(
-            err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
-            code == CURLE_COULDNT_CONNECT
-                ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
-                : "");
+        (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
+                               connect_advice(code, words));
         return;
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
@@ -612,8 +627,9 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
         (void)client_error_set(
-            err, TALLY_CONNECTION_LOST, "the connection broke %s: %s",
-            call->received > 0 ? "in the middle of the answer" : "before the answer", words);
+            err, TALLY_CONNECTION_LOST, "the connection broke %s: %s%s",
+            call->received > 0 ? "in the middle of the answer" : "before the answer", words,
+            strncmp(server, "http:", 5) == 0 ? connect_advice(code, words) : "");
         return;
     case CURLE_OUT_OF_MEMORY:
         /* libcurl says so, too, of a header line that is longer than it takes (100 KiB). */
