@@ -34,6 +34,14 @@ static bool is_blank(const struct text_reader *reader, char c)
     return c == ' ' || (c == '\t' && reader->delimiter != '\t');
 }
 
+static const char *after_blanks(const struct text_reader *reader, const char *text)
+{
+    while (is_blank(reader, *text)) {
+        text++;
+    }
+    return text;
+}
+
 static bool ends_number(const struct text_reader *reader, char c)
 {
     return is_blank(reader, c) || c == '\r' || c == '\n' || c == reader->delimiter;
@@ -178,9 +186,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
     bool comma = false; /* the last thing was a delimiter: a number must follow */
     end = before_returns(text, end);
     for (;;) {
-        while (is_blank(reader, *text)) {
-            text++;
-        }
+        text = after_blanks(reader, text);
         if (text == end && (found == 0 || !comma)) {
             break;
         }
@@ -204,9 +210,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
             memcpy(out + found * element, stored, element);
         }
         found++;
-        while (is_blank(reader, *text)) {
-            text++;
-        }
+        text = after_blanks(reader, text);
         comma = text < end && *text == reader->delimiter;
         if (!comma && text < end && *text != '\r' && reader->strict) {
             return complain(EXIT_USAGE,
