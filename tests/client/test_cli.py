@@ -428,6 +428,20 @@ class Cumsum(Directory):
                 done = tally("cumsum", self.path(name, content), *flags, url="http://127.0.0.1:1")
                 self.assert_failed(done, 2, *texts)
 
+    def test_what_is_no_json_is_refused_before_all_of_it_is_there(self):
+        """It may have no end, and all of JSON is kept in memory."""
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-u", URL], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            process.stdin.write(b" \0\1\2" * 256)
+            process.stdin.flush()
+            self.assertEqual(process.wait(20), 2)
+            self.assertIn(b"byte 2 is '?', expected an array", process.stderr.read())
+        finally:
+            process.kill()
+            process.communicate()
+
     def test_places_and_sizes_are_those_of_the_users_text(self):
         """Not of the request that is made around it."""
         for text, *says in [
