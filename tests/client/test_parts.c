@@ -53,6 +53,7 @@ static void useless_urls_are_refused_with_advice(void **state)
     (void)state;
     static const char *const urls[] = {
         "ftp://h/",
+        "/run/tally.sock",
         "http://",
         "unix:relative",
         "http+unix://relative",
