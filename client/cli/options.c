@@ -238,8 +238,8 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* Whether the value of an option before the command is the next word. A name may be cut, letters
- * may stand together. */
+/* Whether the value of an option before the command is the next word. A name may be cut,
+ * letters may stand together. */
 static bool value_follows(const char *word)
 {
     bool spelled = word[1] == '-';
@@ -318,7 +318,7 @@ static int refuse_option(enum command_id command, const char *word)
             char name[WORD_TEXT];
             (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
             suggestion_consider(&suggestion, name);
-            if (strncmp(name, word, strcspn(word, "=")) == 0) {
+            if (optopt == 0 && strncmp(name, word, strcspn(word, "=")) == 0) {
                 text_append(several, sizeof several, "%s%s", count++ > 0 ? ", " : "", name);
             }
         }

@@ -2,8 +2,8 @@
  * terminal, a device), read once from front to end, of which only what was asked for is held.
  *
  * Failure: what cannot be opened or is a directory is EXIT_USAGE; a read that fails, a file
- * that becomes shorter or is written to meanwhile and lack of memory are EXIT_LOCAL. Thread: one at a time, but
- * for source_read() of a file, which is for any. */
+ * that becomes shorter or is written to meanwhile and lack of memory are EXIT_LOCAL. Thread:
+ * one at a time, but for source_read() and source_check_unchanged() of a file, for any. */
 #ifndef TALLY_CLI_SOURCE_H
 #define TALLY_CLI_SOURCE_H
 

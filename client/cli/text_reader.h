@@ -2,10 +2,11 @@
  *
  *     1 2.5 3        1,2.5,3        -1e-7;nan
  *
- * A line ends in LF or CR LF. Between numbers stand blanks or a comma, or the delimiter that was
- * asked for alone; empty lines are skipped. The first line says how many columns there are, and,
- * unless a type was asked for, the type: int64 if all its numbers are integers, else float64. A
- * number is what JSON takes, and what people write besides: +1, .5, 1., NaN and inf in any case.
+ * A line ends in LF or CR LF. Between numbers stand blanks or a comma, or the delimiter that
+ * was asked for alone; empty lines are skipped. The first line says how many columns there are,
+ * and, unless a type was asked for, the type: int64 if all its numbers are integers, else
+ * float64. A number is what JSON takes, and what people write besides: +1, .5, 1., NaN and inf in
+ * any case.
  *
  * Possible failures: a line with another number of columns, or with what is no number of the
  * type, is EXIT_USAGE and says where. Thread: one at a time. */
