@@ -237,17 +237,21 @@ static const char *status_advice(int http_status)
 {
     switch (http_status) {
     case 401:
-    case 407:
         return "; a token is needed: set options.token (tally --token-file)";
     case 403:
         return "; the server does not allow this to you";
     case 404:
         return "; is this the URL of a Tally server?";
+    case 407:
+        return "; the proxy wants a user and a password: http_proxy=http://USER:PASSWORD@HOST";
     case 413:
         return "; the tensor is larger than the server accepts";
     case 429:
     case 503:
         return "; try again later";
+    case 502:
+    case 504:
+        return "; a proxy in between says so: is tallyd running behind it?";
     default:
         return http_status >= 400 ? ""
                                   : "; expected 200. Give the server's own URL, redirects are "
@@ -546,8 +550,27 @@ static void timeout_error(struct call *call)
     } else {
         (void)client_error_set(&call->error, TALLY_TIMEOUT,
                                "not done after %" PRId64 " ms (%" PRIu64
-                               " bytes of the answer had come): raise timeout_ms, or send less",
+                               " bytes of the answer had come): raise timeout_ms (tally "
+                               "--timeout), or send less",
                                options->timeout_ms, call->received);
+    }
+}
+
+/* What to do where there is no connection, for what libcurl says in `words`. */
+static const char *connect_advice(CURLcode code, const char *words)
+{
+    bool unknown = strstr(words, "self") != NULL || strstr(words, "issuer") != NULL;
+    switch ((int)code) {
+    case CURLE_COULDNT_CONNECT:
+        return ". Is tallyd running there? Give its address as the URL or in TALLY_URL";
+    case CURLE_SSL_CONNECT_ERROR:
+        return ". If the server speaks no TLS, its address begins with http://";
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return unknown ? ". Say whose certificates to trust: ca_file (tally --cacert)" : "";
+    case CURLE_GOT_NOTHING:
+        return ". If the server speaks TLS, its address begins with https://";
+    default:
+        return "";
     }
 }
 
@@ -589,23 +612,24 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_COULDNT_CONNECT:
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
-        (void)client_error_set(
-            err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
-            code == CURLE_COULDNT_CONNECT
-                ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
-                : "");
+        (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
+                               connect_advice(code, words));
+        return;
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "cannot use a certificate: %s",
+                               words);
         return;
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
         (void)client_error_set(
-            err, TALLY_CONNECTION_LOST, "the connection broke %s: %s",
-            call->received > 0 ? "in the middle of the answer" : "before the answer", words);
+            err, TALLY_CONNECTION_LOST, "the connection broke %s: %s%s",
+            call->received > 0 ? "in the middle of the answer" : "before the answer", words,
+            strncmp(server, "http:", 5) == 0 ? connect_advice(code, words) : "");
         return;
     case CURLE_OUT_OF_MEMORY:
         /* libcurl says so, too, of a header line that is longer than it takes (100 KiB). */

@@ -127,7 +127,9 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
     char with_scheme[URL_TEXT];
     int written = snprintf(with_scheme, sizeof with_scheme, "%s%s",
                            strstr(url, "://") == NULL ? "http://" : "", url);
-    if (written < 0 || (size_t)written >= sizeof with_scheme) {
+    if (url[0] == '/') { /* libcurl would take the first folder for the host */
+        trouble = "the path of a socket has unix: before it";
+    } else if (written < 0 || (size_t)written >= sizeof with_scheme) {
         trouble = "it is longer than 1023 bytes";
     } else if (curl_url_set(parts, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
                CURLUE_OK) {

@@ -130,6 +130,9 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     }
     saved = saved && rename(path, name) == 0 && sync_folder(name);
     int status = saved ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+    if (!saved && file != NULL) {
+        (void)unlink(path);
+    }
     free(path);
     return status;
 }

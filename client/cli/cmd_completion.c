@@ -7,33 +7,50 @@
 
 #include <string.h>
 
+enum {
+    NAME_TEXT = 64
+};
+
+/* A case of bash for what may follow an option: "    --output|-o) ". */
+static void write_bash_case(const struct option_row *row)
+{
+    (void)printf("    --%s", row->name);
+    if (row->letter != 0) {
+        (void)printf("|-%c", row->letter);
+    }
+    (void)fputs(") ", stdout);
+}
+
+/* Words and names of files may have blanks and stars in them: they are taken line by line. */
 static void write_bash(void)
 {
     (void)puts("# bash completion for tally\n"
                "_tally() {\n"
                "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-               "    local words=''");
+               "    local words=''\n"
+               "    COMPREPLY=()");
     (void)printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                 "        COMPREPLY=($(compgen -W '");
+                 "        mapfile -t COMPREPLY < <(compgen -W '");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         (void)printf("%s ", command_rows[i].name);
     }
-    (void)puts("--help --version' -- \"$cur\"))\n"
+    (void)puts("--help --version' -- \"$cur\")\n"
                "        return\n"
                "    fi\n"
-               "    case $prev in\n"
-               "    -o) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
+               "    case $prev in");
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (row->kind == OPTION_CHOICE) {
-            (void)printf("    --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
-                         row->name, row->choices);
-        } else if (row->kind == OPTION_FILE) {
-            (void)printf("    --%s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
-                         row->name);
-        } else if (row->kind != OPTION_FLAG) {
-            (void)printf("    --%s) return ;;\n", row->name);
+        if (row->kind == OPTION_FLAG) {
+            continue;
         }
+        write_bash_case(row);
+        if (row->kind == OPTION_CHOICE) {
+            (void)printf("mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\"); ",
+                         row->choices);
+        } else if (row->kind == OPTION_FILE) {
+            (void)fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); ", stdout);
+        }
+        (void)puts("return ;;");
     }
     (void)puts("    esac\n"
                "    case ${COMP_WORDS[1]} in");
@@ -48,18 +65,20 @@ static void write_bash(void)
         (void)printf("%s' ;;\n", operands != NULL && operands[0] != '<' ? operands : "");
     }
     (void)puts("    esac\n"
-               "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-               "    case $cur in -*) ;; *)\n"
-               "        [ \"${COMP_WORDS[1]}\" != cumsum ] ||\n"
-               "            COMPREPLY+=($(compgen -f -- \"$cur\")) ;;\n"
-               "    esac\n"
+               "    mapfile -t COMPREPLY < <(\n"
+               "        compgen -W \"$words\" -- \"$cur\"\n"
+               "        case $cur in -*) ;; *)\n"
+               "            [ \"${COMP_WORDS[1]}\" != cumsum ] || compgen -f -- \"$cur\" ;;\n"
+               "        esac\n"
+               "    )\n"
                "}\n"
                "complete -o filenames -F _tally tally");
 }
 
-static void write_zsh_option(const struct option_row *row)
+/* Of an option, as it is `spelled`: "--output", "-o". */
+static void write_zsh_option(const struct option_row *row, const char *spelled)
 {
-    (void)printf(" \\\n            '--%s[", row->name);
+    (void)printf(" \\\n            '%s[", spelled);
     for (const char *at = row->help; *at != '\0'; at++) {
         if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
             (void)putchar(*at);
@@ -74,6 +93,17 @@ static void write_zsh_option(const struct option_row *row)
         (void)printf(":%s: ", row->value);
     }
     (void)putchar('\'');
+}
+
+static void write_zsh_options(const struct option_row *row)
+{
+    char name[NAME_TEXT];
+    (void)snprintf(name, sizeof name, "--%s", row->name);
+    write_zsh_option(row, name);
+    if (row->letter != 0) {
+        (void)snprintf(name, sizeof name, "-%c", row->letter);
+        write_zsh_option(row, name);
+    }
 }
 
 static void write_zsh(void)
@@ -98,7 +128,7 @@ static void write_zsh(void)
         (void)printf("        %s)\n            _arguments", command_rows[i].name);
         for (size_t k = 0; k < option_row_count; k++) {
             if (option_is_on(&option_rows[k], (enum command_id)i)) {
-                write_zsh_option(&option_rows[k]);
+                write_zsh_options(&option_rows[k]);
             }
         }
         if (operands != NULL && operands[0] == '<') {

@@ -13,6 +13,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static int choose_formats(const struct settings *settings, struct source *source,
                           enum format *input, enum format *output)
@@ -75,10 +77,21 @@ static int choose_formats(const struct settings *settings, struct source *source
          isalnum((unsigned char)settings->delimiter[0]) != 0 ||
          strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
         return complain(EXIT_USAGE,
-                        "--delimiter %s: expected one character that is not part of a number",
+                        "--delimiter %s: expected one character that is not part of a number "
+                        "(a tab is $'\\t')",
                         settings->delimiter);
     }
     return EXIT_DONE;
+}
+
+/* Whether the result would be written to the file that is read: it would be read again. */
+static bool is_own_output(const struct source *source, const char *output)
+{
+    struct stat from;
+    struct stat to;
+    bool standard = output == NULL || strcmp(output, "-") == 0;
+    return standard && fstat(source->fd, &from) == 0 && fstat(STDOUT_FILENO, &to) == 0 &&
+           S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
 /* *output_path is the caller's, of the file that a link leads to. */
@@ -89,8 +102,13 @@ static int sum_source(const struct settings *settings, struct tally *client,
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     STEP(source_open(settings->argument, source));
-    STEP(choose_formats(settings, source, &input, &output));
     STEP(destination_follow(settings->output, &followed.output, output_path));
+    if (is_own_output(source, followed.output)) {
+        return complain(EXIT_USAGE,
+                        "standard output is the input: use -o FILE, which may be %s itself",
+                        source->name);
+    }
+    STEP(choose_formats(settings, source, &input, &output));
     if (input != FORMAT_JSON && settings->strides.count == 0 &&
         settings->output_strides.count == 0) {
         return cumsum_parts(&followed, client, source, input, output);

@@ -189,9 +189,10 @@ static int run_job(struct cumsum_job *job, struct tally *client)
     char hint[HINT_TEXT] = "";
     if (job->input == FORMAT_JSON) {
         format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-    }
-    if (hint[0] != '\0') {
-        return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
+        if (hint[0] != '\0') {
+            return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
+        }
+        STEP(format_check_start(job->source));
     }
     STEP(source_load(job->source));
     STEP(write_request(job));

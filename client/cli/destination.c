@@ -109,8 +109,11 @@ int destination_open(const char *name, const struct expectation *expected,
                         &destination->temporary);
     }
     if (destination->fd < 0) {
-        return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
-                             : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
+        bool beside = !exists || S_ISREG(about.st_mode);
+        return interrupted()
+                   ? complain(EXIT_INTERRUPTED, "interrupted")
+                   : complain(EXIT_LOCAL, "%s%s: %s",
+                              beside ? "no file can be made beside " : "", name, errno_text());
     }
     return EXIT_DONE;
 }

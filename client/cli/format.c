@@ -117,17 +117,36 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
 {
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
+    if (kind == CONTENT_MARKED && formats[format].content_type == NULL) {
+        return; /* text may have it */
+    }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
                        command_advice(kind));
     }
 }
 
-static int refuse_byte(const struct source *source, uint64_t at, const char *why)
+static const char AN_ARRAY[] = "expected an array such as [[1,2],[3,4]]";
+
+static int refuse_byte(const struct source *source, uint64_t at, char c, const char *why)
 {
-    char c = source->memory[at];
     return complain(EXIT_USAGE, "%s: byte %" PRIu64 " is '%c', %s", source->name, at + 1,
                     c > ' ' && c < 0x7F ? c : '?', why);
+}
+
+int format_check_start(struct source *source)
+{
+    char start[CONTENT_GUESS_BYTES + 1] = "";
+    STEP(source_peek(source, CONTENT_GUESS_BYTES));
+    size_t count =
+        source->bytes < CONTENT_GUESS_BYTES ? (size_t)source->bytes : CONTENT_GUESS_BYTES;
+    if (source_read(source, 0, start, count) != 0) {
+        return EXIT_LOCAL;
+    }
+    size_t first = strspn(start, " \t\r\n");
+    return first == count || start[first] == '[' || start[first] == '{'
+               ? EXIT_DONE
+               : refuse_byte(source, first, start[first], AN_ARRAY);
 }
 
 int format_check_array(const struct source *source)
@@ -136,7 +155,7 @@ int format_check_array(const struct source *source)
     struct json_array array;
     size_t first = strspn(source->memory, " \t\r\n");
     if (source->memory[first] != '[') {
-        return refuse_byte(source, first, "expected an array such as [[1,2],[3,4]]");
+        return refuse_byte(source, first, source->memory[first], AN_ARRAY);
     }
     enum status status =
         json_tensor_measure(source->memory + first, source->bytes - first, NULL, &array, &err);
@@ -151,5 +170,6 @@ int format_check_array(const struct source *source)
     size_t end = first + array.cut.bytes;
     end += strspn(source->memory + end, " \t\r\n");
     return end == source->bytes ? EXIT_DONE
-                                : refuse_byte(source, end, "expected nothing behind the array");
+                                : refuse_byte(source, end, source->memory[end],
+                                              "expected nothing behind the array");
 }

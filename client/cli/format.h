@@ -33,6 +33,10 @@ bool format_is_archive(struct source *source);
  * nothing that is known. */
 void format_hint(struct source *source, enum format format, char *text, size_t size);
 
+/* Complains about what cannot be JSON, by its first bytes: all of it may be endless. EXIT_DONE,
+ * or the status after complaining. */
+int format_check_start(struct source *source);
+
 /* Complains about JSON that is neither a whole request nor one array. EXIT_DONE, or the status
  * after complaining. The source is loaded. */
 int format_check_array(const struct source *source);

@@ -30,16 +30,25 @@ static bool read_token(const struct settings *settings, char *token, size_t size
         return true;
     }
     FILE *file = fopen(settings->token_file, "re");
-    bool read = file != NULL && fgets(token, (int)size, file) != NULL;
+    token[0] = '\0';
+    bool failed = file == NULL || (fgets(token, (int)size, file) == NULL && ferror(file) != 0);
+    if (failed) {
+        (void)complain(EXIT_USAGE, "cannot read a token from %s: %s", settings->token_file,
+                       errno_text());
+    }
     if (file != NULL) {
         (void)fclose(file);
     }
-    size_t length = read ? strcspn(token, "\r\n") : 0;
-    if (length == 0 || length + 1 == size) {
+    size_t length = strcspn(token, "\r\n");
+    if (!failed && (length == 0 || length + 1 == size)) {
         (void)complain(
             EXIT_USAGE,
-            "cannot read a token from %s: it is the first line, of at most %zu bytes",
-            settings->token_file, size - 2);
+            "cannot read a token from %s: the first line is %s, expected a token of at most "
+            "%zu bytes",
+            settings->token_file, length == 0 ? "empty" : "too long", size - 2);
+        failed = true;
+    }
+    if (failed) {
         return false;
     }
     token[length] = '\0';

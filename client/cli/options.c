@@ -238,17 +238,23 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* Whether the value of an option before the command is the next word. */
+/* Whether the value of an option before the command is the next word. A name may be cut,
+ * letters may stand together. */
 static bool value_follows(const char *word)
 {
     bool spelled = word[1] == '-';
-    const char *name = word + (spelled ? 2 : 1);
-    for (size_t i = 0; i < option_row_count; i++) {
-        const struct option_row *row = &option_rows[i];
-        bool named = spelled ? strcmp(row->name, name) == 0
-                             : row->letter == name[0] && name[0] != '\0' && name[1] == '\0';
-        if (named) {
-            return row->kind != OPTION_FLAG;
+    for (const char *name = word + 1 + spelled; *name != '\0'; name++) {
+        size_t bytes = spelled ? strlen(name) : 1;
+        for (size_t i = 0; i < option_row_count; i++) {
+            const struct option_row *row = &option_rows[i];
+            bool flag = row->kind == OPTION_FLAG;
+            if (spelled ? strncmp(row->name, name, bytes) == 0
+                        : row->letter == *name && !flag) {
+                return !flag && name[bytes] == '\0';
+            }
+        }
+        if (spelled) {
+            break;
         }
     }
     return false;
@@ -301,6 +307,8 @@ static int take_operand(enum command_id command, const char *word, struct settin
 static int refuse_option(enum command_id command, const char *word)
 {
     char letter[3] = {'-', (char)optopt, '\0'}; /* perhaps one of several behind a dash */
+    char several[WORD_TEXT * 4] = "";
+    int count = 0;
     if (optopt != 0) {
         word = letter;
     }
@@ -310,7 +318,14 @@ static int refuse_option(enum command_id command, const char *word)
             char name[WORD_TEXT];
             (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
             suggestion_consider(&suggestion, name);
+            if (optopt == 0 && strncmp(name, word, strcspn(word, "=")) == 0) {
+                text_append(several, sizeof several, "%s%s", count++ > 0 ? ", " : "", name);
+            }
         }
+    }
+    if (count > 1) {
+        return complain(EXIT_USAGE, "%.*s is the beginning of %s: write more of it",
+                        (int)strcspn(word, "="), word, several);
     }
     return complain(EXIT_USAGE, "unknown option %s%s `tally %s --help` lists them", word,
                     suggestion.text[0] != '\0' ? suggestion.text : ";",

@@ -147,8 +147,15 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
 int tensor_of_text(const struct settings *settings, struct part_source *parts)
 {
     struct text_reader *text = &parts->text;
+    char hint[HINT_TEXT] = "";
+    if (!parts->bytes->stream) {
+        format_hint(parts->bytes, FORMAT_CSV, hint, sizeof hint);
+    }
     source_as_stream(parts->bytes);
     int status = text_reader_open(text, settings, parts->bytes);
+    if (status == EXIT_USAGE && hint[0] != '\0') {
+        (void)fprintf(stderr, "  %s%s\n", parts->bytes->name, hint);
+    }
     parts->is_text = true;
     parts->tensor = (struct tensor){.dtype = text->dtype,
                                     .shape = {.count = text->columns == 1 ? 1 : 2,
@@ -271,7 +278,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     if (parts->tensor.byte_swap) {
         little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);
     }
-    return EXIT_DONE;
+    return source_check_unchanged(parts->bytes);
 }
 
 /* The tensor is complete: so is what brought it. */

@@ -41,6 +41,19 @@ static bool wait_readable(struct source *source, int ms)
     return source->npz != NULL || poll(&about, 1, ms) > 0;
 }
 
+/* A file has lost bytes that it had when it was opened. */
+static bool is_shorter(const struct source *source)
+{
+    struct stat about;
+    return source->first_bytes > 0 && fstat(source->fd, &about) == 0 &&
+           (uint64_t)about.st_size < source->first_bytes;
+}
+
+static int complain_shorter(const struct source *source)
+{
+    return complain(EXIT_LOCAL, "%s: the file became shorter while it was read", source->name);
+}
+
 /* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
  * there is nothing more to read, nor to say. */
 static int read_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
@@ -64,6 +77,9 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
         if (count >= 0) {
             *got = (size_t)count;
             source->ended = count == 0;
+            if (source->ended && is_shorter(source)) {
+                source->status = complain_shorter(source);
+            }
             break;
         }
         if (errno != EINTR) {
@@ -170,6 +186,7 @@ int source_open(const char *name, struct source *source)
         S_ISREG(about.st_mode) && (about.st_size > 0 || pread(source->fd, &byte, 1, 0) != 1);
     if (file && (!standard || lseek(source->fd, 0, SEEK_CUR) == 0)) {
         source->bytes = (uint64_t)about.st_size;
+        source->first_bytes = source->bytes;
         source->changed = about.st_mtim;
         return EXIT_DONE;
     }
@@ -210,14 +227,27 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
             continue;
         }
         if (got <= 0) {
-            (void)complain(EXIT_LOCAL, "%s: %s", source->name,
-                           got == 0 ? "the file became shorter while it was read"
-                                    : errno_text());
+            (void)(got == 0 ? complain_shorter(source)
+                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text()));
             return -1;
         }
         done += (size_t)got;
     }
     return 0;
+}
+
+int source_check_unchanged(const struct source *source)
+{
+    struct stat about;
+    bool same = fstat(source->fd, &about) == 0 &&
+                about.st_mtim.tv_sec == source->changed.tv_sec &&
+                about.st_mtim.tv_nsec == source->changed.tv_nsec;
+    return same
+               ? EXIT_DONE
+               : complain(EXIT_LOCAL,
+                          "%s was written to while it was read, and its sums would be of both: "
+                          "give it again when it is complete",
+                          source->name);
 }
 
 int source_load(struct source *source)
@@ -233,6 +263,7 @@ int source_load(struct source *source)
         if (source_pread(source, source->base, source->memory, source->bytes) != 0) {
             return EXIT_LOCAL;
         }
+        STEP(source_check_unchanged(source));
     }
     assert(source->memory != NULL);
     source->memory[source->bytes] = '\0';

@@ -2,8 +2,8 @@
  * terminal, a device), read once from front to end, of which only what was asked for is held.
  *
  * Failure: what cannot be opened or is a directory is EXIT_USAGE; a read that fails, a file
- * that becomes shorter meanwhile and lack of memory are EXIT_LOCAL. Thread: one at a time, but
- * for source_read() of a file, which is for any. */
+ * that becomes shorter or is written to meanwhile and lack of memory are EXIT_LOCAL. Thread:
+ * one at a time, but for source_read() and source_check_unchanged() of a file, for any. */
 #ifndef TALLY_CLI_SOURCE_H
 #define TALLY_CLI_SOURCE_H
 
@@ -19,6 +19,7 @@ struct source {
     char *memory; /* owned: read ahead of a stream; all of what was loaded; else NULL */
     size_t room;
     uint64_t bytes;          /* of the file, or in memory */
+    uint64_t first_bytes;    /* of the file, when it was opened; 0: none, or it does not say */
     bool stream;             /* more may come behind what is in memory */
     bool ended;              /* no more comes */
     struct timespec changed; /* of a file: when it was written to last */
@@ -41,6 +42,9 @@ int source_read(struct source *source, uint64_t offset, void *to, size_t count);
 
 /* The same of the file itself, whatever of it the source is. */
 int source_pread(struct source *source, uint64_t offset, void *to, size_t count);
+
+/* Refuse a file that was written to since it was opened: what was read may be of both. */
+int source_check_unchanged(const struct source *source);
 
 /* Forget bytes that are in memory. */
 void source_drop(struct source *source, size_t count);

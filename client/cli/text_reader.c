@@ -34,6 +34,14 @@ static bool is_blank(const struct text_reader *reader, char c)
     return c == ' ' || (c == '\t' && reader->delimiter != '\t');
 }
 
+static const char *after_blanks(const struct text_reader *reader, const char *text)
+{
+    while (is_blank(reader, *text)) {
+        text++;
+    }
+    return text;
+}
+
 static bool ends_number(const struct text_reader *reader, char c)
 {
     return is_blank(reader, c) || c == '\r' || c == '\n' || c == reader->delimiter;
@@ -125,17 +133,46 @@ static const char *type_to_ask_for(const struct text_reader *reader, const char 
     return NULL;
 }
 
+/* What to do about a word that is no number. */
+static const char *advice_about(const struct text_reader *reader, const char *text,
+                                size_t count)
+{
+    const char *delimiter = NULL;
+    for (size_t i = 0; i < count && delimiter == NULL; i++) {
+        delimiter = strchr(",;|", text[i]);
+    }
+    if ((unsigned char)*text >= 0xFE) {
+        return "; it is UTF-16 text: save it as UTF-8";
+    }
+    if (*text == '"' || *text == '\'') {
+        return "; write it without quotes";
+    }
+    if (delimiter != NULL && *delimiter != '\0') {
+        return *delimiter == ','   ? "; write a point in a number, not a comma"
+               : *delimiter == ';' ? "; give --delimiter ';'"
+                                   : "; give --delimiter '|'";
+    }
+    bool first = reader->columns == 0 && reader->header == NULL;
+    return first ? "; if the line is none of numbers, give --header" : "";
+}
+
 static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
 {
     char quote[QUOTE_BYTES + 1] = "";
+    if (count == 0) {
+        return complain(EXIT_USAGE,
+                        "%s: line %" PRIu64 ": a number is missing between two delimiters, or "
+                        "behind the last: write 0 or NaN there, or take the delimiter away",
+                        reader->bytes->name, reader->line);
+    }
     for (size_t i = 0; i < count && i < QUOTE_BYTES; i++) {
-        quote[i] = iscntrl((unsigned char)text[i]) != 0 ? '?' : text[i];
+        quote[i] = isprint((unsigned char)text[i]) != 0 ? text[i] : '?';
     }
     const char *wider = type_to_ask_for(reader, text, count);
     return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s%s",
                     reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
                     wider == NULL ? "" : ", which the first line made it; give --dtype ",
-                    wider == NULL ? "" : wider);
+                    wider == NULL ? advice_about(reader, text, count) : wider);
 }
 
 /* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
@@ -149,9 +186,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
     bool comma = false; /* the last thing was a delimiter: a number must follow */
     end = before_returns(text, end);
     for (;;) {
-        while (is_blank(reader, *text)) {
-            text++;
-        }
+        text = after_blanks(reader, text);
         if (text == end && (found == 0 || !comma)) {
             break;
         }
@@ -175,10 +210,14 @@ static int read_line(const struct text_reader *reader, const char *text, const c
             memcpy(out + found * element, stored, element);
         }
         found++;
-        while (is_blank(reader, *text)) {
-            text++;
-        }
+        text = after_blanks(reader, text);
         comma = text < end && *text == reader->delimiter;
+        if (!comma && text < end && *text != '\r' && reader->strict) {
+            return complain(EXIT_USAGE,
+                            "%s: line %" PRIu64 " has a blank inside a number, or between two: "
+                            "with --delimiter it does not part them",
+                            reader->bytes->name, reader->line);
+        }
         text += comma;
     }
     *count = found;
@@ -315,6 +354,7 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
                                    .typed = settings->dtype != NULL};
     if (settings->delimiter != NULL) {
         reader->delimiter = settings->delimiter[0];
+        reader->strict = reader->delimiter != ' ';
     }
     if (reader->typed) {
         (void)tally_dtype_find(settings->dtype, &reader->dtype); /* it is one of the choices */

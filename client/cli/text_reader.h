@@ -2,10 +2,11 @@
  *
  *     1 2.5 3        1,2.5,3        -1e-7;nan
  *
- * A line ends in LF or CR LF. Between numbers stand blanks, a comma or the delimiter that was
- * asked for; empty lines are skipped. The first line says how many columns there are, and, unless
- * a type was asked for, the type: int64 if all its numbers are integers, else float64. A number is
- * what JSON takes, and what people write besides: +1, .5, 1., NaN and inf in any case.
+ * A line ends in LF or CR LF. Between numbers stand blanks or a comma, or the delimiter that
+ * was asked for alone; empty lines are skipped. The first line says how many columns there are,
+ * and, unless a type was asked for, the type: int64 if all its numbers are integers, else
+ * float64. A number is what JSON takes, and what people write besides: +1, .5, 1., NaN and inf in
+ * any case.
  *
  * Possible failures: a line with another number of columns, or with what is no number of the
  * type, is EXIT_USAGE and says where. Thread: one at a time. */
@@ -22,6 +23,7 @@ struct text_reader {
     uint64_t columns;
     uint64_t line; /* lines that were read */
     bool typed;    /* the type was asked for */
+    bool strict;   /* the delimiter was: no blank parts numbers */
     char *text;    /* owned: what was read and is no whole line yet, from `at` on */
     size_t at;
     size_t have;

@@ -367,6 +367,20 @@ class Cumsum(Directory):
         self.assertEqual(struct.unpack("<3i", npy_parts(self.read("x.npy"))[1]), (1, 2, 3))
         self.assertEqual(os.stat(source).st_mode & 0o777, 0o640)
 
+    def test_standard_output_is_not_the_input(self):
+        """Who reads what it writes comes to no end, or sums it again."""
+        source = self.path("in.csv", b"1,2\n3,4\n")
+        for line in ("cumsum in.csv >>in.csv", "cumsum -f csv <in.csv 1<>in.csv"):
+            done = subprocess.run(
+                ["sh", "-c", f"{TALLY} {line}"],
+                cwd=self.directory.name,
+                capture_output=True,
+                timeout=60,
+            )
+            self.assert_failed(done, 2, "standard output is the input", "-o FILE")
+        self.assert_done(tally("cumsum", source, "-o", source))
+        self.assertEqual(self.read("in.csv"), b"1,2\n4,6\n")
+
     def test_empty_tensors(self):
         done = tally("cumsum", self.path("e.npy", npy("<f4", (0, 3), b"")))
         self.assert_done(done)
@@ -414,6 +428,20 @@ class Cumsum(Directory):
                 done = tally("cumsum", self.path(name, content), *flags, url="http://127.0.0.1:1")
                 self.assert_failed(done, 2, *texts)
 
+    def test_what_is_no_json_is_refused_before_all_of_it_is_there(self):
+        """It may have no end, and all of JSON is kept in memory."""
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-u", URL], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            process.stdin.write(b" \0\1\2" * 256)
+            process.stdin.flush()
+            self.assertEqual(process.wait(20), 2)
+            self.assertIn(b"byte 2 is '?', expected an array", process.stderr.read())
+        finally:
+            process.kill()
+            process.communicate()
+
     def test_places_and_sizes_are_those_of_the_users_text(self):
         """Not of the request that is made around it."""
         for text, *says in [
@@ -449,6 +477,8 @@ class Cumsum(Directory):
             (["health", "--exclsive"], "`tally health --help` lists them"),
             (["cumsum", source, "--prec", "natve"], "did you mean native?"),
             (["cumsum", source, "-qx"], "unknown option -x"),
+            (["cumsum", source, "--re"], "--re is the beginning of --reverse, --resume, --retries"),
+            (["cumsum", source, "--re=1"], "--re is the beginning of --reverse"),
             (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
             (["cumsum", source, "--axis"], "--axis N"),
@@ -484,14 +514,19 @@ class Cumsum(Directory):
             (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
             (["bench", "--poisson"], "--rate"),
             (["completion", "tcsh"], "bash"),
-            (["cumsum", source, "--token-file", "/nonexistent"], "token"),
+            (["cumsum", source, "--token-file", "/nonexistent"], "/nonexistent: No such file"),
+            (["cumsum", source, "--token-file", self.directory.name], "Is a directory"),
+            (["cumsum", source, "--token-file", os.devnull], "the first line is empty"),
         ]:
             self.assert_failed(tally(*arguments), 2, text)
         self.assert_failed(tally("cumsum"), 2, "empty")
 
     def test_local_output_that_fails(self):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
-        self.assert_failed(tally("cumsum", source, "-o", "/nonexistent/x"), 7, "/nonexistent/x")
+        self.assert_failed(
+            tally("cumsum", source, "-o", "/nonexistent/x"),
+            *(7, "no file can be made beside /nonexistent/x: No such file"),
+        )
         self.assert_failed(tally("cumsum", source, "-o", "/dev/full"), 7, "No space left")
         numbers = "echo 1 | $TALLY cumsum -f text"
         for line in ("$TALLY --help", "$TALLY cumsum --help", "$TALLY --version", numbers):
@@ -623,6 +658,16 @@ class Cumsum(Directory):
                 )
                 self.assert_failed(done, 3, "cannot reach https://x.invalid", refusal[:3].decode())
                 self.assertEqual(proxy.count, 1)
+
+    def test_what_a_proxy_says_is_told_from_what_the_server_says(self):
+        for status, exit_status, advice in (
+            ("407 X", 1, "the proxy wants a user and a password"),
+            ("502 X", 6, "is tallyd running behind it?"),
+            ("504 X", 5, "is tallyd running behind it?"),
+        ):
+            with Server(lambda *_, s=status: answer(b"<h1>no</h1>", "text/html", s)) as s:
+                done = tally("cumsum", stdin=b"[1]", url=s.url)
+            self.assert_failed(done, exit_status, advice)
 
     def test_a_busy_server(self):
         with Server(
@@ -933,6 +978,9 @@ class Cumsum(Directory):
             ["--url", URL, "health"],
             ["-u", URL, "--retries=0", "health"],
             [f"--url={URL}", "-k", "health"],
+            ["--ur", URL, "--retr", "0", "health"],
+            ["-ku", URL, "health"],
+            [f"-ku{URL}", "health"],
         ):
             done = tally(*words, url="http://127.0.0.1:1")
             self.assertEqual((done.returncode, done.stdout), (0, b"ready\n"), done.stderr)
@@ -1103,6 +1151,13 @@ class Completion(unittest.TestCase):
                 self.assertIn(command, script)
                 for option in self.options(command):
                     self.assertIn(f"-l {option[2:]}" if shell == "fish" else option, script)
+            for letter, name in (("o", "output"), ("d", "dtype")):
+                both = {
+                    "bash": f"--{name}|-{letter})",
+                    "zsh": f"'-{letter}[",
+                    "fish": f"-l {name} -s {letter}",
+                }
+                self.assertIn(both[shell], script)
 
     def test_bash_completes(self):
         script = tally("completion", "bash").stdout.decode()
@@ -1111,6 +1166,7 @@ class Completion(unittest.TestCase):
             (["tally", "cumsum", "--prec"], {"--precision"}),
             (["tally", "cumsum", "--precision", "n"], {"native"}),
             (["tally", "cumsum", "--dtype", "uint1"], {"uint16"}),
+            (["tally", "cumsum", "-d", "uint1"], {"uint16"}),
             (["tally", "health", "--ex"], set()),
             (["tally", "completion", "z"], {"zsh"}),
             (["tally", "completion", "f"], {"fish"}),
@@ -1120,6 +1176,20 @@ class Completion(unittest.TestCase):
             done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, cwd="/")
             self.assertEqual(done.stderr, "")
             self.assertEqual(set(done.stdout.split()), expected, words)
+
+    def test_bash_completes_names_of_files_as_they_are(self):
+        names = {"my in.npy", "my *.npy", "my $x.npy"}
+        script = tally("completion", "bash").stdout.decode()
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                open(os.path.join(folder, name), "w").close()
+            for words in (["cumsum", "my"], ["cumsum", "-o", "my"], ["cumsum", "--output", "my"]):
+                line = f"COMP_WORDS=(tally {' '.join(words)}); COMP_CWORD={len(words)}; _tally"
+                text = f"{script}\n{line}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+                done = subprocess.run(
+                    ["bash", "-c", text], capture_output=True, text=True, cwd=folder
+                )
+                self.assertEqual((set(done.stdout.splitlines()), done.stderr), (names, ""))
 
     @unittest.skipUnless(shutil.which("fish"), "no fish")
     def test_fish_completes(self):

@@ -103,6 +103,18 @@ def running_sums(count):
     return int64s(*numbers), int64s(*itertools.accumulate(numbers))
 
 
+def forward(head, body):
+    """The real server's answer to a request."""
+    fields = dict(re.findall(r"(?im)^(content-type|tally-carry-length): *(.*?)\r?$", head))
+    request = urllib.request.Request(URL + head.split()[1], body, fields)
+    with urllib.request.urlopen(request) as told:
+        kept = ("Tally-Dtype", "Tally-Shape", "Tally-Carry-Length")
+        headers = "".join(
+            f"{name}: {told.headers[name]}\r\n" for name in kept if told.headers[name]
+        )
+        return answer(told.read(), told.headers["Content-Type"], headers=headers)
+
+
 class Tallyd:
     """A server that can be killed and started again at its address."""
 
@@ -274,6 +286,41 @@ class Files(Directory):
         self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,0"), 2, "can be any")
         huge = ["-d", "int64", "-s", f"{1 << 40},{1 << 40}"]
         self.assert_failed(tally("cumsum", source, *huge), 2, "more than 2^63 bytes")
+
+    def test_an_input_that_is_written_to_meanwhile_is_no_input(self):
+        """Its sums would be of both."""
+        count = 1 << 16
+        for name, content, options in (
+            ("in.npy", npy("<i8", (count,), bytes(8 * count)), []),
+            ("in.bin", bytes(8 * count), ["-d", "int64", "-s", f"{count}"]),
+        ):
+            source = self.path(name, content)
+            with open(source, "r+b", buffering=0) as file:
+
+                def overwrite(number, head, body):
+                    if number == 0:
+                        os.pwrite(file.fileno(), b"\1", len(content) - 1)
+                        os.utime(source, ns=(0, 0))  # a clock may be coarse
+                    return forward(head, body), True
+
+                with Server(overwrite) as s:
+                    output = ["-o", self.path("out.bin"), "--part-bytes", "64KiB"]
+                    done = tally("cumsum", source, *options, *output, url=s.url)
+            self.assert_failed(done, 7, name, "was written to while it was read", "again")
+            self.assertNotIn("out.bin", self.files())
+
+    def test_a_text_that_becomes_shorter_meanwhile_is_no_input(self):
+        source = self.path("in.csv", b"1\n" * (1 << 20))
+
+        def cut(number, head, body):
+            os.truncate(source, 1000)
+            return forward(head, body), True
+
+        with Server(cut) as s:
+            options = ["-o", self.path("out.csv"), "--part-bytes", "64KiB"]
+            done = tally("cumsum", source, *options, url=s.url)
+        self.assert_failed(done, 7, "the file became shorter while it was read")
+        self.assertEqual(self.files(), ["in.csv"])
 
     def test_progress_is_that_of_the_whole(self):
         source = self.path("in.npy", npy("|u1", (MIB,), bytes(MIB)))
@@ -636,13 +683,14 @@ class Servers(Directory):
     def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
         source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
         out = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
-        for text in (FAILING_SYNC, FAILING_FOLDER):
+        new_fails = FAILING_SYNC.replace(b".partial", b"job.new")
+        for text in (FAILING_SYNC, FAILING_FOLDER, new_fails):
             code = self.path("sync.c", text)
             library = self.path("sync.so")
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
             done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
             self.assert_failed(done, 7, "Input/output error")
-            self.assertNotIn("out.npy", self.files())
+            self.assertFalse({"out.npy", "job.new"} & set(self.files()))
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_name_that_is_long_looked_for_is_given_up_in_time(self):
@@ -955,17 +1003,28 @@ class Text(Directory):
             ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
             ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
             ("1 2\n3\n", [], "line 2 has 1 numbers, the first one 2"),
-            ("1,,2\n", [], "line 1", "'' is not a number of type int64\n"),
+            ("1,,2\n", [], "line 1", "a number is missing", "write 0 or NaN"),
+            ("1,2\n3,\n", [], "line 2", "a number is missing"),
+            ('"1","2"\n', [], "line 1", "write it without quotes"),
+            ("a,b\n1,2\n", [], "line 1", "'a'", "give --header"),
+            ("1\nNA\n", [], "line 2", "'NA' is not a number of type int64\n"),
+            ("1;2\n", [], "give --delimiter ';'"),
+            ("1|2\n", [], "give --delimiter '|'"),
+            ("1,5;2\n", ["--delimiter", ";"], "'1,5'", "write a point"),
+            ("1 000;2\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
+            ("1;2 000\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
             ("1\n", ["--reverse"], "text is read from its start"),
-            ("1,2,\n", [], "line 1", "''"),
-            ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "''"),
-            ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "''"),
+            ("1,2,\n", [], "line 1", "a number is missing"),
+            ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "a number is missing"),
+            ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "a number is missing"),
             ("300\n", ["-d", "int8"], "'300'"),
             ("1\n9223372036854775808\n", [], "line 2", "give --dtype uint64\n"),
             ("18446744073709551616\n", [], "line 1", "give --dtype float64\n"),
             ("-9223372036854775809\n", [], "line 1", "give --dtype float64\n"),
             ("1;2\n", [], "'1;2'"),
             ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
+            ("1\n", ["--delimiter", "\\t"], "(a tab is $'\\t')"),
+            ("\ufeff1\n".encode("utf-16-le").decode("latin1"), [], "line 1", "save it as UTF-8"),
             ("1\n2\n", ["--shape", "1,2"], "leave out --shape"),
             ("1\n2\n", ["--strides", "1"], "leave out --shape and strides"),
             ("1.5\n.\n", [], "line 2", "'.'"),
@@ -979,9 +1038,15 @@ class Text(Directory):
             ("1,2\n3,\r4\n", [], "line 2 has a carriage return"),
         ):
             with self.subTest(text=text):
-                self.assert_failed(
-                    tally("cumsum", "-f", "text", *flags, stdin=text.encode()), 2, *says
-                )
+                done = tally("cumsum", "-f", "text", *flags, stdin=text.encode("latin1"))
+                self.assert_failed(done, 2, *says)
+
+    def test_a_file_that_is_something_else_than_text_is_named(self):
+        source = self.path("in.csv", b"[[1,2],[3,4]]\n")
+        self.assert_failed(tally("cumsum", source), 2, "in.csv looks like JSON: give --format json")
+        done = tally("cumsum", self.path("in.csv", "\ufeffx\n".encode()))
+        self.assert_failed(done, 2, "give --header")
+        self.assertNotIn("mark", done.stderr.decode())
 
 
 if __name__ == "__main__":

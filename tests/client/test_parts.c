@@ -52,17 +52,10 @@ static void useless_urls_are_refused_with_advice(void **state)
 {
     (void)state;
     static const char *const urls[] = {
-        "ftp://h/",
-        "http://",
-        "unix:relative",
-        "http+unix://relative",
-        "http://h/?a=b",
-        "http://h/#x",
-        "http://h:99999",
-        "http://a b/",
-        "file:///etc/passwd",
-        "http+unix://%2Fa%00b",
-        "unix:",
+        "ftp://h/",           "/run/tally.sock",      "http://",
+        "unix:relative",      "http+unix://relative", "http://h/?a=b",
+        "http://h/#x",        "http://h:99999",       "http://a b/",
+        "file:///etc/passwd", "http+unix://%2Fa%00b", "unix:",
         "http://[::1",
     };
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {

@@ -106,7 +106,7 @@ class Tls(unittest.TestCase):
         self.assertEqual(len(told.strip().splitlines()), 1, told)
 
     def test_an_unknown_authority_is_refused(self):
-        self.expect_refusal("certificate", self.url)
+        self.expect_refusal("certificate.*trust.*--cacert", self.url)
 
     def test_another_authority_is_refused(self):
         self.expect_refusal("certificate", self.url, "--cacert", self.stranger)
@@ -117,26 +117,39 @@ class Tls(unittest.TestCase):
     def test_a_certificate_for_another_host_is_refused(self):
         words = "certificate|host name|hostname|does not match|subject name"
         self.expect_refusal(words, self.other_name, "--cacert", self.certificate)
+        self.assertNotIn("--cacert", tally(self.other_name, "--cacert", self.certificate)[2])
 
     def test_insecure_accepts_whatever_certificate(self):
         for flag in ("-k", "--insecure"):
             self.expect_sums(self.url, flag)
             self.expect_sums(self.other_name, flag)
 
-    def test_an_authority_file_that_is_not_there_is_named(self):
+    def test_a_file_that_is_not_there_is_wrong_usage(self):
+        """Who waits for a server that is not reached would wait for ever."""
         missing = os.path.join(self.folder.name, "missing.pem")
-        status, out, told = tally(self.url, "--cacert", missing)
-        self.assertNotEqual(status, 0)
-        self.assertEqual(out, b"")
-        self.assertIn("missing.pem", told)
+        for options in (("--cacert", missing), ("-k", "--cert", missing)):
+            status, out, told = tally(self.url, *options)
+            self.assertEqual((status, out), (2, b""), told)
+            self.assertRegex(told, "cannot use a certificate.*missing.pem")
 
     def test_a_port_without_tls_is_said_to_be_one(self):
-        self.expect_refusal("tls|ssl", f"https://{PLAIN.hostname}:{PLAIN.port}", "-k")
+        url = f"https://{PLAIN.hostname}:{PLAIN.port}"
+        self.expect_refusal("speaks no tls, its address begins with http://", url, "-k")
 
     def test_a_port_with_tls_does_not_answer_plain_http(self):
         status, out, told = tally(self.url.replace("https", "http"))
         self.assertEqual((status, out), (UNREACHED, b""))
         self.assertNotEqual(told, "")
+
+    def test_a_port_that_says_nothing_to_plain_http_may_speak_tls(self):
+        def close(connection):
+            with connection:
+                connection.recv(65536)
+
+        listener = listen(close)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.expect_refusal("speaks tls, its address begins with https://", url)
+        listener.close()
 
     def test_other_commands_take_the_options_too(self):
         for command in ("health", "version", "devices"):

@@ -256,9 +256,10 @@ class AsyncParts(CarriedSum):
     @taking(Parts.cumsum)
     async def cumsum(self, x: Any, **options: Any) -> Array:
         """The sums of the next part, as :meth:`Parts.cumsum`."""
-        scan, request = self._next(x, **options)
-        self.carry = await self._run(request)
-        return finish(scan)
+        with self._alone():
+            scan, request = self._next(x, **options)
+            self.carry = await self._run(request)
+            return finish(scan)
 
 
 class AsyncClient(Options[AsyncParts]):
@@ -560,7 +561,7 @@ async def _read_text(call: Call, wire: _Wire, head: Head, limit: int) -> bytes:
     """A body: what there is of it, up to the limit."""
     if not head.chunked:
         return await wire.read(limit if head.length is None else min(limit, head.length))
-    text = b""
+    text = bytearray()
     while len(text) < limit:
         line = await wire.line()
         size = line.partition(b";")[0].strip()
@@ -571,8 +572,8 @@ async def _read_text(call: Call, wire: _Wire, head: Head, limit: int) -> bytes:
             while (line := await wire.line()) not in (b"\r\n", b"\n"):
                 if not line.endswith(b"\n"):
                     raise _Lost("it ended in the middle of a chunked answer")
-            return text
+            break
         text += await wire.read(min(count, limit - len(text)))
         if len(text) < limit and await wire.line() not in (b"\r\n", b"\n"):
             raise _Lost("it ended in the middle of a chunked answer")
-    return text
+    return bytes(text)

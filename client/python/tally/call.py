@@ -54,6 +54,7 @@ BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
 QUEUE_NAP = 0.01  # seconds between attempts at a Unix socket whose queue is full
 HEAD_START = 1.0  # seconds for each address of a host but the last, which has all that are left
 
+_STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authority is not known
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # The header fields that decide something.
 _JUDGED = {
@@ -320,6 +321,10 @@ class Call:
         hint = ""
         if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
             hint = ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
+        elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _STRANGERS:
+            hint = ". Say whose certificates to trust: ca_file"
+        elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+            hint = ". If the server speaks no TLS, its URL begins with http://"
         return ConnectFailed(f"cannot reach {url}: {_words(error)}{hint}")
 
     def broken(self, error: BaseException) -> TallyError:
@@ -329,7 +334,11 @@ class Call:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return ConnectFailed(f"TLS failed: {_words(error)}")
         when = "in the middle of the answer" if self.received else "before the answer"
-        return ConnectionLost(f"the connection broke {when}: {_words(error)}")
+        hint = ""
+        closed = not self.received and getattr(error, "errno", None) is None  # the system has one
+        if closed and self.caller.tls is None and self.caller.address.socket_path is None:
+            hint = ". If the server speaks TLS, its URL begins with https://"
+        return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")
 
     def too_late(self, so_far: str) -> TallyError:
         if self.request.deadline <= self.timeout_at:
@@ -411,7 +420,7 @@ def _class_of(status: int) -> type[TallyError]:
 
 def _hint(status: int) -> str:
     """For who reads an answer that does not explain itself."""
-    if status in (401, 407):
+    if status == 401:
         return "; a token is needed: Client(token=...)"
     if status == 403:
         return "; the server does not allow this to you"
@@ -421,6 +430,8 @@ def _hint(status: int) -> str:
         return "; the tensor is larger than the server accepts"
     if status in (429, 503):
         return "; try again later"
+    if status in (502, 504):
+        return "; a proxy in between says so: is tallyd running behind it?"
     if status < 400:
         return "; expected 200. Give the server's own URL, redirects are not followed"
     return ""

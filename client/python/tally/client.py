@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import numbers
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Literal, NamedTuple, SupportsIndex, TypedDict, TypeVar
 
@@ -86,6 +87,21 @@ class CarriedSum:
         self._attributes = attributes
         self.axis = axis
         self.carry = carry
+        self._turn = [True]  # taken by the call that is under way: a list's pop needs no lock
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two parts at a time would begin with the same carry."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise InvalidArgument(
+                "a part of this sum is under way: give the next one when its sums are there"
+            ) from None
+        try:
+            yield
+        finally:
+            self._turn.append(True)
 
     def _next(self, x: Any, **options: Any) -> tuple[Scan, Request]:
         """The sums of the next part, to be filled, and what asks for them."""
@@ -108,9 +124,10 @@ class Parts(CarriedSum):
 
         Every part has the same type and, but along the axis, the same shape. Parts whose axis is
         a multiple of 256 are the cheapest."""
-        scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
-        self.carry = self._run(request)
-        return finish(scan)
+        with self._alone():
+            scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
+            self.carry = self._run(request)
+            return finish(scan)
 
 
 class Options(Generic[AnyParts]):
@@ -183,7 +200,7 @@ class Options(Generic[AnyParts]):
             try:
                 context = tls_context(ca_file, client_cert, client_key, insecure)
             except OSError as error:
-                named = ", ".join(file for file in (ca_file, client_cert, client_key) if file)
+                named = ", ".join(str(file) for file in (ca_file, client_cert, client_key) if file)
                 raise InvalidArgument(f"cannot use {named}: {error}") from error
         self._caller = Caller(
             address, context, token, timeout, connect_timeout, retries, user_agent

@@ -86,7 +86,7 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
         return wanted
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # it is Python to NumPy, some of it
         raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
 
 
@@ -99,7 +99,8 @@ def _adopt(array: Array) -> tuple[str, Array]:
         _NAMES[array.dtype] = "bfloat16"
         return "bfloat16", array
     raise InvalidArgument(
-        f"elements of type {array.dtype} cannot be summed; known are {', '.join(V2_NAMES)}",
+        f"elements of type {array.dtype} cannot be summed: give a dtype to convert them to, one of "
+        f"{', '.join(V2_NAMES)}",
         field="dtype",
     )
 

@@ -41,7 +41,8 @@ class _Region:
 
     def __init__(self, caller: Caller, pool: Pool, size: int) -> None:
         self.size = -(-size // UNIT) * UNIT
-        self.name = f"tally_py_{os.getpid()}_{secrets.token_hex(8)}"
+        self.process = os.getpid()
+        self.name = f"tally_py_{self.process}_{secrets.token_hex(8)}"
         path = f"{FOLDER}/{self.name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -94,7 +95,7 @@ class Regions:
         self.pool = pool
         self.idle: collections.deque[_Region] = collections.deque()
         self.process = os.getpid()
-        self.close = weakref.finalize(self, _forget_all, caller, pool, self.idle, os.getpid())
+        self.close = weakref.finalize(self, _forget_all, caller, pool, self.idle)
 
     def cumsum(self, scan: Scan) -> None:
         """Fill a scan's output."""
@@ -205,11 +206,11 @@ def _forget(caller: Caller, pool: Pool, *regions: _Region) -> None:
             pass
 
 
-def _forget_all(
-    caller: Caller, pool: Pool, regions: collections.deque[_Region], process: int
-) -> None:
-    if process == os.getpid():
-        idle = []
-        while regions:
-            idle.append(regions.pop())
-        _forget(caller, pool, *idle)
+def _forget_all(caller: Caller, pool: Pool, regions: collections.deque[_Region]) -> None:
+    """But those that a fork has copied: they are the parent's."""
+    mine = []
+    while regions:
+        region = regions.pop()
+        if region.process == os.getpid():
+            mine.append(region)
+    _forget(caller, pool, *mine)

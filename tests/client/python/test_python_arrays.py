@@ -242,6 +242,7 @@ READ_ONLY.flags.writeable = False
         ("axis", GOOD, "1", {}),
         ("dtype", GOOD, 0, {"dtype": "complex64"}),
         ("dtype", GOOD, 0, {"dtype": "no type"}),
+        ("dtype", GOOD, 0, {"dtype": "f4,,"}),
         ("dtype", np.array(["a"]), 0, {}),
         ("dtype", np.array([{}]), 0, {}),
         ("dtype", np.array([1j]), 0, {}),

@@ -173,6 +173,15 @@ def test_lengths_may_be_chunked_or_left_out(connect, truth):
         assert connect(server.url, retries=0).cumsum(array(), 0).tobytes() == BODY.encode()
 
 
+def test_many_chunks_cost_no_more_than_their_bytes(connect):
+    """As a proxy may send them. Copied anew with each, these are half a tebibyte."""
+    size, chunk = 32 << 20, 1 << 10
+    head = HEAD + f"Tally-Dtype: uint8\r\nTally-Shape: {size}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = (f"{chunk:x}\r\n".encode() + bytes(chunk) + b"\r\n") * (size // chunk)
+    with LyingServer(lambda seen: Told(head.encode() + chunks + b"0\r\n\r\n")) as server:
+        assert not connect(server.url, retries=0, timeout=20).cumsum(np.ones(size, np.uint8)).any()
+
+
 def test_a_chunked_answer_leaves_its_connection_usable(connect):
     with LyingServer(lambda seen: Told((HEAD + TENSOR + CHUNKS).encode())) as server:
         client = connect(server.url, retries=0)

@@ -1,5 +1,6 @@
 """Arrays in parts: however they are cut, the bits are those of one request."""
 
+import asyncio
 import sys
 
 import numpy as np
@@ -134,6 +135,40 @@ def test_a_part_that_was_refused_may_be_sent_again(connect, server):
         parts.cumsum(np.ones((300, 2)))
     assert caught.value.status == 400 and parts.carry == carry
     assert parts.cumsum(np.ones(5)).tolist() == [301, 302, 303, 304, 305]
+
+
+def test_a_part_waits_for_the_carry_of_the_one_before():
+    """Two of them at a time would begin with the same."""
+    under_way, said = [], []
+
+    def give_another(seen):
+        if not under_way:
+            under_way.append(seen)
+            try:
+                parts.cumsum(np.ones(2))
+            except tally.TallyError as told:
+                said.append(type(told))
+            under_way.clear()
+        return error(413)
+
+    with LyingServer(give_another) as server:
+        parts = tally.Client(server.url).parts(0)
+        for _ in range(2):
+            with pytest.raises(tally.Rejected):
+                parts.cumsum(np.ones(2))
+    assert said == [tally.InvalidArgument] * 2
+
+
+def test_tasks_do_not_share_a_carry(server):
+    async def give_two():
+        async with tally.AsyncClient(server.url) as client:
+            parts = client.parts(0)
+            both = [parts.cumsum(np.ones(2)) for _ in range(2)]
+            first, second = await asyncio.gather(*both, return_exceptions=True)
+            assert first.tolist() == [1, 2] and isinstance(second, tally.InvalidArgument)
+            assert (await parts.cumsum(np.ones(2))).tolist() == [3, 4]
+
+    asyncio.run(give_two())
 
 
 def test_a_failure_ends_all_parts(connect):

@@ -63,9 +63,12 @@ def test_other_answers_are_not_repeated(connect, status, kind):
         assert server.requests == 1 and caught.value.status == status
 
 
-def test_an_error_without_words_is_explained(connect):
-    with LyingServer(lambda seen: error(401, body="")) as server:
-        with pytest.raises(tally.Rejected, match="token"):
+@pytest.mark.parametrize(
+    ("status", "advice"), [(401, "a token is needed"), (502, "a proxy .* is tallyd running")]
+)
+def test_an_error_without_words_is_explained(connect, status, advice):
+    with LyingServer(lambda seen: error(status, body="<h1>no</h1>")) as server:
+        with pytest.raises(tally.TallyError, match=advice):
             connect(server.url).cumsum(array(), 0)
 
 

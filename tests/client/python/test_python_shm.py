@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import os
 import pathlib
 import threading
 import time
@@ -55,6 +56,26 @@ def test_a_client_that_is_forgotten_gives_its_regions_back(shm_server):
     client.cumsum([1, 2])
     assert len(regions(shm_server)) == 1
     del client
+    assert regions(shm_server) == []
+
+
+def test_a_forked_child_gives_its_own_regions_back_and_no_other(shm_server):
+    client = tally.Client(shm_server.url, shm=True)
+    client.cumsum([1, 2])
+    mine = regions(shm_server)
+    child = os.fork()
+    if child == 0:
+        try:
+            client.cumsum([1, 2])
+            theirs = len(regions(shm_server)) == 2
+            client.close()
+            os._exit(0 if theirs else 2)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert regions(shm_server) == mine
+    assert client.cumsum([1, 2]).tolist() == [1, 3]
+    client.close()
     assert regions(shm_server) == []
 
 

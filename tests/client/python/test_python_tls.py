@@ -1,12 +1,13 @@
 """TLS, client certificates and tokens, against a server with certificates of the test's own."""
 
+import pathlib
 import ssl
 import subprocess
 
 import numpy as np
 import pytest
 import tally
-from lying_server import INPUT, SUMS, LyingServer, error, tensor
+from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
 
 X = np.array(INPUT, np.int32)
 LARGE = np.ones(1 << 20, np.int32)  # 4 MiB, more than a socket takes at once
@@ -55,15 +56,16 @@ def test_the_authority_that_is_named_is_accepted(connect, secure, certificates):
 
 def test_other_authorities_are_refused(connect, secure, certificates):
     for options in ({}, {"ca_file": certificates["stranger"][0]}):
-        with pytest.raises(tally.ConnectFailed, match="(?i)certificate"):
+        with pytest.raises(tally.ConnectFailed, match="(?i)certificate.* trust: ca_file"):
             connect(secure.url, **options).cumsum(X, 0)
     assert secure.requests == 0
 
 
 def test_a_certificate_for_another_host_is_refused(connect, secure, certificates):
     url = secure.url.replace("localhost", "127.0.0.1")
-    with pytest.raises(tally.ConnectFailed, match="(?i)certificate|mismatch"):
+    with pytest.raises(tally.ConnectFailed, match="(?i)certificate|mismatch") as caught:
         connect(url, ca_file=certificates["server"][0]).cumsum(X, 0)
+    assert "ca_file" not in str(caught.value)
     assert connect(url, insecure=True).cumsum(X, 0).tolist() == SUMS
 
 
@@ -91,9 +93,18 @@ def test_a_port_without_tls_is_no_connection(connect):
             connect(url, insecure=True, connect_timeout=0.5).cumsum(X, 0)
 
 
-def test_a_file_that_is_missing_is_named(connect):
+def test_a_url_of_the_other_kind_is_said_to_be_one(connect, server):
+    with pytest.raises(tally.ConnectFailed, match="speaks no TLS, its URL begins with http://"):
+        connect(server.url.replace("http", "https"), insecure=True).cumsum(X, 0)
+    with LyingServer(lambda seen: Told(b"", close=True)) as silent:  # as tallyd with TLS is then
+        with pytest.raises(tally.ConnectionLost, match="speaks TLS, its URL begins with https://"):
+            connect(silent.url, retries=0).cumsum(X, 0)
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+def test_a_file_that_is_missing_is_named(connect, kind):
     with pytest.raises(tally.InvalidArgument, match="missing.pem"):
-        connect("https://localhost:1", ca_file="/nonexistent/missing.pem")
+        connect("https://localhost:1", ca_file=kind("/nonexistent/missing.pem"))
 
 
 def test_a_token_is_sent_and_its_refusal_is_told(connect):
