@@ -140,6 +140,20 @@ static void choose_deadline(struct exchange *exchange)
     exchange->request.deadline_ns = at;
 }
 
+enum status exchange_shutting_down(struct error *err)
+{
+    return error_set(err, STATUS_DRAINING, "the service is shutting down");
+}
+
+/* The loop is being taken down, and so is whatever a request could be handed over to. */
+static bool refused_at_the_end(struct exchange *exchange)
+{
+    if (exchange->loop->stopping) {
+        (void)exchange_shutting_down(&exchange->request.error);
+    }
+    return exchange->loop->stopping;
+}
+
 /* All that is checked while nothing of the body was read. */
 static enum status check_header(struct exchange *exchange, const char *method)
 {
@@ -158,6 +172,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
     trace_exchange_begin(exchange);
     if (status != STATUS_OK) {
         return status;
+    }
+    if (refused_at_the_end(exchange)) {
+        return err->status;
     }
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
@@ -249,20 +266,6 @@ static enum exchange_step drop_bytes(struct exchange *exchange, size_t count)
         respond_early(exchange);
     }
     return EXCHANGE_GO_ON;
-}
-
-enum status exchange_shutting_down(struct error *err)
-{
-    return error_set(err, STATUS_DRAINING, "the service is shutting down");
-}
-
-/* The loop is being taken down, and so is whatever a request could be handed over to. */
-static bool refused_at_the_end(struct exchange *exchange)
-{
-    if (exchange->loop->stopping) {
-        (void)exchange_shutting_down(&exchange->request.error);
-    }
-    return exchange->loop->stopping;
 }
 
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
