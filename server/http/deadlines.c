@@ -27,7 +27,7 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/infer/infer_memory.h"
+#include "server/infer/body.h"
 #include "server/infer/slices.h"
 #include "server/memory/memory.h"
 
@@ -129,7 +129,7 @@ static void give_up_place(const struct conn *conn, uint64_t age_ns)
     if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
         request_state(request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
         request->body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
-        infer_forget_pages(request);
+        body_forget_pages(request);
         if (state == ADMISSION_ACTIVE) {
             admission_slow(conn->loop->server->admission, request);
         }

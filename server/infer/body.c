@@ -240,21 +240,23 @@ struct landing {
     struct memory_block *block;
     uint64_t at;
     uint64_t most;
+    uint64_t reserved; /* of it, from its begin on: what came has room there */
 };
 
 static struct landing landing_of(struct request *request)
 {
     struct request_body *body = &request->body;
     if (body->inflate != NULL) {
-        const struct text *text = &body->packed.text;
-        return (struct landing){&body->packed.text.block, body->packed.count, text->capacity};
+        struct text *text = &body->packed.text;
+        return (struct landing){&text->block, body->packed.count, text->capacity,
+                                text->capacity};
     }
     if (body->head_need != request->head_bytes || body->spill) {
         return (struct landing){&request->head.block, head_end(request),
-                                request->head.capacity};
+                                request->head.capacity, body->head_reserved};
     }
     return (struct landing){&request->block, request->payload_received,
-                            request->call.payload_max};
+                            request->call.payload_max, body->payload_room};
 }
 
 /* Codec pool. */
@@ -264,10 +266,10 @@ static void touch_job(struct request *request)
     const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
-    uint64_t end = smaller_of(block->touched + request->cost, landing.most);
-    if (block == &request->block) { /* a slow client is promised, and has, a step at a time */
-        end = smaller_of(end, larger_of(request->admission.claim, request->body.payload_room));
-    }
+    /* A slow client is promised, and has, a step at a time. */
+    const uint64_t most =
+        smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
+    const uint64_t end = smaller_of(block->touched + request->cost, most);
     bool wanted = true;
     while (wanted && block->touched < end) {
         memory_touch(block, block->touched + smaller_of(end - block->touched, TOUCH_STEP));
@@ -288,14 +290,24 @@ bool body_has_pages(struct request *request, size_t count)
         return true;
     }
     const struct landing landing = landing_of(request);
-    const uint64_t end = landing.at + count;
+    const uint64_t end = smaller_of(landing.at + count, landing.reserved);
     if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
-        end > landing.most || end <= landing.block->touched) {
-        return true; /* it is short, or is refused when it lands */
+        end <= landing.block->touched) {
+        return true; /* it is short, or its pages are there */
     }
     request_enter(request, REQUEST_PAUSED);
     codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
     return false;
+}
+
+void body_forget_pages(struct request *request)
+{
+    const struct landing landing = landing_of(request);
+    const uint64_t end = smaller_of(landing.block->touched, landing.most);
+    if (landing.block->slab != NULL && landing.most >= ADMISSION_LARGE_BYTES &&
+        end > landing.reserved) {
+        (void)memory_untouch(landing.block, (size_t)landing.reserved, (size_t)end);
+    }
 }
 
 static enum status feed_payload(struct request *request, const char *bytes, size_t count,

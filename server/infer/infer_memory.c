@@ -189,16 +189,6 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     return take_block(request, err);
 }
 
-void infer_forget_pages(struct request *request)
-{
-    struct memory_block *block = &request->block;
-    const uint64_t end = smaller_of(block->touched, request->call.payload_max);
-    if (block->slab != NULL && request->call.payload_max >= ADMISSION_LARGE_BYTES &&
-        end > request->body.payload_room) {
-        (void)memory_untouch(block, request->body.payload_room, (size_t)end);
-    }
-}
-
 enum status infer_hold_rest(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;

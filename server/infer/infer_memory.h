@@ -34,10 +34,6 @@ MUST_CHECK enum status infer_grow_text(struct request *request, struct text *tex
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);
 
-/* Its client sends nothing: give back the pages that were made for payload which has not come, and
- * are not charged. Thread: the owner. */
-void infer_forget_pages(struct request *request);
-
 /* Have everything that the request still needs: the rest of its block, the text of its answer.
  * Thread: the owner.
  * err   OUT_OF_MEMORY, TOO_LARGE */
