@@ -790,6 +790,20 @@ def test_those_who_send_slowest_give_way_when_memory_is_wanted(tight_server):
         wire.close()
 
 
+def test_one_refusal_of_memory_has_one_relief_however_many_threads_there_are(start_server):
+    server = start_server("--memory-budget", "32MiB", "--http-loops", "2", moves_clock=True)
+    size = 3 * MIB
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
+    senders = [server.wire().send(request[:-1000]) for _ in range(9)]  # four and five of them
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 9 * size - 9000, 20)
+    be_slow(server)
+    path = f"/v1/cumsum?dtype=int8&shape={size + MIB}"
+    assert one_post(server, path, bytes(size + MIB)).status == 200
+    assert server.metric("tally_slow_clients_total") == 1
+    for wire in senders:
+        wire.close()
+
+
 def has_answer(wire):
     return bool(select.select([wire.socket], [], [], 0)[0])
 
