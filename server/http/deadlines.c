@@ -388,9 +388,8 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
             insert_slowest(&slowest, conn, seconds);
         }
     }
-    if (slowest.count == 0 ||
-        !atomic_compare_exchange_strong(loop->relieved_ns, &relieved_ns,
-                                        now_ns + RELIEF_MS * NS_PER_MS)) {
+    if (slowest.count == 0 || !atomic_compare_exchange_strong(loop->relieved_ns, &relieved_ns,
+                                                              now_ns + RELIEF_MS * NS_PER_MS)) {
         return;
     }
     uint64_t freed = 0;

@@ -90,8 +90,8 @@ struct http_loop {
     struct accepted accepted;
     struct http_loop *loops; /* borrowed: all of the service, this one among them */
     size_t loop_count;
-    size_t conn_limit;           /* of all loops together */
-    atomic_size_t *places_taken; /* shared: of these, by who is accepted or about to be */
+    size_t conn_limit;                 /* of all loops together */
+    atomic_size_t *places_taken;       /* shared: of these, by who is accepted or about to be */
     atomic_uint_fast64_t *relieved_ns; /* shared: refusals of memory before had their relief */
     _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it, */
     atomic_size_t handed_count;           /* as long as they are not in conn_count */

@@ -263,7 +263,8 @@ static void there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can
 }
 
 /* Their first connections are with another loop, so that nobody's is here. */
-static void who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all(void **state)
+static void
+who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all(void **state)
 {
     enum {
         CLIENTS = DAEMONS_MAX - 1
