@@ -210,7 +210,9 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
-    const uint64_t needs[] = {body->head_reserved, body->packed.text.capacity,
+    const bool announced = body->inflate != NULL && body->declared > 0;
+    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.capacity;
+    const uint64_t needs[] = {body->head_reserved, packed,
                               body->block_bytes,   infer_text_bytes(request),
                               request->part_bytes, request->shm_bytes};
     uint64_t sum = 0;
@@ -299,8 +301,11 @@ enum status infer_check(struct request *request, struct error *err)
                                                  : 0; /* that it has at least */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
+    if (need > ADMISSION_LARGE_BYTES && need > most) {
+        return memory_never_fits(server->memory, need, err);
+    }
     if (claim > 0) {
-        claim = smaller_of(claim, most); /* what never fits was refused: this is a guess */
+        claim = smaller_of(claim, most); /* it is a guess then */
         status = admission_check(server->admission, request, claim, &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {

@@ -162,6 +162,27 @@ def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
     assert works(tight_server)
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("", f"Content-Type: {calls.JSON}"),
+        ("", f"Content-Type: {calls.JSON}\r\nContent-Encoding: gzip"),
+        ("?dtype=int8&shape=9", f"Content-Type: {calls.RAW}\r\nContent-Encoding: gzip"),
+    ],
+    ids=["text", "packed text", "packed tensor"],
+)
+def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fields):
+    """Whatever is in it."""
+    with tight_server.wire() as wire:
+        wire.send(
+            f"POST /v1/cumsum{query} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"
+            f"Content-Length: {17 * MIB}\r\nExpect: 100-continue\r\n\r\n".encode()
+        )
+        says = ["needs 17", "16 MiB, the server's --memory-budget", *LESS]
+        calls.expect_error(wire.answer(), 413, "too_large", says=says)
+    assert works(tight_server)
+
+
 def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
     """One broadcast element, 64 MiB of answer."""
     client = tight_server.client()
