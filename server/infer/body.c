@@ -211,13 +211,26 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Room for so much more of a packed body, which --max-body-bytes bounds. */
+/* Room for so much more of a packed body, which --max-body-bytes bounds: its buffer has all of it at
+ * once if its length is known, as pages that nobody wrote to cost nothing, but what is charged is
+ * twice what came. */
 static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
     struct packed_body *packed = &request->body.packed;
-    const int64_t declared = request->body.declared;
-    return infer_grow_text(request, &packed->text, packed->count, packed->count + more,
-                           declared < 0 ? 0 : (uint64_t)declared, err);
+    const size_t want = packed->count + more;
+    const size_t whole = request->body.declared < 0 ? 0 : (size_t)request->body.declared;
+    if (want > packed->reserved) {
+        size_t charged = larger_of(larger_of(2 * packed->reserved, want), FIRST_BYTES);
+        charged = whole >= want ? smaller_of(charged, whole) : charged;
+        TRY(infer_charge(request, charged - packed->reserved, err));
+        packed->reserved = charged;
+    }
+    const size_t capacity = larger_of(packed->reserved, whole);
+    return capacity <= packed->text.capacity ||
+                   text_grow(request->server->memory, &packed->text, packed->count, capacity)
+               ? STATUS_OK
+               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                           capacity);
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
@@ -249,11 +262,11 @@ static struct landing landing_of(struct request *request)
     if (body->inflate != NULL) {
         struct text *text = &body->packed.text;
         return (struct landing){&text->block, body->packed.count, text->capacity,
-                                text->capacity};
+                                body->packed.reserved};
     }
     if (body->head_need != request->head_bytes || body->spill) {
-        return (struct landing){&request->head.block, head_end(request),
-                                request->head.capacity, body->head_reserved};
+        return (struct landing){&request->head.block, head_end(request), request->head.capacity,
+                                body->head_reserved};
     }
     return (struct landing){&request->block, request->payload_received,
                             request->call.payload_max, body->payload_room};
@@ -399,7 +412,7 @@ void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
-    infer_discharge(request, packed->text.capacity);
+    infer_discharge(request, packed->reserved);
     text_free(request->server->memory, &packed->text);
     *packed = (struct packed_body){.count = 0};
     inflate_destroy(body->inflate);

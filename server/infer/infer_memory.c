@@ -13,7 +13,6 @@
 #include "server/sched/server.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,     /* of a packed body or answer */
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
@@ -128,24 +127,6 @@ void infer_discharge(struct request *request, uint64_t bytes)
 {
     memory_release(request->server->memory, bytes);
     request->reserved_bytes -= bytes;
-}
-
-enum status infer_grow_text(struct request *request, struct text *text, size_t used,
-                            size_t want, uint64_t expected, struct error *err)
-{
-    if (want <= text->capacity) {
-        return STATUS_OK;
-    }
-    const size_t doubled = text->capacity > 0 ? 2 * text->capacity : FIRST_TEXT_BYTES;
-    const size_t capacity = expected >= want ? expected : larger_of(doubled, want);
-    const uint64_t more = capacity - text->capacity;
-    TRY(infer_charge(request, more, err));
-    if (!text_grow(request->server->memory, text, used, capacity)) {
-        infer_discharge(request, more);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                         capacity);
-    }
-    return STATUS_OK;
 }
 
 /* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost

@@ -224,6 +224,24 @@ static void pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged(v
     assert_true(request->head.block.touched >= request->reserved_bytes);
 }
 
+static void
+a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text(void **state)
+{
+    enum {
+        CAME = 64 << 10
+    };
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "1048576", 3 << 20, &err), STATUS_OK);
+    assert_int_equal(land_text(f, CAME, &err), 1);
+    assert_in_range(request->reserved_bytes, CAME, 2 * CAME);
+    assert_true(request->body.packed.text.block.touched >= 3 << 20);
+    body_forget_pages(request);
+    assert_in_range(request->body.packed.text.block.touched, CAME, 2 * CAME + SLAB_ALIGN);
+}
+
 struct packed_text {
     char bytes[70000];
     size_t count;
@@ -697,6 +715,9 @@ int main(void)
             a_large_payload_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_long_text_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text,
+            set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged, set_up,
             tear_down),
