@@ -811,6 +811,19 @@ def test_those_who_send_slowest_give_way_when_memory_is_wanted(tight_server):
         wire.close()
 
 
+def test_a_request_that_is_refused_inside_its_body_gives_its_memory_back_at_once(start_server):
+    """Before its client knows, which may keep the connection open for ten seconds."""
+    server = start_server()
+    size = 8 * MIB
+    fields = [RAW, ("X-Request-Timeout-Ms", "300")]
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), fields)
+    with server.wire() as wire:
+        calls.expect_error(wire.send(request[: size // 2]).answer(), 504, "deadline_passed")
+        assert server.metric("tally_active_requests") == 2  # and this one
+        assert server.metric("tally_memory_reserved_bytes") == 0
+        assert server.metric("tally_memory_promised_bytes") == 0
+
+
 def test_one_refusal_of_memory_has_one_relief_however_many_threads_there_are(start_server):
     server = start_server("--memory-budget", "32MiB", "--http-loops", "2", moves_clock=True)
     size = 3 * MIB
