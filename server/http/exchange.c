@@ -33,7 +33,7 @@ enum {
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
-    KEPT_TEXT_BYTES = 65536,
+    KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
     FIRST_KEPT_BYTES = 1024,
     FIRST_TARGET_BYTES = 256
 };
