@@ -35,7 +35,8 @@ enum {
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
     FIRST_KEPT_BYTES = 1024,
-    FIRST_TARGET_BYTES = 256
+    FIRST_TARGET_BYTES = 256,
+    KEPT_TARGET_BYTES = 1024
 };
 
 /* ---- records, kept between requests ---- */
@@ -108,6 +109,15 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
+}
+
+static void forget_long_target(struct exchange *exchange)
+{
+    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
+        free(exchange->target);
+        exchange->target = NULL;
+        exchange->target_capacity = 0;
+    }
 }
 
 void exchange_free(struct exchange *exchange)
@@ -415,6 +425,7 @@ static void end_exchange(struct exchange *exchange)
     text_free(loop->server->memory, &request->answer_text);
     shm_release_all(request->shm);
     free(exchange->kept);
+    forget_long_target(exchange);
     give_memory_back(exchange);
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
