@@ -27,7 +27,7 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/infer/infer_memory.h"
+#include "server/infer/body.h"
 #include "server/infer/slices.h"
 #include "server/memory/memory.h"
 
@@ -129,7 +129,7 @@ static void give_up_place(const struct conn *conn, uint64_t age_ns)
     if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
         request_state(request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
         request->body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
-        infer_forget_pages(request);
+        body_forget_pages(request);
         if (state == ADMISSION_ACTIVE) {
             admission_slow(conn->loop->server->admission, request);
         }
@@ -370,11 +370,13 @@ static void insert_slowest(struct slowest *slowest, struct conn *conn, double se
     slowest->seconds[at] = seconds;
 }
 
-/* Cut who holds memory and hardly moves, until what was refused last would fit. */
+/* Cut who holds memory and hardly moves, until what was refused last would fit: on one loop, whose
+ * refusal it is then. */
 static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 {
     uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
-    uint64_t since_ns = lately_ns > loop->relieved_ns ? lately_ns : loop->relieved_ns;
+    uint64_t relieved_ns = atomic_load(loop->relieved_ns);
+    uint64_t since_ns = lately_ns > relieved_ns ? lately_ns : relieved_ns;
     uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
     struct slowest slowest = {.count = 0};
     if (wanted == 0) {
@@ -385,6 +387,10 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         if (seconds > 0) {
             insert_slowest(&slowest, conn, seconds);
         }
+    }
+    if (slowest.count == 0 || !atomic_compare_exchange_strong(loop->relieved_ns, &relieved_ns,
+                                                              now_ns + RELIEF_MS * NS_PER_MS)) {
+        return;
     }
     uint64_t freed = 0;
     for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
@@ -397,7 +403,6 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         } else {
             cut_slow(conn, "others want memory, and the answer is read too slowly to keep it");
         }
-        loop->relieved_ns = now_ns + RELIEF_MS * NS_PER_MS;
     }
 }
 

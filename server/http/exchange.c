@@ -33,9 +33,10 @@ enum {
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
-    KEPT_TEXT_BYTES = 65536,
+    KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
     FIRST_KEPT_BYTES = 1024,
-    FIRST_TARGET_BYTES = 256
+    FIRST_TARGET_BYTES = 256,
+    KEPT_TARGET_BYTES = 1024
 };
 
 /* ---- records, kept between requests ---- */
@@ -108,6 +109,15 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
+}
+
+static void forget_long_target(struct exchange *exchange)
+{
+    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
+        free(exchange->target);
+        exchange->target = NULL;
+        exchange->target_capacity = 0;
+    }
 }
 
 void exchange_free(struct exchange *exchange)
@@ -190,12 +200,33 @@ static enum status check_header(struct exchange *exchange, const char *method)
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
 
-/* The request is refused while its body is still to come, or coming. */
+/* Its tensor and texts are not needed any more: others may have their memory. */
+static void give_memory_back(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct server *server = exchange->loop->server;
+    slices_release(request);
+    body_release(request);
+    if (request->head.capacity > KEPT_TEXT_BYTES) {
+        text_free(server->memory, &request->head);
+    }
+    memory_give(server->memory, &request->block);
+    if (request->reserved_bytes > 0) {
+        memory_release(server->memory, request->reserved_bytes);
+        request->reserved_bytes = 0;
+    }
+    exchange_uncount_memory(exchange);
+    admission_leave(server->admission, request);
+    admission_wake(server->admission); /* a small one has given memory back, too */
+}
+
+/* The request is refused while its body is still to come, or coming, which may take as long as its
+ * client likes. */
 static void begin_dropping(struct exchange *exchange, uint64_t left)
 {
     request_enter(&exchange->request, REQUEST_REFUSED);
     exchange->refused_ns = clock_now_ns();
-    admission_finish(exchange->loop->server->admission, &exchange->request);
+    give_memory_back(exchange);
     if (left > KEEP_ALIVE_DROP_BYTES) {
         respond_early(exchange);
     }
@@ -388,27 +419,17 @@ static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;
     struct request *request = &exchange->request;
-    struct memory *memory = loop->server->memory;
     exchange_report(exchange);
     exchange->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
     if (request->decoded) {
         request->codec->release(&request->call);
     }
     answer_deinit(&request->answer);
-    text_free(memory, &request->answer_text);
+    text_free(loop->server->memory, &request->answer_text);
     shm_release_all(request->shm);
-    slices_release(request);
-    body_release(request);
-    if (request->head.capacity > KEPT_TEXT_BYTES) {
-        text_free(memory, &request->head);
-    }
     free(exchange->kept);
-    memory_give(memory, &request->block);
-    if (request->reserved_bytes > 0) {
-        memory_release(memory, request->reserved_bytes);
-    }
-    admission_leave(loop->server->admission, request);
-    admission_wake(loop->server->admission); /* a small one has given memory back, too */
+    forget_long_target(exchange);
+    give_memory_back(exchange);
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->ended_run = exchange->conn->daemon->runs;

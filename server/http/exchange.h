@@ -201,6 +201,8 @@ MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t 
                                             struct error *err);
 /* The last of its answer is about to be sent: it is none of its client's requests any more. */
 void exchange_uncount_request(struct exchange *exchange);
+/* Its memory is given back: that counts no more for its client. */
+void exchange_uncount_memory(struct exchange *exchange);
 /* It ends, and nothing of it counts any more. */
 void exchange_uncount(struct exchange *exchange);
 

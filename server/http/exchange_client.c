@@ -113,14 +113,20 @@ void exchange_uncount_request(struct exchange *exchange)
     }
 }
 
+void exchange_uncount_memory(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    if (request->client_bytes > 0) {
+        client_give_memory(request->client, request->client_bytes,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        request->client_bytes = 0;
+    }
+}
+
 void exchange_uncount(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     exchange_uncount_request(exchange);
-    if (request->client_bytes > 0) {
-        client_give_memory(request->client, request->client_bytes,
-                           clock_span_ns(request->times.arrived, clock_now_ns()));
-    }
     if (exchange->counted_bytes > request->body.received) {
         client_sends_less(request->client, exchange->counted_bytes - request->body.received,
                           rate_of(exchange));

@@ -26,7 +26,8 @@ struct http {
     struct proxies proxies;
     atomic_bool draining;
     atomic_bool stopping;
-    atomic_size_t places_taken; /* accepting.c */
+    atomic_size_t places_taken;       /* accepting.c */
+    atomic_uint_fast64_t relieved_ns; /* deadlines.c */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
@@ -102,6 +103,7 @@ static enum status start_loops(struct http *http, struct error *err)
         loop->loop_count = http->loop_count;
         loop->conn_limit = (size_t)config->max_connections;
         loop->places_taken = &http->places_taken;
+        loop->relieved_ns = &http->relieved_ns;
         TRY(loop_start(loop, &http->listeners, err));
     }
     return STATUS_OK;

@@ -89,6 +89,26 @@ static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
                : NULL;
 }
 
+/* A daemon of the crowd for one more connection, perhaps one that it did not have; NULL: there is
+ * none. */
+static struct http_daemon *daemon_of(struct http_loop *loop, struct crowd *crowd)
+{
+    struct http_daemon *emptiest = emptiest_of(loop, crowd);
+    if (emptiest != NULL && emptiest->conn_count < DAEMON_CONNECTIONS) {
+        return emptiest;
+    }
+    /* The last one is for the shared crowd, and its first with TLS or without, too. */
+    const bool shared = crowd->client == NULL;
+    const size_t least = shared && emptiest == NULL ? 0 : crowd->daemons + !shared;
+    struct http_daemon *unused = unused_daemon(loop, least);
+    if (unused == NULL) {
+        return emptiest;
+    }
+    unused->crowd = crowd;
+    crowd->daemons++;
+    return unused;
+}
+
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
 {
     struct crowd *shared = &loop->crowds[0];
@@ -97,20 +117,11 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
         crowd = crowd_of(loop, client);
         crowd = crowd == NULL ? shared : crowd;
     }
-    struct http_daemon *chosen = emptiest_of(loop, crowd);
-    if (chosen == NULL || chosen->conn_count >= DAEMON_CONNECTIONS) {
-        /* The last one is for the shared crowd. */
-        struct http_daemon *unused = unused_daemon(loop, crowd->daemons + (crowd != shared));
-        if (unused != NULL) {
-            unused->crowd = crowd;
-            crowd->daemons++;
-            chosen = unused;
-        }
-    }
+    struct http_daemon *chosen = daemon_of(loop, crowd);
     if (chosen == NULL && crowd != shared) { /* it gets none, and is beside the others */
         client_release(crowd->client);
         *crowd = (struct crowd){.client = NULL};
-        chosen = emptiest_of(loop, shared);
+        chosen = daemon_of(loop, shared);
     }
     if (chosen != NULL) {
         chosen->conn_count++;

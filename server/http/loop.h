@@ -90,8 +90,9 @@ struct http_loop {
     struct accepted accepted;
     struct http_loop *loops; /* borrowed: all of the service, this one among them */
     size_t loop_count;
-    size_t conn_limit;           /* of all loops together */
-    atomic_size_t *places_taken; /* shared: of these, by who is accepted or about to be */
+    size_t conn_limit;                 /* of all loops together */
+    atomic_size_t *places_taken;       /* shared: of these, by who is accepted or about to be */
+    atomic_uint_fast64_t *relieved_ns; /* shared: refusals of memory before had their relief */
     _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it, */
     atomic_size_t handed_count;           /* as long as they are not in conn_count */
     size_t handshaking;                   /* connections in their TLS handshake */
@@ -108,7 +109,6 @@ struct http_loop {
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
-    uint64_t relieved_ns; /* refusals of memory before this have had their relief */
     bool stopping;
     uint32_t id_prefix; /* of the request ids made here */
     uint32_t id_next;

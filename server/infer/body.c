@@ -211,13 +211,26 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Room for so much more of a packed body, which --max-body-bytes bounds. */
+/* Room for so much more of a packed body, which --max-body-bytes bounds: its buffer has all of it at
+ * once if its length is known, as pages that nobody wrote to cost nothing, but what is charged is
+ * twice what came. */
 static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
     struct packed_body *packed = &request->body.packed;
-    const int64_t declared = request->body.declared;
-    return infer_grow_text(request, &packed->text, packed->count, packed->count + more,
-                           declared < 0 ? 0 : (uint64_t)declared, err);
+    const size_t want = packed->count + more;
+    const size_t whole = request->body.declared < 0 ? 0 : (size_t)request->body.declared;
+    if (want > packed->reserved) {
+        size_t charged = larger_of(larger_of(2 * packed->reserved, want), FIRST_BYTES);
+        charged = whole >= want ? smaller_of(charged, whole) : charged;
+        TRY(infer_charge(request, charged - packed->reserved, err));
+        packed->reserved = charged;
+    }
+    const size_t capacity = larger_of(packed->reserved, whole);
+    return capacity <= packed->text.capacity ||
+                   text_grow(request->server->memory, &packed->text, packed->count, capacity)
+               ? STATUS_OK
+               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                           capacity);
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
@@ -240,21 +253,23 @@ struct landing {
     struct memory_block *block;
     uint64_t at;
     uint64_t most;
+    uint64_t reserved; /* of it, from its begin on: what came has room there */
 };
 
 static struct landing landing_of(struct request *request)
 {
     struct request_body *body = &request->body;
     if (body->inflate != NULL) {
-        const struct text *text = &body->packed.text;
-        return (struct landing){&body->packed.text.block, body->packed.count, text->capacity};
+        struct text *text = &body->packed.text;
+        return (struct landing){&text->block, body->packed.count, text->capacity,
+                                body->packed.reserved};
     }
     if (body->head_need != request->head_bytes || body->spill) {
-        return (struct landing){&request->head.block, head_end(request),
-                                request->head.capacity};
+        return (struct landing){&request->head.block, head_end(request), request->head.capacity,
+                                body->head_reserved};
     }
     return (struct landing){&request->block, request->payload_received,
-                            request->call.payload_max};
+                            request->call.payload_max, body->payload_room};
 }
 
 /* Codec pool. */
@@ -264,10 +279,10 @@ static void touch_job(struct request *request)
     const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
-    uint64_t end = smaller_of(block->touched + request->cost, landing.most);
-    if (block == &request->block) { /* a slow client is promised, and has, a step at a time */
-        end = smaller_of(end, larger_of(request->admission.claim, request->body.payload_room));
-    }
+    /* A slow client is promised, and has, a step at a time. */
+    const uint64_t most =
+        smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
+    const uint64_t end = smaller_of(block->touched + request->cost, most);
     bool wanted = true;
     while (wanted && block->touched < end) {
         memory_touch(block, block->touched + smaller_of(end - block->touched, TOUCH_STEP));
@@ -288,14 +303,24 @@ bool body_has_pages(struct request *request, size_t count)
         return true;
     }
     const struct landing landing = landing_of(request);
-    const uint64_t end = landing.at + count;
+    const uint64_t end = smaller_of(landing.at + count, landing.reserved);
     if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
-        end > landing.most || end <= landing.block->touched) {
-        return true; /* it is short, or is refused when it lands */
+        end <= landing.block->touched) {
+        return true; /* it is short, or its pages are there */
     }
     request_enter(request, REQUEST_PAUSED);
     codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
     return false;
+}
+
+void body_forget_pages(struct request *request)
+{
+    const struct landing landing = landing_of(request);
+    const uint64_t end = smaller_of(landing.block->touched, landing.most);
+    if (landing.block->slab != NULL && landing.most >= ADMISSION_LARGE_BYTES &&
+        end > landing.reserved) {
+        (void)memory_untouch(landing.block, (size_t)landing.reserved, (size_t)end);
+    }
 }
 
 static enum status feed_payload(struct request *request, const char *bytes, size_t count,
@@ -387,7 +412,7 @@ void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
-    infer_discharge(request, packed->text.capacity);
+    infer_discharge(request, packed->reserved);
     text_free(request->server->memory, &packed->text);
     *packed = (struct packed_body){.count = 0};
     inflate_destroy(body->inflate);

@@ -27,6 +27,10 @@ MUST_CHECK enum status body_begin(struct request *request, struct error *err);
  * list; then ask again. */
 MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
+/* Its client sends nothing: give back the pages that were made for what has not come, and are not
+ * charged. */
+void body_forget_pages(struct request *request);
+
 /* The next piece, as sent. */
 MUST_CHECK enum status body_feed(struct request *request, const void *bytes, size_t count,
                                  struct error *err);

@@ -13,7 +13,6 @@
 #include "server/sched/server.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,     /* of a packed body or answer */
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
@@ -130,24 +129,6 @@ void infer_discharge(struct request *request, uint64_t bytes)
     request->reserved_bytes -= bytes;
 }
 
-enum status infer_grow_text(struct request *request, struct text *text, size_t used,
-                            size_t want, uint64_t expected, struct error *err)
-{
-    if (want <= text->capacity) {
-        return STATUS_OK;
-    }
-    const size_t doubled = text->capacity > 0 ? 2 * text->capacity : FIRST_TEXT_BYTES;
-    const size_t capacity = expected >= want ? expected : larger_of(doubled, want);
-    const uint64_t more = capacity - text->capacity;
-    TRY(infer_charge(request, more, err));
-    if (!text_grow(request->server->memory, text, used, capacity)) {
-        infer_discharge(request, more);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                         capacity);
-    }
-    return STATUS_OK;
-}
-
 /* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
  * nothing: what came need never be moved. */
 static enum status take_block(struct request *request, struct error *err)
@@ -189,16 +170,6 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     return take_block(request, err);
 }
 
-void infer_forget_pages(struct request *request)
-{
-    struct memory_block *block = &request->block;
-    const uint64_t end = smaller_of(block->touched, request->call.payload_max);
-    if (block->slab != NULL && request->call.payload_max >= ADMISSION_LARGE_BYTES &&
-        end > request->body.payload_room) {
-        (void)memory_untouch(block, request->body.payload_room, (size_t)end);
-    }
-}
-
 enum status infer_hold_rest(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -220,7 +191,9 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
-    const uint64_t needs[] = {body->head_reserved, body->packed.text.capacity,
+    const bool announced = body->inflate != NULL && body->declared > 0;
+    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.capacity;
+    const uint64_t needs[] = {body->head_reserved, packed,
                               body->block_bytes,   infer_text_bytes(request),
                               request->part_bytes, request->shm_bytes};
     uint64_t sum = 0;
@@ -309,8 +282,11 @@ enum status infer_check(struct request *request, struct error *err)
                                                  : 0; /* that it has at least */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
+    if (need > ADMISSION_LARGE_BYTES && need > most) {
+        return memory_never_fits(server->memory, need, err);
+    }
     if (claim > 0) {
-        claim = smaller_of(claim, most); /* what never fits was refused: this is a guess */
+        claim = smaller_of(claim, most); /* it is a guess then */
         status = admission_check(server->admission, request, claim, &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {

@@ -24,19 +24,9 @@ MUST_CHECK enum status infer_charge(struct request *request, uint64_t bytes, str
 /* Give so much of that back now. Thread: the owner. */
 void infer_discharge(struct request *request, uint64_t bytes);
 
-/* Have room in a packed text, of which `used` bytes are there, for `want` bytes: `expected` if that
- * is enough, else twice as much as before. The request is charged with it. Thread: the owner.
- * err   what infer_charge() says; OUT_OF_MEMORY, in words for a body */
-MUST_CHECK enum status infer_grow_text(struct request *request, struct text *text, size_t used,
-                                       size_t want, uint64_t expected, struct error *err);
-
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);
-
-/* Its client sends nothing: give back the pages that were made for payload which has not come, and
- * are not charged. Thread: the owner. */
-void infer_forget_pages(struct request *request);
 
 /* Have everything that the request still needs: the rest of its block, the text of its answer.
  * Thread: the owner.

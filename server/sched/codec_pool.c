@@ -229,11 +229,28 @@ static struct parallel_job *open_job(const struct codec_pool *pool, enum work_cl
     return job;
 }
 
+/* On a loop: to wake a thread takes longer than a piece, and one that has taken a piece may have no
+ * processor for it as long as loops have something to do. */
+static bool run_alone(const struct request *request, int count, parallel_piece piece,
+                      void *context)
+{
+    for (int i = 0; i < count; i++) {
+        if (request_verdict(request, clock_now_ns()) != STATUS_OK) {
+            return false;
+        }
+        piece(context, i);
+    }
+    return true;
+}
+
 static bool run_pieces(const struct parallel *parallel, int count, parallel_piece piece,
                        void *context)
 {
     const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
     struct codec_pool *pool = codecs->pool;
+    if (!worker.of_pool) {
+        return run_alone(codecs->request, count, piece, context);
+    }
     struct parallel_job job = {.piece = piece,
                                .context = context,
                                .request = codecs->request,
@@ -250,9 +267,7 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
     }
     while (has_piece(&job)) {
         run_piece(pool, &job);
-        if (worker.of_pool) {
-            let_smaller_go(pool, job.kind);
-        }
+        let_smaller_go(pool, job.kind);
     }
     link = &pool->jobs;
     while (*link != &job) {

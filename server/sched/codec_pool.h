@@ -53,8 +53,8 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
 
 /* The pieces of a request's work, run by the thread that asks and those of the pool that have
  * nothing to do; a parallel for its codec. Gives up when the client is gone or the deadline has
- * passed. Off the pool's threads (on a loop) it does all that but let others go first.
- * Thread: the request's owner. */
+ * passed. Off the pool's threads (on a loop) nobody helps, and nobody goes first: a loop waits for
+ * no other thread. Thread: the request's owner. */
 struct codec_parallel {
     struct parallel parallel; /* first: what the codec sees */
     struct codec_pool *pool;

@@ -130,7 +130,8 @@ struct request_body {
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
-        struct text text; /* owned: a packed body as it came; its capacity is reserved, too */
+        struct text text; /* owned: a packed body as it came */
+        size_t reserved;  /* of request.reserved_bytes: for it */
         size_t count;     /* bytes in it */
         size_t at;        /* those before this are unpacked */
     } packed;

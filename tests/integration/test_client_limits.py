@@ -251,6 +251,15 @@ def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(
     assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
 
 
+def test_memory_of_who_is_refused_inside_its_body_counts_no_more(start_server):
+    server = start_server(*MEMORY)
+    with server.wire() as wire:
+        fields = {"Content_Length": 6 * MIB, "X_Request_Timeout_Ms": 300}
+        wire.send(head(6 * MIB, **fields) + bytes(3 * MIB))
+        calls.expect_error(wire.answer(), 504, "deadline_passed")
+        assert post(server, 7 * MIB).status == 200
+
+
 def test_what_alone_needs_more_is_413_however_few_bytes_ask_for_it(start_server):
     server = start_server(*MEMORY)
     says = ["over 8 MiB, the server's --per-client-memory", "send less at once"]

@@ -162,6 +162,27 @@ def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
     assert works(tight_server)
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("", f"Content-Type: {calls.JSON}"),
+        ("", f"Content-Type: {calls.JSON}\r\nContent-Encoding: gzip"),
+        ("?dtype=int8&shape=9", f"Content-Type: {calls.RAW}\r\nContent-Encoding: gzip"),
+    ],
+    ids=["text", "packed text", "packed tensor"],
+)
+def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fields):
+    """Whatever is in it."""
+    with tight_server.wire() as wire:
+        wire.send(
+            f"POST /v1/cumsum{query} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"
+            f"Content-Length: {17 * MIB}\r\nExpect: 100-continue\r\n\r\n".encode()
+        )
+        says = ["needs 17", "16 MiB, the server's --memory-budget", *LESS]
+        calls.expect_error(wire.answer(), 413, "too_large", says=says)
+    assert works(tight_server)
+
+
 def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
     """One broadcast element, 64 MiB of answer."""
     client = tight_server.client()
@@ -786,6 +807,33 @@ def test_those_who_send_slowest_give_way_when_memory_is_wanted(tight_server):
     assert tight_server.metric("tally_slow_clients_total") == 1
     answered = [wire for wire in senders if has_answer(wire)]
     assert len(answered) == 1 and answered[0].answer().status == 408
+    for wire in senders:
+        wire.close()
+
+
+def test_a_request_that_is_refused_inside_its_body_gives_its_memory_back_at_once(start_server):
+    """Before its client knows, which may keep the connection open for ten seconds."""
+    server = start_server()
+    size = 8 * MIB
+    fields = [RAW, ("X-Request-Timeout-Ms", "300")]
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), fields)
+    with server.wire() as wire:
+        calls.expect_error(wire.send(request[: size // 2]).answer(), 504, "deadline_passed")
+        assert server.metric("tally_active_requests") == 2  # and this one
+        assert server.metric("tally_memory_reserved_bytes") == 0
+        assert server.metric("tally_memory_promised_bytes") == 0
+
+
+def test_one_refusal_of_memory_has_one_relief_however_many_threads_there_are(start_server):
+    server = start_server("--memory-budget", "32MiB", "--http-loops", "2", moves_clock=True)
+    size = 3 * MIB
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
+    senders = [server.wire().send(request[:-1000]) for _ in range(9)]  # four and five of them
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 9 * size - 9000, 20)
+    be_slow(server)
+    path = f"/v1/cumsum?dtype=int8&shape={size + MIB}"
+    assert one_post(server, path, bytes(size + MIB)).status == 200
+    assert server.metric("tally_slow_clients_total") == 1
     for wire in senders:
         wire.close()
 

@@ -1,6 +1,7 @@
 """Many clients, many requests, large tensors: right answers and flat memory."""
 
 import concurrent.futures
+import json
 import os
 import re
 import socket
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from support import calls, dtypes, oracle
+from support.http import post_bytes
 from support.tallyd import TOP
 from support.waiting import until
 
@@ -174,6 +176,20 @@ def test_memory_of_large_tensors_is_given_back(start_server):
     server.stop()
 
 
+def see_them_leave(server, wires, most):
+    """All of them at once; then no more than that is left of what they had."""
+    seen = server.sleeps() + 2  # the main thread has been round
+    until(lambda: server.sleeps() >= seen)
+    for wire in wires:
+        wire.close()
+    until(lambda: server.metric("tally_connections") == 1)
+    until(
+        lambda: server.pass_time(31) or server.rss_bytes() < most,
+        60,
+        what="its memory is still held",
+    )
+
+
 @pytest.mark.release_only
 def test_memory_of_a_burst_of_connections_is_given_back(start_server):
     """16 KiB of buffer each; glibc keeps what it had of them."""
@@ -184,16 +200,26 @@ def test_memory_of_a_burst_of_connections_is_given_back(start_server):
         wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
     assert all(wire.answer().status == 200 for wire in wires)
     assert server.rss_bytes() - before > 10 * MIB
-    seen = server.sleeps() + 2  # the main thread has been round
-    until(lambda: server.sleeps() >= seen)
-    for wire in wires:
-        wire.close()
-    until(lambda: server.metric("tally_connections") == 1)
-    until(
-        lambda: server.pass_time(31) or server.rss_bytes() - before < 5 * MIB,
-        60,
-        what="its memory is still held",
-    )
+    see_them_leave(server, wires, before + 5 * MIB)
+    server.stop()
+
+
+@pytest.mark.release_only
+@pytest.mark.parametrize("long", ["text", "target"])
+def test_of_a_burst_of_requests_their_records_are_kept_and_not_what_is_long(start_server, long):
+    """15 KiB of each, and not 60."""
+    server = start_server("--max-header-bytes", "64KiB", moves_clock=True)
+    before = server.rss_bytes()
+    body = json.dumps({"data": [1] * (20000 if long == "text" else 20), "dtype": "int8"}).encode()
+    path = "/v1/cumsum" if long == "text" else "/" + "a" * 60000
+    request = post_bytes(path, body, [("Content-Type", calls.JSON)])
+    wires = [server.wire().send(request[:-1]) for _ in range(600)]
+    server.await_active(len(wires))
+    if long == "text":
+        until(lambda: server.metric("tally_memory_reserved_bytes") > 600 * (len(body) - 100))
+    answers = {wire.send(request[-1:]).answer().status for wire in wires}
+    assert answers == {200 if long == "text" else 404}
+    see_them_leave(server, wires, before + 24 * MIB)
     server.stop()
 
 

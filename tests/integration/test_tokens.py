@@ -132,7 +132,7 @@ def test_the_operator_is_computed_with_a_token(guarded):
         headers = {"Authorization": f"{scheme}   {SECRETS['worker'][0]}  "}
         assert client.post(PATH, BODY, calls.RAW, headers).body == SUMS
     client.close()
-    assert "token=worker" in guarded.log
+    until(lambda: "token=worker" in guarded.log)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,10 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     completion_deinit(&completion);
 }
 
+enum {
+    ADMITTED_BYTES = 8 << 20 /* with the claim of one that is not slow */
+};
+
 /* Land `whole` bytes of a text with a pool at hand; returns how often its pages had to be made. */
 static int land_text(struct fixture *f, size_t whole, struct error *err)
 {
@@ -150,6 +154,7 @@ static int land_text(struct fixture *f, size_t whole, struct error *err)
     assert_int_equal(codec_pool_create(1, &f->server.codecs, err), STATUS_OK);
     request->completion = &completion;
     request->client = &client;
+    request->admission.claim = ADMITTED_BYTES;
     for (size_t at = 0; at < whole; at += sizeof piece) {
         request_enter(request, REQUEST_BODY);
         if (!body_has_pages(request, sizeof piece)) {
@@ -195,6 +200,46 @@ static void so_does_a_packed_one(void **state)
     assert_int_equal(begin_raw(f, "1048576", 3 << 20, &err), STATUS_OK);
     assert_int_equal(land_text(f, 3 << 20, &err), 1);
     assert_int_equal(f->request.body.packed.count, 3 << 20);
+}
+
+static void pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged(void **state)
+{
+    enum {
+        CAME = 64 << 10
+    };
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_json(f, 3 << 20, &err), STATUS_OK);
+    assert_int_equal(land_text(f, CAME, &err), 1);
+    assert_true(request->head.block.touched >= 3 << 20);
+    memset(request->head.bytes, 'x', CAME);
+    body_forget_pages(request);
+    assert_true(request->head.block.touched >= request->reserved_bytes);
+    assert_true(request->head.block.touched < request->reserved_bytes + SLAB_ALIGN);
+    for (size_t i = 0; i < CAME; i++) {
+        assert_int_equal(request->head.bytes[i], 'x');
+    }
+    body_forget_pages(request); /* there are none any more */
+    assert_true(request->head.block.touched >= request->reserved_bytes);
+}
+
+static void
+a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text(void **state)
+{
+    enum {
+        CAME = 64 << 10
+    };
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "1048576", 3 << 20, &err), STATUS_OK);
+    assert_int_equal(land_text(f, CAME, &err), 1);
+    assert_in_range(request->reserved_bytes, CAME, 2 * CAME);
+    assert_true(request->body.packed.text.block.touched >= 3 << 20);
+    body_forget_pages(request);
+    assert_in_range(request->body.packed.text.block.touched, CAME, 2 * CAME + SLAB_ALIGN);
 }
 
 struct packed_text {
@@ -670,6 +715,12 @@ int main(void)
             a_large_payload_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_long_text_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text,
+            set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(so_does_one_of_unknown_length_once_it_is_long, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(so_does_a_packed_one, set_up, tear_down),

@@ -476,20 +476,67 @@ static void run_and_be_late(void *context, int index)
     atomic_fetch_add(&pieces->run[index], 1);
 }
 
+/* What run_crew() does, and how that ended. */
+static struct crew {
+    parallel_piece piece;
+    struct pieces *pieces;
+    bool through;
+} crew;
+
+static void run_crew(struct request *request)
+{
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    crew.through = codecs.parallel.run(&codecs.parallel, PIECES, crew.piece, crew.pieces);
+}
+
 static void pieces_run_once_each_on_several_threads(void **state)
 {
     (void)state;
     static struct pieces pieces;
     struct request request;
     begin(&request, NULL);
+    crew = (struct crew){run_in_company, &pieces, false};
     assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
-    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
-    assert_true(codecs.parallel.run(&codecs.parallel, PIECES, run_in_company, &pieces));
+    codec_pool_submit(pool, &request, SMALL, run_crew);
+    codec_pool_destroy(pool);
+    assert_true(crew.through);
     assert_int_equal(atomic_load(&pieces.inside), 0);
     for (int i = 0; i < PIECES; i++) {
         assert_int_equal(atomic_load(&pieces.run[i]), 1);
     }
-    assert_in_range(atomic_load(&pieces.most_inside), 2, 4); /* the pool's and this one */
+    assert_in_range(atomic_load(&pieces.most_inside), 2, 3);
+}
+
+struct own_pieces {
+    pthread_t loop;
+    atomic_int elsewhere; /* pieces that another thread ran */
+};
+
+/* A thread of the pool that has run something since would have found the other pieces before. */
+static void run_where_it_was_asked_for(void *context, int index)
+{
+    struct own_pieces *own = context;
+    atomic_fetch_add(&own->elsewhere, pthread_equal(pthread_self(), own->loop) == 0);
+    if (index == 0) {
+        codec_pool_submit(pool, &small_one, SMALL, note_order);
+        while (atomic_load(&jobs_run) == 0) {
+            doze();
+        }
+    }
+}
+
+static void a_loop_runs_its_pieces_itself_and_waits_for_nobody(void **state)
+{
+    (void)state;
+    struct request request;
+    struct own_pieces own = {.loop = pthread_self()};
+    begin(&request, NULL);
+    begin(&small_one, NULL);
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_true(codecs.parallel.run(&codecs.parallel, 3, run_where_it_was_asked_for, &own));
+    assert_int_equal(atomic_load(&own.elsewhere), 0);
+    assert_int_equal(atomic_load(&jobs_run), 1);
     codec_pool_destroy(pool);
 }
 
@@ -524,17 +571,18 @@ static void jobs_of_a_crowded_pool_share_their_pieces(void **state)
 
 static void check_given_up(struct request *request, struct pieces *pieces, parallel_piece piece)
 {
-    assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    crew = (struct crew){piece, pieces, true};
     pieces->cancel = request;
     pieces->cancel_at = 10;
-    assert_false(codecs.parallel.run(&codecs.parallel, PIECES, piece, pieces));
+    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
+    codec_pool_submit(pool, request, SMALL, run_crew);
+    codec_pool_destroy(pool);
+    assert_false(crew.through);
     int run = 0;
     for (int i = 0; i < PIECES; i++) {
         run += atomic_load(&pieces->run[i]);
     }
     assert_in_range(run, 11, 13);
-    codec_pool_destroy(pool);
 }
 
 static void pieces_of_a_cancelled_request_are_left(void **state)
@@ -581,6 +629,7 @@ int main(void)
         CASE(a_step_says_when_the_deadline_has_passed_or_the_client_is_gone),
         CASE(the_wait_grows_with_what_is_ahead),
         CASE(pieces_run_once_each_on_several_threads),
+        CASE(a_loop_runs_its_pieces_itself_and_waits_for_nobody),
         CASE(jobs_of_a_crowded_pool_share_their_pieces),
         CASE(pieces_of_a_cancelled_request_are_left),
         CASE(pieces_of_a_request_past_its_deadline_are_left),

@@ -262,6 +262,54 @@ static void there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can
     free(daemons);
 }
 
+/* Their first connections are with another loop, so that nobody's is here. */
+static void
+who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all(void **state)
+{
+    enum {
+        CLIENTS = DAEMONS_MAX - 1
+    };
+    struct world *world = *state;
+    struct client *clients[CLIENTS];
+    struct http_daemon *daemons[CLIENTS][FEW + 1] = {{NULL}};
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        clients[c] = client_at(world, c);
+        atomic_fetch_add(&clients[c]->connections, 1);
+        for (int i = 0; i == 0 || (c == 0 && i <= FEW); i++) { /* the first one has two */
+            daemons[c][i] = join(world, clients[c]);
+        }
+    }
+    assert_null(daemons[CLIENTS - 1][0]->crowd->client);
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        for (int i = 0; i <= FEW && daemons[c][i] != NULL; i++) {
+            leave(daemons[c][i], clients[c]);
+        }
+        client_release(clients[c]);
+    }
+}
+
+static void a_first_connection_without_TLS_is_served_beside_any_number_with_it(void **state)
+{
+    enum {
+        CLIENTS = DAEMONS_MAX * FEW
+    };
+    struct world *world = *state;
+    struct error err;
+    struct client *clients[CLIENTS];
+    struct http_daemon *daemons[CLIENTS];
+    assert_int_equal(http_daemons_add(&world->loop, false, &err), STATUS_OK);
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        world->loop.accepted.tls = c < CLIENTS - 1;
+        clients[c] = client_at(world, c);
+        daemons[c] = join(world, clients[c]);
+        assert_int_equal(daemons[c]->tls, c < CLIENTS - 1);
+    }
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        leave(daemons[c], clients[c]);
+        client_release(clients[c]);
+    }
+}
+
 static void a_client_whose_daemon_does_not_start_is_served_beside_the_others(void **state)
 {
     struct world *world = *state;
@@ -295,6 +343,12 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_first_connection_without_TLS_is_served_beside_any_number_with_it, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
             a_client_whose_daemon_does_not_start_is_served_beside_the_others, set_up,
