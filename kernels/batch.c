@@ -1,6 +1,6 @@
 /* A batch becomes waves: all jobs that fit the device's buffers together run in one wave; what
- * does not fit alone is cut into boxes, a wave each (split.h). A wave is moved in, launched,
- * moved out and waited for:
+ * does not fit alone goes box by box, a wave each (split.h). A wave is moved in, launched, moved
+ * out and waited for:
  *
  *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab
  *                    larger than one buffer may be is seen through windows made for the wave,
@@ -23,9 +23,8 @@ enum {
     WINDOW_ALIGN = 4096,  /* where a window begins: what every runtime takes without a copy */
     PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
     SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
-    BOX_MARGIN = 8192,    /* of a buffer: for how a box's ends are aligned */
-    GATHER_BYTES = 64 << 20, /* largest gathered box */
-    ON_STACK = 64            /* jobs of a batch that needs no memory */
+    BOX_BYTES = 8 << 20,  /* at most, of a box: it is copied while it is in a cache */
+    ON_STACK = 64         /* jobs of a batch that needs no memory */
 };
 
 /* A job, or a box of one, and where its cells lie on the host. */
@@ -405,91 +404,47 @@ static void carry_release(struct batch *batch)
 
 /* ---- boxes ---- */
 
-/* A region that is cut. */
-struct boxes {
-    const struct region *whole;
-    struct scan_cut cut;
-    struct slab *rows; /* owned: elements of a box that are copied together; NULL: none are */
-    bool chained;      /* a slice: the carry is there, and has a row for every line */
-};
-
-/* A box whose elements are copied together and back. */
-static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
-                                const struct scan_box *box, struct region *region,
-                                struct error *err)
+/* A region that does not fit alone: its elements are copied together, box by box, and back. The
+ * sums of a line that is cut are handed on in a carry of their own, if the region has none. */
+static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
 {
-    const struct region *whole = boxes->whole;
-    unsigned char *in = slab_data(whole->in_slab);
-    unsigned char *rows = slab_data(boxes->rows);
-    const bool intact = batch->report->inputs_intact;
-    region->in_slab = boxes->rows;
-    region->out_slab = boxes->rows;
-    region->in_byte = 0;
-    region->out_byte = 0;
-    region_measure(region);
-    scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
-    enum status status = wave_run(batch, region, 1, err);
-    batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
-    TRY(status);
-    batch->report->inputs_intact = intact && !whole->in_place;
-    scan_box_scatter(&boxes->cut, box, rows, region_output(whole));
-    return STATUS_OK;
-}
-
-static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
-{
-    const struct region *whole = boxes->whole;
-    struct scan_box box;
-    while (scan_cut_next(&boxes->cut, &box)) {
-        struct region region = *whole;
+    const struct scan_plan *plan = whole->piece.plan;
+    const uint64_t room = smaller_of(batch->device->cl.alloc_limit - WINDOW_ALIGN, BOX_BYTES);
+    const uint64_t most = room / whole->element_bytes;
+    const bool carried = batch->carry != NULL;
+    bool intact = batch->report->inputs_intact;
+    unsigned char *in = (unsigned char *)slab_data(whole->in_slab) + whole->in_byte;
+    struct slab *packed = slab_create((size_t)room);
+    struct scan_box box = {.line = 0};
+    enum status status = STATUS_OK;
+    if (packed == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "no memory to copy a part of the tensor together");
+    }
+    if (plan->axis.size > most && !carried) {
+        status = carry_create(batch, 1, carry_bytes(plan, 1), NULL, err);
+    }
+    while (status == STATUS_OK && scan_box_next(plan, most, &box)) {
+        struct region region = {.piece = whole->piece, .in_slab = packed, .out_slab = packed};
+        const uint64_t done = box.position + box.plan.axis.size;
         region.piece.plan = &box.plan;
         region.piece.position += box.position;
-        region.piece.carry_line = boxes->chained ? whole->piece.carry_line + box.first_line : 0;
-        region.piece.carry_in = whole->piece.carry_in || !box.first;
-        region.piece.carry_out = whole->piece.carry_out || !box.last;
-        region.in_byte += box.in_first * whole->element_bytes;
-        region.out_byte += box.out_first * whole->element_bytes;
-        region.holes = false;
+        region.piece.carry_line += carried ? box.line : 0;
+        region.piece.carry_in = whole->piece.carry_in || box.position > 0;
+        region.piece.carry_out = whole->piece.carry_out || done < plan->axis.size;
         region_measure(&region);
-        TRY(boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
-                                : wave_run(batch, &region, 1, err));
-    }
-    return STATUS_OK;
-}
-
-/* A region that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
-static enum status run_cut(struct batch *batch, const struct region *whole, struct error *err)
-{
-    const struct scan_device *device = batch->device;
-    const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
-    const uint64_t gather = smaller_of(room, GATHER_BYTES) / whole->element_bytes;
-    const struct scan_cut_limits limits = {.in = room / whole->element_bytes,
-                                           .out = room / whole->element_bytes,
-                                           .gather = gather,
-                                           .compact = device->transfer != NULL,
-                                           .gathered =
-                                               device->transfer != NULL && whole->holes};
-    struct boxes boxes = {.whole = whole, .chained = batch->carry != NULL};
-    enum status status = STATUS_OK;
-    scan_cut_init(&boxes.cut, whole->piece.plan, &limits);
-    if (boxes.cut.gathered) {
-        boxes.rows = slab_create((size_t)(gather * whole->element_bytes));
-        if (boxes.rows == NULL) {
-            return error_set(err, STATUS_OUT_OF_MEMORY,
-                             "no memory to copy a part of the tensor together");
+        scan_box_copy(plan, &box, in, slab_data(packed), false);
+        status = wave_run(batch, &region, 1, err);
+        if (status == STATUS_OK) {
+            scan_box_copy(plan, &box, region_output(whole), slab_data(packed), true);
+            intact = intact && !whole->in_place;
         }
+        batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     }
-    if (boxes.cut.axis < whole->piece.plan->axis.size && !boxes.chained) {
-        const uint64_t lines = scan_cut_lines(&boxes.cut);
-        status = carry_create(batch, lines, carry_bytes(whole->piece.plan, lines), NULL, err);
-    }
-    if (status == STATUS_OK) {
-        status = run_boxes(batch, &boxes, err);
-    }
-    if (!boxes.chained) {
+    if (!carried) {
         carry_release(batch);
     }
-    slab_destroy(boxes.rows);
+    slab_destroy(packed);
     return status;
 }
 
@@ -510,41 +465,12 @@ static struct region make_region(const struct scan_job *job)
     return region;
 }
 
-/* Regions that fit together, or one that may have to be cut. */
+/* Regions that fit together, or one that may not fit alone. */
 static enum status run_regions(struct batch *batch, const struct region *regions, size_t count,
                                struct error *err)
 {
     return wave_fits(batch, regions, count) ? wave_run(batch, regions, count, err)
-                                            : run_cut(batch, regions, err);
-}
-
-/* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours
- * there: what does not fit is run by rows of its innermost dimension. */
-static enum status run_carried(struct batch *batch, const struct region *whole,
-                               struct error *err)
-{
-    const struct scan_plan *plan = whole->piece.plan;
-    if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
-        return run_regions(batch, whole, 1, err);
-    }
-    uint64_t size[LIMIT_RANK];
-    struct scan_plan row;
-    for (int i = 0; i < plan->dims; i++) {
-        size[i] = i < plan->dims - 1 ? 1 : plan->dim[i].size;
-    }
-    scan_plan_box(plan, size, plan->axis.size, &row);
-    row.gaps = false; /* a slice's are left alone */
-    for (uint64_t line = 0; line < plan->lines; line += row.lines) {
-        struct region region = *whole;
-        region.piece.plan = &row;
-        region.piece.carry_line += line;
-        region.in_byte += scan_plan_line_at(plan, line, false) * whole->element_bytes;
-        region.out_byte += scan_plan_line_at(plan, line, true) * whole->element_bytes;
-        region.holes = true; /* the other rows' cells */
-        region_measure(&region);
-        TRY(run_regions(batch, &region, 1, err));
-    }
-    return STATUS_OK;
+                                            : run_boxes(batch, regions, err);
 }
 
 /* One slice: its lines' sums go to the device and come back; by way of memory of their own
@@ -569,7 +495,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     enum status status =
         carry_create(batch, lines, bytes, region.piece.carry_in ? sums : NULL, err);
     if (status == STATUS_OK) {
-        status = run_carried(batch, &region, err);
+        status = run_regions(batch, &region, 1, err);
     }
     if (status == STATUS_OK && region.piece.carry_out) {
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
