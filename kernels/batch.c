@@ -2,9 +2,7 @@
  * does not fit alone goes box by box, a wave each (split.h). A wave is moved in, launched, moved
  * out and waited for:
  *
- *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab
- *                    larger than one buffer may be is seen through windows made for the wave,
- *                    one for the input's cells and one for the output's
+ *   in host memory   nothing moves: what the wave uses of a slab is a buffer for its time
  *   with transfers   inputs are packed into one device buffer, outputs that do not replace
  *                    their input into another
  *
@@ -107,35 +105,42 @@ static enum status wait_after(struct batch *batch, enum status status, struct er
 
 /* ---- in host memory ---- */
 
-static void release_wrap(void *handle)
+/* The bytes of a slab that a buffer shows to a wave, and where they begin: all of it, or, of one
+ * that is too large for a buffer, what the regions use. */
+static uint64_t window_bytes(const struct batch *batch, const struct slab *slab,
+                             const struct region *regions, size_t count, uint64_t *from)
 {
-    (void)clReleaseMemObject(handle);
+    uint64_t first = UINT64_MAX;
+    uint64_t end = 0;
+    *from = 0;
+    if (slab_bytes(slab) <= batch->device->cl.alloc_limit) {
+        return slab_bytes(slab);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct region *region = &regions[i];
+        if (region->in_slab == slab) {
+            first = smaller_of(first, region->in_byte);
+            end = larger_of(end, region->in_byte + region->in_bytes);
+        }
+        if (region->out_slab == slab) {
+            first = smaller_of(first, region->out_byte);
+            end = larger_of(end, region->out_byte + region->out_bytes);
+        }
+    }
+    *from = first / WINDOW_ALIGN * WINDOW_ALIGN;
+    return end - *from;
 }
 
-static enum status wrap_range(struct scan_device *device, const struct slab *slab,
-                              uint64_t from, uint64_t bytes, cl_mem *mem, struct error *err)
+static enum status wrap_slab(struct batch *batch, const struct slab *slab,
+                             const struct region *regions, size_t count, uint64_t *from,
+                             cl_mem *mem, struct error *err)
 {
+    const uint64_t bytes = window_bytes(batch, slab, regions, count, from);
     unsigned char *data = slab_data(slab);
     enum status status = STATUS_OK;
-    CL_MAKE(status, err, *mem, clCreateBuffer, device->cl.context,
-            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)bytes, data + from);
+    CL_MAKE(status, err, *mem, clCreateBuffer, batch->device->cl.context,
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)bytes, data + *from);
     return status;
-}
-
-/* The buffer over a whole slab, made at its first use by the device. */
-static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_mem *mem,
-                             struct error *err)
-{
-    *mem = slab_wrap_find(slab, device);
-    if (*mem != NULL) {
-        return STATUS_OK;
-    }
-    TRY(wrap_range(device, slab, 0, slab_bytes(slab), mem, err));
-    if (!slab_wrap_keep(slab, device, *mem, release_wrap)) {
-        release_wrap(*mem);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
-    }
-    return STATUS_OK;
 }
 
 static bool same_slabs(const struct region *a, const struct region *b)
@@ -143,7 +148,41 @@ static bool same_slabs(const struct region *a, const struct region *b)
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* One launch for each slab, or pair of slabs, that the regions lie in. */
+/* One launch for the regions that lie in the slab, or pair of slabs, of the first. A driver
+ * keeps a released buffer until launches in the queue are done with it. */
+static enum status launch_together(struct batch *batch, const struct region *first,
+                                   const struct region *regions, size_t count,
+                                   struct scan_piece *pieces, struct error *err)
+{
+    cl_mem in = NULL;
+    cl_mem out = NULL;
+    uint64_t in_from = 0;
+    uint64_t out_from = 0;
+    size_t together = 0;
+    TRY(wrap_slab(batch, first->in_slab, regions, count, &in_from, &in, err));
+    enum status status = STATUS_OK;
+    if (first->out_slab == first->in_slab) {
+        out = in;
+        out_from = in_from;
+    } else {
+        status = wrap_slab(batch, first->out_slab, regions, count, &out_from, &out, err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (same_slabs(first, &regions[i])) {
+            pieces[together++] = region_piece(&regions[i], regions[i].in_byte - in_from,
+                                              regions[i].out_byte - out_from);
+        }
+    }
+    if (status == STATUS_OK) {
+        status = batch_launch(batch, in, out, pieces, together, err);
+    }
+    if (out != in && out != NULL) {
+        (void)clReleaseMemObject(out);
+    }
+    (void)clReleaseMemObject(in);
+    return status;
+}
+
 static enum status launch_slabs(struct batch *batch, const struct region *regions, size_t count,
                                 struct scan_piece *pieces, struct error *err)
 {
@@ -152,47 +191,11 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
-        if (before < i) {
-            continue; /* launched with that one */
+        if (before == i) { /* or it is launched with that one */
+            TRY(launch_together(batch, &regions[i], regions, count, pieces, err));
         }
-        cl_mem in = NULL;
-        cl_mem out = NULL;
-        size_t together = 0;
-        for (size_t j = i; j < count; j++) {
-            if (same_slabs(&regions[i], &regions[j])) {
-                pieces[together++] =
-                    region_piece(&regions[j], regions[j].in_byte, regions[j].out_byte);
-            }
-        }
-        TRY(wrap_slab(batch->device, regions[i].in_slab, &in, err));
-        TRY(wrap_slab(batch->device, regions[i].out_slab, &out, err));
-        TRY(batch_launch(batch, in, out, pieces, together, err));
     }
     return STATUS_OK;
-}
-
-/* One region of a slab that is too large for a buffer. */
-static enum status launch_window(struct batch *batch, const struct region *region,
-                                 cl_mem windows[2], struct error *err)
-{
-    const uint64_t in_from = region->in_byte / WINDOW_ALIGN * WINDOW_ALIGN;
-    const uint64_t out_from = region->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
-    const struct scan_piece piece =
-        region_piece(region, region->in_byte - in_from, region->out_byte - out_from);
-    TRY(wrap_range(batch->device, region->in_slab, in_from,
-                   region->in_byte + region->in_bytes - in_from, &windows[0], err));
-    if (!region->in_place) {
-        TRY(wrap_range(batch->device, region->out_slab, out_from,
-                       region->out_byte + region->out_bytes - out_from, &windows[1], err));
-    }
-    return batch_launch(batch, windows[0], region->in_place ? windows[0] : windows[1], &piece,
-                        1, err);
-}
-
-static bool can_wrap(const struct batch *batch, const struct region *region)
-{
-    const uint64_t limit = batch->device->cl.alloc_limit;
-    return slab_bytes(region->in_slab) <= limit && slab_bytes(region->out_slab) <= limit;
 }
 
 static enum status run_in_host_memory(struct batch *batch, const struct region *regions,
@@ -202,19 +205,11 @@ static enum status run_in_host_memory(struct batch *batch, const struct region *
     struct scan_report *report = batch->report;
     const uint64_t start = now_ns();
     const uint32_t before = report->launches;
-    cl_mem windows[2] = {NULL, NULL};
-    enum status status = can_wrap(batch, &regions[0])
-                             ? launch_slabs(batch, regions, count, pieces, err)
-                             : launch_window(batch, &regions[0], windows, err);
+    enum status status = launch_slabs(batch, regions, count, pieces, err);
     for (size_t i = 0; i < count && report->launches != before; i++) {
         report->inputs_intact = report->inputs_intact && !regions[i].in_place;
     }
     status = wait_after(batch, status, err);
-    for (size_t i = 0; i < 2; i++) {
-        if (windows[i] != NULL) {
-            release_wrap(windows[i]);
-        }
-    }
     report->compute_ns += now_ns() - start;
     return status;
 }
@@ -336,21 +331,20 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
-    uint64_t in_total = 0;
+    uint64_t in_total = 0; /* no overflow: a region is at most INT64_MAX */
     uint64_t out_total = 0;
+    uint64_t from = 0;
     bool fits = true;
-    if (batch->device->transfer == NULL) {
-        for (size_t i = 0; i < count; i++) {
-            fits = fits && can_wrap(batch, &regions[i]);
+    for (size_t i = 0; i < count && fits; i++) {
+        const struct region *region = &regions[i];
+        if (batch->device->transfer == NULL) {
+            fits = window_bytes(batch, region->in_slab, regions, count, &from) <= limit &&
+                   window_bytes(batch, region->out_slab, regions, count, &from) <= limit;
+        } else {
+            in_total += packed_bytes(region->in_bytes);
+            out_total += region->in_place ? 0 : packed_bytes(region->out_bytes);
+            fits = in_total <= limit && out_total <= limit && !region->holes;
         }
-        return fits || (count == 1 && regions->in_bytes <= limit - WINDOW_ALIGN &&
-                        regions->out_bytes <= limit - WINDOW_ALIGN);
-    }
-    for (size_t i = 0; i < count && fits;
-         i++) { /* no overflow: a region is at most INT64_MAX */
-        in_total += packed_bytes(regions[i].in_bytes);
-        out_total += regions[i].in_place ? 0 : packed_bytes(regions[i].out_bytes);
-        fits = in_total <= limit && out_total <= limit && !regions[i].holes;
     }
     return fits;
 }

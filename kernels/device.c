@@ -50,7 +50,6 @@ void scan_device_close(struct scan_device *device)
     if (device->cl.queue != NULL) {
         (void)clFinish(device->cl.queue);
     }
-    slab_wraps_drop(device);
     transfer_destroy(device->transfer);
     launcher_destroy(device->launcher);
     opencl_close(&device->cl);
@@ -73,7 +72,6 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
         launcher_destroy(launcher);
         return status;
     }
-    slab_wraps_drop(device);
     launcher_destroy(device->launcher);
     device->launcher = launcher;
     device->transfer = transfer;
