@@ -64,17 +64,8 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
 /* The device does not see what the host writes into a slab, or the other way round: copy. */
 static enum status use_transfers(struct scan_device *device, struct error *err)
 {
-    struct launcher *launcher = NULL;
-    struct transfer *transfer = NULL;
-    TRY(launcher_create(&device->cl, &launcher, err));
-    enum status status = transfer_create(&device->cl, &transfer, err);
-    if (status != STATUS_OK) {
-        launcher_destroy(launcher);
-        return status;
-    }
-    launcher_destroy(device->launcher);
-    device->launcher = launcher;
-    device->transfer = transfer;
+    TRY(transfer_create(&device->cl, &device->transfer, err));
+    launcher_drop_table(device->launcher);
     device->cl.info.host_memory = false;
     return STATUS_OK;
 }

@@ -28,6 +28,50 @@ enum {
     ONE_GROUP_ITEMS = 1 << 14
 };
 
+/* ---- room for tables ---- */
+
+enum {
+    TABLE_BYTES = 256 << 10, /* at least */
+    TABLE_ALIGN = 4096,
+    RANGE_ALIGN = 64
+};
+
+void launcher_drop_table(struct launcher *launcher)
+{
+    struct table *table = &launcher->table;
+    if (table->mem != NULL) {
+        (void)clReleaseMemObject(table->mem);
+    }
+    free(table->host);
+    *table = (struct table){NULL};
+}
+
+/* Make it twice as large, or large enough for so many bytes, once the device is done with what is
+ * in it: a queue with steady work soon waits for that no more. */
+static enum status table_grow(struct launcher *launcher, size_t bytes, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    struct table *table = &launcher->table;
+    const bool shared = device->info.host_memory;
+    const size_t least = larger_of(larger_of(bytes, 2 * table->bytes), TABLE_BYTES);
+    const size_t size = (least + TABLE_ALIGN - 1) / TABLE_ALIGN * TABLE_ALIGN;
+    enum status status = STATUS_OK;
+    if (table->mem != NULL) {
+        TRY(opencl_finish(device, err));
+    }
+    launcher_drop_table(launcher);
+    table->host = aligned_alloc(TABLE_ALIGN, size);
+    if (table->host == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a launch table of %zu bytes",
+                         size);
+    }
+    CL_MAKE(status, err, table->mem, clCreateBuffer, device->context,
+            CL_MEM_READ_WRITE | (shared ? CL_MEM_USE_HOST_PTR : 0), size,
+            shared ? table->host : NULL);
+    table->bytes = status == STATUS_OK ? size : 0;
+    return status;
+}
+
 /* ---- life ---- */
 
 enum status launcher_create(const struct opencl *device, struct launcher **out,
@@ -43,7 +87,6 @@ enum status launcher_create(const struct opencl *device, struct launcher **out,
         return status;
     }
     launcher->device = device;
-    launcher->table.device = device;
     *out = launcher;
     return STATUS_OK;
 }
@@ -61,14 +104,14 @@ void launcher_destroy(struct launcher *launcher)
         }
     }
     programs_destroy(launcher->programs);
-    table_deinit(&launcher->table);
+    launcher_drop_table(launcher);
     free(launcher->entries);
     free(launcher);
 }
 
 void launcher_recycle(struct launcher *launcher)
 {
-    table_recycle(&launcher->table);
+    launcher->table.used = 0;
 }
 
 /* The programs of a variant for offsets of any width. */
@@ -158,25 +201,44 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     const size_t dim_at = set->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
-    struct table_range range;
-    TRY(table_take(&launcher->table, chain_at + chain_bytes, &range, err));
+    const size_t bytes = chain_at + chain_bytes;
+    struct table *room = &launcher->table;
     size_t at = dim_at;
+    if (room->bytes - room->used < bytes) {
+        TRY(table_grow(launcher, bytes, err));
+    }
+    const size_t from = room->used;
+    unsigned char *host = room->host + from;
+    /* the table's size is a multiple, so is what is left */
+    room->used += (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
     for (size_t i = 0; i < set->count; i++) {
         const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
         entries[i].dim_at = (at - i * sizeof *entries) / sizeof(ulong);
-        memcpy(range.host + at, set->pieces[i].plan->dim, dim_bytes);
+        memcpy(host + at, set->pieces[i].plan->dim, dim_bytes);
         at += dim_bytes;
     }
-    memcpy(range.host, entries, dim_at);
-    memset(range.host + chain_at, 0, chain_bytes);
-    *table = (struct launch_table){
-        .range = range,
-        .entries = (struct scan_entry *)(void *)range.host,
-        .entry_at = range.offset / sizeof(cl_ulong),
-        .entry_count = (cl_uint)set->count,
-        .items = first_item,
-        .chain_at = states > 0 ? (range.offset + chain_at) / sizeof(cl_ulong) : 0};
+    memcpy(host, entries, dim_at);
+    memset(host + chain_at, 0, chain_bytes);
+    *table = (struct launch_table){.entries = (struct scan_entry *)(void *)host,
+                                   .bytes = bytes,
+                                   .entry_at = from / sizeof(cl_ulong),
+                                   .entry_count = (cl_uint)set->count,
+                                   .items = first_item,
+                                   .chain_at =
+                                       states > 0 ? (from + chain_at) / sizeof(cl_ulong) : 0};
     return STATUS_OK;
+}
+
+enum status launcher_publish_table(struct launcher *launcher, const struct launch_table *table,
+                                   struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    if (device->info.host_memory) {
+        return STATUS_OK;
+    }
+    return CL_CALL(err, clEnqueueWriteBuffer, device->queue, launcher->table.mem, CL_FALSE,
+                   table->entry_at * sizeof(cl_ulong), table->bytes, table->entries, 0, NULL,
+                   NULL);
 }
 
 enum status launcher_run_variant(struct launcher *launcher, const struct scan_set *set,
@@ -202,12 +264,13 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_se
     }
     TRY(programs_find(launcher->programs, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
-    TRY(table_publish(&launcher->table, &table.range, err));
-    const struct opencl_arg args[] = {/* the last one: of the vector kernels only */
-                                      OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
-                                      OPENCL_ARG(set->carry),     OPENCL_ARG(table.range.mem),
-                                      OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
-                                      OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
+    TRY(launcher_publish_table(launcher, &table, err));
+    const struct opencl_arg args[] = {
+        /* the last one: of the vector kernels only */
+        OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
+        OPENCL_ARG(set->carry),     OPENCL_ARG(launcher->table.mem),
+        OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
+        OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
     const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),

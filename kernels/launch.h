@@ -56,7 +56,9 @@ void launcher_drop_lookback(struct launcher *launcher); /* for every kind */
 MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
-/* The queue is empty: tables of earlier launches may be overwritten. */
+/* The queue is empty: tables of earlier launches may be overwritten; or their memory is given
+ * back, because the device does not work in host memory any more. */
 void launcher_recycle(struct launcher *launcher);
+void launcher_drop_table(struct launcher *launcher);
 
 #endif

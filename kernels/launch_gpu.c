@@ -130,7 +130,7 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_set 
     const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     spines->block_bytes = sum_bytes * spines->blocks;
     spines->superblock_bytes = sum_bytes * spines->superblocks;
-    return table_publish(&launcher->table, &table->range, err);
+    return launcher_publish_table(launcher, table, err);
 }
 
 /* Let scratch memory hold `want` bytes of anything. */
@@ -162,17 +162,17 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     const struct launch_table *table = &spines->table;
     TRY(grow_scratch(device, &launcher->blocks, spines->block_bytes, err));
     TRY(grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err));
-    const struct opencl_arg reduce[] = {OPENCL_ARG(set->in), OPENCL_ARG(table->range.mem),
+    const struct opencl_arg reduce[] = {OPENCL_ARG(set->in), OPENCL_ARG(launcher->table.mem),
                                         OPENCL_ARG(table->entry_at), OPENCL_ARG(spines->pieces),
                                         OPENCL_ARG(launcher->blocks.mem)};
-    const struct opencl_arg superblocks[] = {OPENCL_ARG(table->range.mem),
+    const struct opencl_arg superblocks[] = {OPENCL_ARG(launcher->table.mem),
                                              OPENCL_ARG(table->entry_at),
                                              OPENCL_ARG(spines->pieces),
                                              OPENCL_ARG(spines->superblocks),
                                              OPENCL_ARG(launcher->blocks.mem),
                                              OPENCL_ARG(launcher->superblocks.mem),
                                              OPENCL_ARG(set->carry)};
-    const struct opencl_arg lines[] = {OPENCL_ARG(table->range.mem),
+    const struct opencl_arg lines[] = {OPENCL_ARG(launcher->table.mem),
                                        OPENCL_ARG(table->entry_at),
                                        OPENCL_ARG(spines->pieces),
                                        OPENCL_ARG(spines->lines),
@@ -207,7 +207,7 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
     const struct opencl_arg args[] = {
         OPENCL_ARG(set->in),
         OPENCL_ARG(set->out),
-        OPENCL_ARG(spines.table.range.mem),
+        OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
         OPENCL_ARG(launcher->blocks.mem),
@@ -238,7 +238,7 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
     const struct opencl_arg args[] = {
         OPENCL_ARG(set->in),
         OPENCL_ARG(set->out),
-        OPENCL_ARG(spines.table.range.mem),
+        OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
         OPENCL_ARG(anchors_at),

@@ -1,4 +1,4 @@
-/* Inside the launcher: what launch.c, launch_gpu.c and table.c share. Thread: that of the
+/* Inside the launcher: what launch.c and launch_gpu.c share. Thread: that of the
  * device. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
@@ -10,34 +10,16 @@ _Static_assert(BLOCK == SCAN_BLOCK && BLOCK * BLOCKS_PER_SUPERBLOCK == SCAN_SUPE
                "kernels group additions as the host does");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
 
-/* ---- table.c: small tables that the host writes and kernels read ---- */
-
-/* Launches take room from it until the queue has been emptied. */
-struct table {
-    const struct opencl *device; /* borrowed */
-    struct table_chunk *first;   /* owned: one buffer each, the one in use first */
-};
-
-/* A range of a table: written at `host`, then published, then read by kernels (which may write
- * to it, for each other) at `offset` bytes of `mem`, whole 64-bit words. */
-struct table_range {
-    unsigned char *host;
-    cl_mem mem;
-    size_t offset;
-    size_t bytes;
-};
-
-/* bytes > 0 */
-MUST_CHECK enum status table_take(struct table *table, size_t bytes, struct table_range *range,
-                                  struct error *err);
-/* Make what was written visible to the launches that follow. */
-MUST_CHECK enum status table_publish(struct table *table, const struct table_range *range,
-                                     struct error *err);
-/* The queue is empty: everything may be taken again; or given back. */
-void table_recycle(struct table *table);
-void table_deinit(struct table *table);
-
 /* ---- launch.c ---- */
+
+/* A buffer for the tables of launches, with its copy on the host, or in host memory itself where
+ * the device works there. Launches take room from it until the queue has been emptied. */
+struct table {
+    unsigned char *host; /* owned */
+    cl_mem mem;          /* owned; over `host` where the device works in host memory */
+    size_t bytes;
+    size_t used;
+};
 
 /* Device memory of the launches under way; grows as needed. */
 struct scratch {
@@ -59,21 +41,26 @@ struct launcher {
     size_t room;                     /* of all three, in pieces */
 };
 
-/* Where the table of a launch is, as its kernel is told. */
+/* The table of a launch in launcher->table.mem, as its kernel is told. */
 struct launch_table {
-    struct table_range range;
-    struct scan_entry *entries; /* at range.host: until table_publish() */
-    cl_ulong entry_at;          /* in 64-bit words of range.mem */
+    struct scan_entry *entries; /* on the host: until it is published */
+    size_t bytes;
+    cl_ulong entry_at; /* in 64-bit words */
     cl_uint entry_count;
     cl_ulong items;    /* of all pieces */
     cl_ulong chain_at; /* tickets and states; 0: no line is cut */
 };
 
-/* Take a table for the pieces of a division, and write it. */
+/* Take room for the table of a division's pieces, and write it. */
 MUST_CHECK enum status launcher_fill_table(struct launcher *launcher,
                                            const struct scan_division *division,
                                            scan_divide *divide, struct launch_table *table,
                                            struct error *err);
+
+/* Make what was written visible to the launches that follow. */
+MUST_CHECK enum status launcher_publish_table(struct launcher *launcher,
+                                              const struct launch_table *table,
+                                              struct error *err);
 
 /* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
  * they end. */
