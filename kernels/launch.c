@@ -1,6 +1,5 @@
-/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl:
- * the generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
- * runs. The kernels for GPUs are in launch_gpu.c.
+/* Chooses the kernels of a set of pieces, and launches the generic kernel and the vector kernels
+ * for CPUs, once for all pieces that a variant runs. Those for GPUs are in launch_gpu.c.
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
  * items of cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: the device's. */
@@ -241,9 +240,10 @@ enum status launcher_publish_table(struct launcher *launcher, const struct launc
                    NULL);
 }
 
-enum status launcher_run_variant(struct launcher *launcher, const struct scan_set *set,
-                                 struct scan_type type, enum scan_variant_id variant,
-                                 uint32_t *launches, struct error *err)
+/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
+static enum status run_variant(struct launcher *launcher, const struct scan_set *set,
+                               struct scan_type type, enum scan_variant_id variant,
+                               uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const bool generic = variant == SCAN_VARIANT_GENERIC;
@@ -293,8 +293,10 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
-                     size_t at)
+/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
+ * they end. */
+static size_t sort_pieces(struct launcher *launcher, const struct scan_set *set, unsigned way,
+                          size_t at)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (launcher->ways[i] == way) {
@@ -322,50 +324,63 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     return STATUS_OK;
 }
 
-/* A launch for each variant that any piece wants: the best one where there are vector kernels,
- * or the one that runs everything. */
-static enum status run_variants(struct launcher *launcher, const struct scan_set *set,
-                                struct scan_type type, uint32_t *launches, struct error *err)
+static struct scan_type find_type(const struct opencl *device, const struct scan_set *set)
 {
-    const struct opencl *device = launcher->device;
-    const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
-    bool wanted[SCAN_VARIANT_COUNT] = {false};
-    for (size_t i = 0; i < set->count; i++) {
-        int variant =
-            vectors ? (int)scan_variant_choose(&set->pieces[i]) : SCAN_VARIANT_GENERIC;
-        TRY(IN_TESTS(scan_aids_choose(device, &set->pieces[i], &variant, err), STATUS_OK));
-        launcher->ways[i] = (unsigned char)variant;
-        wanted[variant] = true;
-    }
-    for (unsigned way = 0; way < SCAN_VARIANT_COUNT; way++) {
-        if (wanted[way]) {
-            struct scan_set few = *set;
-            few.pieces = launcher->sorted;
-            few.count = launcher_sort(launcher, set, way, 0);
-            for (size_t i = 0; i < few.count; i++) {
-                scan_variant_zero_gaps((enum scan_variant_id)way, &few.pieces[i]);
-            }
-            TRY(launcher_run_variant(launcher, &few, type, (enum scan_variant_id)way, launches,
-                                     err));
-        }
-    }
-    return STATUS_OK;
-}
-
-enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
-                         uint32_t *launches, struct error *err)
-{
-    const struct opencl *device = launcher->device;
     const struct scan_plan *first = set->pieces[0].plan;
-    const bool by_tiles =
-        program_suits(device, SCAN_VARIANT_GPU) && !IN_TESTS(scan_aids_generic(device), false);
     bool narrow = !program_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < set->count && narrow; i++) {
         narrow = fits_32(&set->pieces[i]);
     }
-    const struct scan_type type = {first->dtype, first->precision,
-                                   narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+    return (struct scan_type){first->dtype, first->precision,
+                              narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+}
+
+/* All pieces of the set that go this way. */
+static enum status run_way(struct launcher *launcher, const struct scan_set *set,
+                           struct scan_type type, enum scan_variant_id way, uint32_t *launches,
+                           struct error *err)
+{
+    const size_t first = sort_pieces(launcher, set, way, 0);
+    struct scan_set few = *set;
+    few.pieces = launcher->sorted;
+    few.count = first;
+    if (way == SCAN_VARIANT_GPU) {
+        few.count = sort_pieces(launcher, set, SCAN_WAY_TILE, first);
+        return launcher_run_tiles(launcher, &few, type, first, launches, err);
+    }
+    if (way == SCAN_VARIANT_LOOKBACK) {
+        return launcher_run_lookback(launcher, &few, type, launches, err);
+    }
+    for (size_t i = 0; i < few.count; i++) {
+        scan_variant_zero_gaps(way, &few.pieces[i]);
+    }
+    return run_variant(launcher, &few, type, way, launches, err);
+}
+
+/* Pieces that go the same way share their launches: of the vector kernel that suits them best, of
+ * the kernels for GPUs, or of the one that runs everything. */
+enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
+                         uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
+    const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
+    const struct scan_type type = find_type(device, set);
+    bool wanted[SCAN_WAY_COUNT] = {false};
     TRY(make_room(launcher, set->count, err));
-    return by_tiles ? launcher_run_gpu(launcher, set, type, launches, err)
-                    : run_variants(launcher, set, type, launches, err);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct scan_piece *piece = &set->pieces[i];
+        int way = by_tiles  ? launcher_choose_gpu_way(launcher, piece)
+                  : vectors ? (int)scan_variant_choose(piece)
+                            : SCAN_VARIANT_GENERIC;
+        TRY(IN_TESTS(scan_aids_choose(device, piece, &way, err), STATUS_OK));
+        launcher->ways[i] = (unsigned char)way;
+        wanted[way == SCAN_WAY_TILE ? SCAN_VARIANT_GPU : way] = true;
+    }
+    for (int way = 0; way < SCAN_VARIANT_COUNT; way++) {
+        if (wanted[way]) {
+            TRY(run_way(launcher, set, type, (enum scan_variant_id)way, launches, err));
+        }
+    }
+    return STATUS_OK;
 }

@@ -1,10 +1,10 @@
 /* The kernels for GPUs: any number of pieces at once, work-groups sharing their lines. A piece
- * goes one of four ways; pieces that go the same way share their launches:
+ * goes one of four ways:
  *
  *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
- *   SPINE     reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
+ *   GPU       reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
  *             superblocks and of lines, and the scan itself
- *   TILE      each line within a tile: the scan alone, together with those of SPINE
+ *   TILE      each line within a tile: the scan alone, together with those of GPU
  *   GENERIC   so many columns that a work-item each is enough
  *
  * Failures: launch.h. Thread: that of the device. */
@@ -12,8 +12,6 @@
 
 #include "kernels/cl/gpu_tile.cl"
 #include "proto/macros.h"
-
-#include <string.h>
 
 enum {
     SPINE_LOCAL_SIZE = 64
@@ -26,14 +24,6 @@ _Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY ==
 enum {
     LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
-};
-
-enum way {
-    WAY_LOOKBACK,
-    WAY_SPINE,
-    WAY_TILE,
-    WAY_GENERIC,
-    WAY_COUNT
 };
 
 /* ---- tables ---- */
@@ -192,10 +182,9 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     return STATUS_OK;
 }
 
-/* Pieces in tiles, `spined` of them, which come first, with sums from outside. */
-static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
-                             struct scan_type type, size_t spined, uint32_t *launches,
-                             struct error *err)
+enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
+                               struct scan_type type, size_t spined, uint32_t *launches,
+                               struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct spines spines;
@@ -220,8 +209,8 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
 
 /* ---- look-back ---- */
 
-static enum status run_lookback(struct launcher *launcher, const struct scan_set *set,
-                                struct scan_type type, uint32_t *launches, struct error *err)
+enum status launcher_run_lookback(struct launcher *launcher, const struct scan_set *set,
+                                  struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
@@ -252,61 +241,26 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
 
 /* ---- the way of a piece ---- */
 
-static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_from,
-                           uint64_t generic_from)
+int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_piece *piece)
 {
+    const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
+    const bool tried = launcher->looks_back[plan->dtype][plan->precision == PRECISION_NATIVE];
+    const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? 1
+                                   : tried ? (uint64_t)LOOKBACK_FROM
+                                           : UINT64_MAX;
     const bool carries = piece->carry_in || piece->carry_out;
     const bool contiguous = scan_dim_is_unit(&plan->axis);
     const bool rows = contiguous && plan->dims <= 1;
     struct scan_entry tiling;
-    if (!rows && plan->lines >= generic_from) {
-        return WAY_GENERIC;
+    /* a test that asks for the kernels for GPUs by name gets them for every piece */
+    if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
+        return SCAN_VARIANT_GENERIC;
     }
     deal_lanes(plan, &tiling);
     if (tiling.tiles == 1 && !carries) {
-        return WAY_TILE;
+        return SCAN_WAY_TILE;
     }
-    return contiguous && !carries && plan->axis.size >= lookback_from ? WAY_LOOKBACK
-                                                                      : WAY_SPINE;
-}
-
-enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
-                             struct scan_type type, uint32_t *launches, struct error *err)
-{
-    const struct opencl *device = launcher->device;
-    const bool tried = launcher->looks_back[type.dtype][type.precision == PRECISION_NATIVE];
-    const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? 1
-                                   : tried ? (uint64_t)LOOKBACK_FROM
-                                           : UINT64_MAX;
-    /* a test that asks for the kernels for GPUs by name gets them for every piece */
-    const uint64_t generic_from =
-        AID(device, variant) != NULL ? UINT64_MAX : (uint64_t)GENERIC_FROM;
-    for (size_t i = 0; i < set->count; i++) {
-        launcher->ways[i] =
-            (unsigned char)choose_way(&set->pieces[i], lookback_from, generic_from);
-    }
-    size_t ends[WAY_COUNT]; /* of each way's pieces in launcher->sorted */
-    size_t end = 0;
-    for (unsigned way = 0; way < WAY_COUNT; way++) {
-        end = launcher_sort(launcher, set, way, end);
-        ends[way] = end;
-    }
-    struct scan_set few = *set;
-    few.pieces = launcher->sorted;
-    few.count = ends[WAY_LOOKBACK];
-    if (few.count > 0) {
-        TRY(run_lookback(launcher, &few, type, launches, err));
-    }
-    few.pieces = launcher->sorted + ends[WAY_LOOKBACK];
-    few.count = ends[WAY_TILE] - ends[WAY_LOOKBACK];
-    if (few.count > 0) {
-        TRY(run_tiles(launcher, &few, type, ends[WAY_SPINE] - ends[WAY_LOOKBACK], launches,
-                      err));
-    }
-    few.pieces = launcher->sorted + ends[WAY_TILE];
-    few.count = ends[WAY_GENERIC] - ends[WAY_TILE];
-    return few.count > 0
-               ? launcher_run_variant(launcher, &few, type, SCAN_VARIANT_GENERIC, launches, err)
-               : STATUS_OK;
+    return contiguous && !carries && plan->axis.size >= lookback_from ? SCAN_VARIANT_LOOKBACK
+                                                                      : SCAN_VARIANT_GPU;
 }

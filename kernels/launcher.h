@@ -62,22 +62,21 @@ MUST_CHECK enum status launcher_publish_table(struct launcher *launcher,
                                               const struct launch_table *table,
                                               struct error *err);
 
-/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
- * they end. */
-size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
-                     size_t at);
-
-/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
-MUST_CHECK enum status launcher_run_variant(struct launcher *launcher,
-                                            const struct scan_set *set, struct scan_type type,
-                                            enum scan_variant_id variant, uint32_t *launches,
-                                            struct error *err);
-
 /* ---- launch_gpu.c ---- */
 
-/* The kernels for GPUs, whatever the device: a few launches for all pieces of the set. */
-MUST_CHECK enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
-                                        struct scan_type type, uint32_t *launches,
-                                        struct error *err);
+/* How a piece goes: by a variant, or, of SCAN_VARIANT_GPU, without sums from outside its tiles. */
+enum {
+    SCAN_WAY_TILE = SCAN_VARIANT_COUNT,
+    SCAN_WAY_COUNT
+};
+int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_piece *piece);
+
+/* Pieces of SCAN_VARIANT_GPU, `spined` of them, which come first, with sums from outside. */
+MUST_CHECK enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
+                                          struct scan_type type, size_t spined,
+                                          uint32_t *launches, struct error *err);
+MUST_CHECK enum status launcher_run_lookback(struct launcher *launcher,
+                                             const struct scan_set *set, struct scan_type type,
+                                             uint32_t *launches, struct error *err);
 
 #endif
