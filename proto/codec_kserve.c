@@ -48,26 +48,14 @@ struct kserve_output {
 };
 
 struct kserve {
+    struct framed framed;
     const struct model *model;
-    struct json_doc doc;
     struct kserve_inputs inputs;
     struct kserve_attributes attributes;
     struct kserve_output output;
     char shape_field[JSON_PATH_MAX]; /* where the shape of x stands; "" in a raw request */
     struct byte_view raw;            /* raw request of unknown length: the body, read as head */
 };
-
-static void kserve_release(struct scan_call *call)
-{
-    struct kserve *kserve = call->dialect;
-    if (kserve != NULL) {
-        json_doc_deinit(&kserve->doc);
-        free(kserve);
-    }
-    free(call->carry.owned);
-    call->carry.owned = NULL;
-    call->dialect = NULL;
-}
 
 /* A raw request has no JSON; without a Content-Length its shape is known at its end only, so
  * the whole of it is taken as head. */
@@ -370,11 +358,12 @@ static enum status place_output(const struct kserve *kserve, struct scan_call *c
 static enum status read_json(const struct codec_request *request, struct kserve *kserve,
                              struct scan_call *call, struct error *err)
 {
-    struct json_place root = {.object = kserve->doc.root, .path = ""};
+    struct json_place root = {.object = kserve->framed.doc.root, .path = ""};
     bool binary_output = false;
     TRY(read_id(&root, call, err));
     TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
-    TRY(read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err));
+    TRY(read_inputs(&kserve->framed.doc, kserve->model, &kserve->inputs, &kserve->attributes,
+                    err));
     TRY(read_outputs(&root, binary_output, &kserve->output, err));
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
@@ -446,13 +435,15 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
 }
 
 static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct kserve *kserve, struct scan_call *call,
-                                struct error *err)
+                                struct scan_call *call, struct error *err)
 {
+    struct kserve *kserve = call->dialect;
+    TRY(model_require(request->model, NULL, &kserve->model, err));
     if (request->head_bytes == 0) {
         TRY(read_raw(request, head, kserve, call, err));
     } else {
-        TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->doc, err));
+        TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->framed.doc,
+                           err));
         TRY(read_json(request, kserve, call, err));
     }
     kserve_apply(&kserve->attributes, kserve->model, &call->desc);
@@ -465,21 +456,7 @@ static enum status read_request(const struct codec_request *request, struct byte
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
                                  struct scan_call *call, struct error *err)
 {
-    const struct model *model = NULL;
-    TRY(model_require(request->model, NULL, &model, err));
-    struct kserve *kserve = calloc(1, sizeof *kserve);
-    if (kserve == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
-    }
-    kserve->model = model;
-    struct scan_call found = {.dialect = kserve};
-    enum status status = read_request(request, head, kserve, &found, err);
-    if (status != STATUS_OK) {
-        kserve_release(&found);
-        return status;
-    }
-    *call = found;
-    return STATUS_OK;
+    return framed_decode(request, head, read_request, sizeof(struct kserve), call, err);
 }
 
 /* ---- complete ---- */
@@ -499,7 +476,7 @@ static enum status complete_axis(struct scan_call *call, const void *input, stru
 static enum status read_text(const struct scan_call *call, void *input, struct error *err)
 {
     const struct kserve *kserve = call->dialect;
-    if (kserve->doc.root == NULL) {
+    if (kserve->framed.doc.root == NULL) {
         return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
     }
     char path[JSON_PATH_MAX];
@@ -647,20 +624,13 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
 {
     const struct kserve *kserve = call->dialect;
     const char *axis_field = kserve->attributes.axis_field;
-    const struct {
-        const char *field;
-        const char *name;
-    } names[] = {{"shape", kserve->shape_field},
-                 {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
-                 {"input_shm", kserve->inputs.x.place.path},
-                 {"axis_shm", kserve->inputs.axis.place.path},
-                 {"output_shm", kserve->output.place.path}};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (strcmp(field, names[i].field) == 0) {
-            return names[i].name;
-        }
-    }
-    return "";
+    const struct framed_name names[] = {
+        {"shape", kserve->shape_field},
+        {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
+        {"input_shm", kserve->inputs.x.place.path},
+        {"axis_shm", kserve->inputs.axis.place.path},
+        {"output_shm", kserve->output.place.path}};
+    return framed_plan_field(names, ARRAY_COUNT(names), field);
 }
 
 const struct codec codec_kserve = {.name = "kserve",
@@ -669,5 +639,5 @@ const struct codec codec_kserve = {.name = "kserve",
                                    .complete = kserve_complete,
                                    .encode = kserve_encode,
                                    .head_max = kserve_head_max,
-                                   .release = kserve_release,
+                                   .release = framed_release,
                                    .plan_field = kserve_plan_field};
