@@ -148,8 +148,7 @@ static bool same_slabs(const struct region *a, const struct region *b)
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* One launch for the regions that lie in the slab, or pair of slabs, of the first. A driver
- * keeps a released buffer until launches in the queue are done with it. */
+/* One launch for the regions that lie in the slab, or pair of slabs, of the first. */
 static enum status launch_together(struct batch *batch, const struct region *first,
                                    const struct region *regions, size_t count,
                                    struct scan_piece *pieces, struct error *err)
@@ -176,10 +175,10 @@ static enum status launch_together(struct batch *batch, const struct region *fir
     if (status == STATUS_OK) {
         status = batch_launch(batch, in, out, pieces, together, err);
     }
-    if (out != in && out != NULL) {
-        (void)clReleaseMemObject(out);
+    if (out != in) {
+        opencl_release(&out);
     }
-    (void)clReleaseMemObject(in);
+    opencl_release(&in);
     return status;
 }
 
@@ -388,16 +387,6 @@ static enum status carry_create(struct batch *batch, uint64_t lines, size_t byte
                                                : status;
 }
 
-static void carry_release(struct batch *batch)
-{
-    if (batch->carry != NULL) {
-        (void)clReleaseMemObject(batch->carry);
-        batch->carry = NULL;
-    }
-}
-
-/* ---- boxes ---- */
-
 /* A region that does not fit alone: its elements are copied together, box by box, and back. The
  * sums of a line that is cut are handed on in a carry of their own, if the region has none. */
 static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
@@ -436,7 +425,7 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
         batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     }
     if (!carried) {
-        carry_release(batch);
+        opencl_release(&batch->carry);
     }
     slab_destroy(packed);
     return status;
@@ -499,7 +488,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         memcpy(host, sums, plane);
         memcpy(host + to_next, sums + plane, plane);
     }
-    carry_release(batch);
+    opencl_release(&batch->carry);
     if (!direct) {
         free(sums);
     }

@@ -38,9 +38,7 @@ enum {
 void launcher_drop_table(struct launcher *launcher)
 {
     struct table *table = &launcher->table;
-    if (table->mem != NULL) {
-        (void)clReleaseMemObject(table->mem);
-    }
+    opencl_release(&table->mem);
     free(table->host);
     *table = (struct table){NULL};
 }
@@ -95,13 +93,9 @@ void launcher_destroy(struct launcher *launcher)
     if (launcher == NULL) {
         return;
     }
-    const cl_mem scratch[3] = {launcher->blocks.mem, launcher->superblocks.mem,
-                               launcher->lookback.mem};
-    for (size_t i = 0; i < 3; i++) {
-        if (scratch[i] != NULL) {
-            (void)clReleaseMemObject(scratch[i]);
-        }
-    }
+    opencl_release(&launcher->blocks.mem);
+    opencl_release(&launcher->superblocks.mem);
+    opencl_release(&launcher->lookback.mem);
     programs_destroy(launcher->programs);
     launcher_drop_table(launcher);
     free(launcher->entries);

@@ -123,22 +123,12 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_set 
     return launcher_publish_table(launcher, table, err);
 }
 
-/* Let scratch memory hold `want` bytes of anything. */
-static enum status grow_scratch(const struct opencl *device, struct scratch *scratch,
-                                uint64_t want, struct error *err)
+/* Let scratch memory hold so many bytes of anything. */
+static enum status grow_scratch(const struct opencl *device, struct opencl_buffer *scratch,
+                                uint64_t bytes, struct error *err)
 {
-    if (scratch->mem == NULL || scratch->bytes < want) {
-        enum status status = STATUS_OK;
-        if (scratch->mem != NULL) {
-            /* the driver keeps it until launches in the queue are done with it */
-            (void)clReleaseMemObject(scratch->mem);
-        }
-        CL_MAKE(status, err, scratch->mem, clCreateBuffer, device->context, CL_MEM_READ_WRITE,
-                (size_t)want, NULL);
-        TRY(status);
-        scratch->bytes = (size_t)want;
-    }
-    return opencl_poison(device, scratch->mem, scratch->bytes, err);
+    TRY(opencl_buffer_grow(device, scratch, bytes, err));
+    return opencl_poison(device, scratch->mem, (size_t)scratch->bytes, err);
 }
 
 /* ---- reduce, then scan ---- */

@@ -21,19 +21,13 @@ struct table {
     size_t used;
 };
 
-/* Device memory of the launches under way; grows as needed. */
-struct scratch {
-    cl_mem mem; /* owned */
-    size_t bytes;
-};
-
 struct launcher {
     const struct opencl *device; /* borrowed */
     struct programs *programs;   /* owned */
     struct table table;
-    struct scratch blocks; /* sums that kernels for GPUs hand on */
-    struct scratch superblocks;
-    struct scratch lookback;         /* sums that work-groups of a launch publish */
+    struct opencl_buffer blocks; /* sums that kernels for GPUs hand on */
+    struct opencl_buffer superblocks;
+    struct opencl_buffer lookback;   /* sums that work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_entry *entries;      /* owned: of the table that is being filled */
     struct scan_piece *sorted;       /* behind them: the pieces of a set, by the way they go */

@@ -12,7 +12,8 @@
 
 enum {
     PLATFORMS_MAX = 32,
-    ALLOC_LIMIT_MIN = 16384 /* room for blocks of every type; OpenCL promises far more */
+    ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
+    BUFFER_GRAIN = 1 << 20
 };
 
 /* ---- errors ---- */
@@ -305,6 +306,31 @@ enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                           struct error *err)
 {
     return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, bytes, err) : STATUS_OK;
+}
+
+void opencl_release(cl_mem *mem)
+{
+    if (*mem != NULL) {
+        (void)clReleaseMemObject(*mem);
+    }
+    *mem = NULL;
+}
+
+/* In large steps, but no further than one buffer may go. */
+enum status opencl_buffer_grow(const struct opencl *device, struct opencl_buffer *buffer,
+                               uint64_t bytes, struct error *err)
+{
+    const uint64_t steps = (bytes + BUFFER_GRAIN - 1) / BUFFER_GRAIN * BUFFER_GRAIN;
+    const uint64_t size = larger_of(smaller_of(steps, device->alloc_limit), bytes);
+    enum status status = STATUS_OK;
+    if (buffer->mem != NULL && buffer->bytes >= bytes) {
+        return STATUS_OK;
+    }
+    opencl_release(&buffer->mem);
+    CL_MAKE(status, err, buffer->mem, clCreateBuffer, device->context, CL_MEM_READ_WRITE,
+            (size_t)size, NULL);
+    buffer->bytes = size;
+    return status;
 }
 
 enum status opencl_enqueue(const struct opencl *device, const struct opencl_launch *launch,

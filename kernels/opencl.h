@@ -79,6 +79,19 @@ MUST_CHECK enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_u
 MUST_CHECK enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                                      struct error *err);
 
+/* Release a buffer, if there is one; a driver keeps it until commands in the queue are done with
+ * it. */
+void opencl_release(cl_mem *mem);
+
+/* Device memory that grows as it is needed, and loses what is in it. All zero: none yet. */
+struct opencl_buffer {
+    cl_mem mem; /* owned: opencl_release() */
+    uint64_t bytes;
+};
+MUST_CHECK enum status opencl_buffer_grow(const struct opencl *device,
+                                          struct opencl_buffer *buffer, uint64_t bytes,
+                                          struct error *err);
+
 struct opencl_arg {
     size_t bytes;
     const void *value; /* borrowed for the call */

@@ -12,8 +12,7 @@
 
 enum {
     STAGES = 2,
-    STAGE_BYTES = 8 << 20,
-    BUFFER_GRAIN = 1 << 20
+    STAGE_BYTES = 8 << 20
 };
 
 struct stage {
@@ -25,8 +24,7 @@ struct stage {
 struct transfer {
     const struct opencl *device; /* borrowed */
     struct stage stage[STAGES];
-    cl_mem buffer[TRANSFER_SIDES]; /* owned */
-    uint64_t bytes[TRANSFER_SIDES];
+    struct opencl_buffer buffer[TRANSFER_SIDES];
 };
 
 /* Wait until the copy that uses the stage is done. */
@@ -88,14 +86,10 @@ void transfer_destroy(struct transfer *transfer)
             (void)clEnqueueUnmapMemObject(queue, stage->mem, stage->host, 0, NULL, NULL);
             (void)clFinish(queue);
         }
-        if (stage->mem != NULL) {
-            (void)clReleaseMemObject(stage->mem);
-        }
+        opencl_release(&stage->mem);
     }
     for (size_t i = 0; i < TRANSFER_SIDES; i++) {
-        if (transfer->buffer[i] != NULL) {
-            (void)clReleaseMemObject(transfer->buffer[i]);
-        }
+        opencl_release(&transfer->buffer[i].mem);
     }
     free(transfer);
 }
@@ -103,22 +97,9 @@ void transfer_destroy(struct transfer *transfer)
 enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, uint64_t bytes,
                             cl_mem *mem, struct error *err)
 {
-    cl_mem *buffer = &transfer->buffer[side];
-    if (transfer->bytes[side] < bytes) {
-        const uint64_t limit = transfer->device->alloc_limit;
-        uint64_t size = (bytes + BUFFER_GRAIN - 1) / BUFFER_GRAIN * BUFFER_GRAIN;
-        size = size > limit && bytes <= limit ? limit : size;
-        if (*buffer != NULL) {
-            (void)clReleaseMemObject(*buffer);
-        }
-        transfer->bytes[side] = 0;
-        enum status status = STATUS_OK;
-        CL_MAKE(status, err, *buffer, clCreateBuffer, transfer->device->context,
-                CL_MEM_READ_WRITE, (size_t)size, NULL);
-        TRY(status);
-        transfer->bytes[side] = size;
-    }
-    *mem = *buffer;
+    struct opencl_buffer *buffer = &transfer->buffer[side];
+    TRY(opencl_buffer_grow(transfer->device, buffer, bytes, err));
+    *mem = buffer->mem;
     return STATUS_OK;
 }
 
