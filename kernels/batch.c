@@ -90,7 +90,7 @@ static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out,
                                  .carry_lines = batch->carry_lines,
                                  .pieces = pieces,
                                  .count = count};
-    return launcher_run(batch->device->launcher, &set, &batch->report->launches, err);
+    return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
 
 /* Wait for the device, also after a failure: nothing may be under way when memory is used
@@ -267,7 +267,7 @@ static enum status add_phase_time(struct batch *batch, const struct packing *p, 
 
 static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
 {
-    struct transfer *transfer = batch->device->transfer;
+    struct transfer *transfer = &batch->device->transfer;
     struct scan_report *report = batch->report;
     const size_t apart = p->count - p->placed;
     cl_mem in = NULL;
@@ -336,7 +336,7 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
     bool fits = true;
     for (size_t i = 0; i < count && fits; i++) {
         const struct region *region = &regions[i];
-        if (batch->device->transfer == NULL) {
+        if (batch->device->cl.info.host_memory) {
             fits = window_bytes(batch, region->in_slab, regions, count, &from) <= limit &&
                    window_bytes(batch, region->out_slab, regions, count, &from) <= limit;
         } else {
@@ -357,10 +357,10 @@ static enum status wave_run(struct batch *batch, const struct region *regions, s
     if (pieces == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    enum status status = batch->device->transfer == NULL
+    enum status status = batch->device->cl.info.host_memory
                              ? run_in_host_memory(batch, regions, count, pieces, err)
                              : run_with_transfers(batch, regions, count, pieces, err);
-    launcher_recycle(batch->device->launcher);
+    launcher_recycle(&batch->device->launcher);
     if (pieces != on_stack) {
         free(pieces);
     }
@@ -465,7 +465,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     const size_t bytes = carry_bytes(job->plan, lines);
     const size_t plane = bytes / 2;
     const size_t to_next = carry_bytes(job->plan, job->carry_lines) / 2;
-    const bool direct = to_next == plane && batch->device->transfer == NULL;
+    const bool direct = to_next == plane && batch->device->cl.info.host_memory;
     unsigned char *host = job->carry;
     unsigned char *sums = direct ? host : malloc(bytes);
     if (sums == NULL) {
@@ -499,7 +499,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
 static void settle_gaps(const struct batch *batch, struct region *region)
 {
     const struct scan_device *device = batch->device;
-    if (device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
+    if (device->cl.info.host_memory && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
         region->piece.gaps = region_output(region);
     } else {
         scan_gaps_zero(region->piece.plan, region_output(region));

@@ -2,16 +2,16 @@
 #ifndef TALLY_KERNELS_BATCH_H
 #define TALLY_KERNELS_BATCH_H
 
-#include "kernels/launch.h"
+#include "kernels/launcher.h"
 #include "kernels/transfer.h"
 
 struct scan_device {
     struct opencl cl;
-    struct launcher *launcher; /* owned */
-    struct transfer *transfer; /* owned; NULL while the device works in host memory */
-    bool verified;             /* a self-test has passed */
-    bool lookback_tried;       /* with any kind */
-    bool lookback_failed;      /* with any kind */
+    struct launcher launcher;
+    struct transfer transfer; /* unless the device works in host memory */
+    bool verified;            /* a self-test has passed */
+    bool lookback_tried;      /* with any kind */
+    bool lookback_failed;     /* with any kind */
 };
 
 /* As scan_device_run(); report->inputs_intact is true before. */

@@ -28,11 +28,9 @@ enum status scan_device_open(size_t number, const struct scan_device_options *op
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
     enum status status = opencl_open(number, options, &device->cl, err);
-    if (status == STATUS_OK) {
-        status = launcher_create(&device->cl, &device->launcher, err);
-    }
+    device->launcher.device = &device->cl;
     if (status == STATUS_OK && !device->cl.info.host_memory) {
-        status = transfer_create(&device->cl, &device->transfer, err);
+        status = transfer_init(&device->transfer, &device->cl, err);
     }
     if (status != STATUS_OK) {
         scan_device_close(device);
@@ -50,8 +48,8 @@ void scan_device_close(struct scan_device *device)
     if (device->cl.queue != NULL) {
         (void)clFinish(device->cl.queue);
     }
-    transfer_destroy(device->transfer);
-    launcher_destroy(device->launcher);
+    transfer_deinit(&device->transfer);
+    launcher_deinit(&device->launcher);
     opencl_close(&device->cl);
     free(device);
 }
@@ -64,8 +62,8 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
 /* The device does not see what the host writes into a slab, or the other way round: copy. */
 static enum status use_transfers(struct scan_device *device, struct error *err)
 {
-    TRY(transfer_create(&device->cl, &device->transfer, err));
-    launcher_drop_table(device->launcher);
+    TRY(transfer_init(&device->transfer, &device->cl, err));
+    launcher_drop_table(&device->launcher);
     device->cl.info.host_memory = false;
     return STATUS_OK;
 }
@@ -83,7 +81,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     struct error why = ERROR_INIT;
     enum status status = selftest_usual(device, kind, &usual_ns, &why);
     if (status == STATUS_OK) {
-        status = launcher_use_lookback(device->launcher, kind, &why);
+        status = launcher_use_lookback(&device->launcher, kind, &why);
     }
     if (status == STATUS_OK) {
         status = selftest_lookback(device, kind, !device->lookback_tried, usual_ns, &why);
@@ -92,7 +90,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     device->lookback_failed = status != STATUS_OK;
     (void)snprintf(note, room, "on");
     if (device->lookback_failed) {
-        launcher_drop_lookback(device->launcher);
+        launcher_drop_lookback(&device->launcher);
         (void)snprintf(note, room, "given up: %.140s", why.detail);
     }
 }
@@ -119,7 +117,7 @@ static enum status prepare_kind(struct scan_device *device, struct scan_kind kin
     struct error first = ERROR_INIT;
     enum status status = STATUS_OK;
     if (!device->cl.info.built_in) {
-        status = launcher_prepare(device->launcher, kind, &first);
+        status = launcher_prepare(&device->launcher, kind, &first);
     }
     if (status == STATUS_OK) {
         status = run_selftest(device, kind, &wrong, &first);

@@ -71,35 +71,14 @@ static enum status table_grow(struct launcher *launcher, size_t bytes, struct er
 
 /* ---- life ---- */
 
-enum status launcher_create(const struct opencl *device, struct launcher **out,
-                            struct error *err)
+void launcher_deinit(struct launcher *launcher)
 {
-    struct launcher *launcher = calloc(1, sizeof *launcher);
-    if (launcher == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
-    }
-    enum status status = programs_create(device, &launcher->programs, err);
-    if (status != STATUS_OK) {
-        free(launcher);
-        return status;
-    }
-    launcher->device = device;
-    *out = launcher;
-    return STATUS_OK;
-}
-
-void launcher_destroy(struct launcher *launcher)
-{
-    if (launcher == NULL) {
-        return;
-    }
     opencl_release(&launcher->blocks.mem);
     opencl_release(&launcher->superblocks.mem);
     opencl_release(&launcher->lookback.mem);
-    programs_destroy(launcher->programs);
+    programs_deinit(&launcher->programs);
     launcher_drop_table(launcher);
     free(launcher->entries);
-    free(launcher);
 }
 
 void launcher_recycle(struct launcher *launcher)
@@ -113,11 +92,12 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
 {
     const cl_kernel *kernels = NULL;
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
-    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
     type.index = SCAN_INDEX_32;
     return program_wide_only(launcher->device)
                ? STATUS_OK
-               : programs_find(launcher->programs, variant, type, &kernels, err);
+               : programs_find(&launcher->programs, launcher->device, variant, type, &kernels,
+                               err);
 }
 
 enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
@@ -256,7 +236,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
         const struct scan_plan *plan = set->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
     }
-    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
     TRY(launcher_publish_table(launcher, &table, err));
     const struct opencl_arg args[] = {

@@ -33,12 +33,10 @@ struct scan_set {
     size_t count;
 };
 
-struct launcher; /* the programs of a device and the tables of its launches */
+struct launcher; /* the programs of a device and the tables of its launches: launcher.h */
 
-MUST_CHECK enum status launcher_create(const struct opencl *device, struct launcher **launcher,
-                                       struct error *err);
-/* The device is idle; NULL is fine. */
-void launcher_destroy(struct launcher *launcher);
+/* The device is idle. */
+void launcher_deinit(struct launcher *launcher);
 
 /* Build the programs of a kind that jobs cannot do without, for offsets of any width. Those
  * that were compiled ahead, and any other that is not there yet, launcher_run() takes. */

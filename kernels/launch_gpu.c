@@ -178,7 +178,8 @@ enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set 
 {
     const cl_kernel *kernels = NULL;
     struct spines spines;
-    TRY(programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, SCAN_VARIANT_GPU, type, &kernels,
+                      err));
     TRY(fill_spines(launcher, set, divide_tiles, spined, &spines, err));
     if (spined > 0) {
         TRY(enqueue_spines(launcher, set, kernels, &spines, launches, err));
@@ -205,7 +206,8 @@ enum status launcher_run_lookback(struct launcher *launcher, const struct scan_s
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
     struct spines spines;
-    TRY(programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, SCAN_VARIANT_LOOKBACK, type,
+                      &kernels, err));
     TRY(fill_spines(launcher, set, divide_lookback, set->count, &spines, err));
     /* slots for the totals of blocks, then for the S, then for the T of superblocks */
     const cl_ulong anchors_at = spines.blocks;

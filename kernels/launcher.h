@@ -21,9 +21,10 @@ struct table {
     size_t used;
 };
 
+/* All zero but for the device: nothing to free. */
 struct launcher {
     const struct opencl *device; /* borrowed */
-    struct programs *programs;   /* owned */
+    struct programs programs;
     struct table table;
     struct opencl_buffer blocks; /* sums that kernels for GPUs hand on */
     struct opencl_buffer superblocks;

@@ -7,28 +7,14 @@
  * What lies between the spans of a window is copied along and never used. */
 #include "kernels/transfer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    STAGES = 2,
     STAGE_BYTES = 8 << 20
 };
 
-struct stage {
-    cl_mem mem;          /* owned: pinned host memory */
-    unsigned char *host; /* its mapping */
-    cl_event busy;       /* owned: the copy that uses it; NULL: none */
-};
-
-struct transfer {
-    const struct opencl *device; /* borrowed */
-    struct stage stage[STAGES];
-    struct opencl_buffer buffer[TRANSFER_SIDES];
-};
-
 /* Wait until the copy that uses the stage is done. */
-static enum status stage_wait(struct stage *stage, struct error *err)
+static enum status stage_wait(struct transfer_stage *stage, struct error *err)
 {
     if (stage->busy == NULL) {
         return STATUS_OK;
@@ -39,7 +25,7 @@ static enum status stage_wait(struct stage *stage, struct error *err)
     return status;
 }
 
-static enum status stage_create(const struct opencl *device, struct stage *stage,
+static enum status stage_create(const struct opencl *device, struct transfer_stage *stage,
                                 struct error *err)
 {
     enum status status = STATUS_OK;
@@ -51,33 +37,24 @@ static enum status stage_create(const struct opencl *device, struct stage *stage
     return status;
 }
 
-enum status transfer_create(const struct opencl *device, struct transfer **out,
-                            struct error *err)
+enum status transfer_init(struct transfer *transfer, const struct opencl *device,
+                          struct error *err)
 {
-    struct transfer *transfer = calloc(1, sizeof *transfer);
-    if (transfer == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the transfers of a device");
-    }
-    transfer->device = device;
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < STAGES && status == STATUS_OK; i++) {
+    transfer->device = device;
+    for (size_t i = 0; i < TRANSFER_STAGES && status == STATUS_OK; i++) {
         status = stage_create(device, &transfer->stage[i], err);
     }
     if (status != STATUS_OK) {
-        transfer_destroy(transfer);
-        return status;
+        transfer_deinit(transfer);
     }
-    *out = transfer;
-    return STATUS_OK;
+    return status;
 }
 
-void transfer_destroy(struct transfer *transfer)
+void transfer_deinit(struct transfer *transfer)
 {
-    if (transfer == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < STAGES; i++) {
-        struct stage *stage = &transfer->stage[i];
+    for (size_t i = 0; i < TRANSFER_STAGES; i++) {
+        struct transfer_stage *stage = &transfer->stage[i];
         if (stage->busy != NULL) {
             (void)clReleaseEvent(stage->busy);
         }
@@ -91,7 +68,7 @@ void transfer_destroy(struct transfer *transfer)
     for (size_t i = 0; i < TRANSFER_SIDES; i++) {
         opencl_release(&transfer->buffer[i].mem);
     }
-    free(transfer);
+    *transfer = (struct transfer){NULL};
 }
 
 enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, uint64_t bytes,
@@ -143,7 +120,7 @@ enum status transfer_up(struct transfer *transfer, cl_mem mem,
     cl_command_queue queue = transfer->device->queue;
     struct window window;
     for (uint64_t k = 0; window_find(spans, count, k, &window); k++) {
-        struct stage *stage = &transfer->stage[k % STAGES];
+        struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
         TRY(stage_wait(stage, err));
         window_copy(spans, count, &window, stage->host, true);
         TRY(CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from, window.bytes,
@@ -161,7 +138,7 @@ enum status transfer_down(struct transfer *transfer, cl_mem mem,
     struct window window;
     bool more = true;
     for (uint64_t k = 0; more; k++) {
-        struct stage *stage = &transfer->stage[k % STAGES];
+        struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
         more = window_find(spans, count, k, &window);
         if (more) {
             TRY(stage_wait(stage, err)); /* for an upload */
@@ -170,7 +147,7 @@ enum status transfer_down(struct transfer *transfer, cl_mem mem,
             (void)clFlush(queue);
         }
         if (k > 0 && window_find(spans, count, k - 1, &window)) {
-            stage = &transfer->stage[(k - 1) % STAGES];
+            stage = &transfer->stage[(k - 1) % TRANSFER_STAGES];
             TRY(stage_wait(stage, err));
             window_copy(spans, count, &window, stage->host, false);
         }

@@ -8,12 +8,25 @@
 
 #include "kernels/opencl.h"
 
-struct transfer; /* opaque */
+enum {
+    TRANSFER_STAGES = 2
+};
 
 enum transfer_side {
     TRANSFER_IN,
     TRANSFER_OUT,
     TRANSFER_SIDES
+};
+
+/* All zero: nothing to free. */
+struct transfer {
+    const struct opencl *device; /* borrowed */
+    struct transfer_stage {
+        cl_mem mem;          /* owned: pinned host memory */
+        unsigned char *host; /* its mapping */
+        cl_event busy;       /* owned: the copy that uses it; NULL: none */
+    } stage[TRANSFER_STAGES];
+    struct opencl_buffer buffer[TRANSFER_SIDES];
 };
 
 /* A run of bytes on the host and where it lies in a device buffer. */
@@ -23,9 +36,9 @@ struct transfer_span {
     uint64_t bytes;
 };
 
-MUST_CHECK enum status transfer_create(const struct opencl *device, struct transfer **out,
-                                       struct error *err);
-void transfer_destroy(struct transfer *transfer); /* the device is idle; NULL is fine */
+MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct opencl *device,
+                                     struct error *err);
+void transfer_deinit(struct transfer *transfer); /* the device is idle */
 
 /* The device buffer of a side, of at least `bytes` (> 0). Valid until the next call for the
  * side. */
