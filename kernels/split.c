@@ -330,25 +330,17 @@ static void zero_between(const struct scan_dim *dims, int count, size_t bytes, b
     }
 }
 
-void scan_gaps_zero(const struct scan_plan *plan, void *cells)
+void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells)
 {
     struct scan_dim dims[LIMIT_RANK + 1];
     const size_t bytes = dtype_info(plan->dtype)->bytes;
     bool nested = false;
     const int count = scan_plan_sorted(plan, dims, &nested);
     if (nested) {
-        zero_between(dims, count, bytes, false, cells);
+        zero_between(dims, count, bytes, outer, cells);
     } else {
         memset(cells, 0, (size_t)(plan->out_elements * bytes));
     }
-}
-
-void scan_gaps_zero_outer(const struct scan_plan *plan, void *cells)
-{
-    struct scan_dim dims[LIMIT_RANK + 1];
-    bool nested = false;
-    const int count = scan_plan_sorted(plan, dims, &nested);
-    zero_between(dims, count, dtype_info(plan->dtype)->bytes, true, cells);
 }
 
 uint64_t scan_gaps_step(const struct scan_plan *plan)

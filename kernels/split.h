@@ -93,11 +93,9 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * and has gaps between them; 0: it has none there, or does not nest. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
-/* Zero the gaps of the output at `cells`, before the scan. Cells of elements are kept where the
+/* Zero the gaps of the output at `cells`, before the scan; `outer`: but those of
+ * scan_gaps_step(), which a kernel zeroes with its results. Cells of elements are kept where the
  * layout nests, as an output in place needs, and may be zeroed too where it does not. */
-void scan_gaps_zero(const struct scan_plan *plan, void *cells);
-
-/* The same but for the gaps of scan_gaps_step(), which a kernel zeroes with its results. */
-void scan_gaps_zero_outer(const struct scan_plan *plan, void *cells);
+void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells);
 
 #endif
