@@ -37,14 +37,12 @@ struct kserve_inputs {
     uint64_t payload_bytes; /* of all binary inputs together */
 };
 
-/* The output, and the carry beside it, as they are asked for. */
+/* An output as it is asked for: y, or the carry beside it. */
 struct kserve_output {
     bool binary;
-    bool carry_binary;
     bool named; /* in `outputs` */
-    bool carry_named;
     struct shm_window shm;
-    struct json_place place; /* of y, if it is named */
+    struct json_place place; /* if it is named */
 };
 
 struct kserve {
@@ -53,6 +51,7 @@ struct kserve {
     struct kserve_inputs inputs;
     struct kserve_attributes attributes;
     struct kserve_output output;
+    struct kserve_output carry_output;
     char shape_field[JSON_PATH_MAX]; /* where the shape of x stands; "" in a raw request */
     struct byte_view raw;            /* raw request of unknown length: the body, read as head */
 };
@@ -221,48 +220,43 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
     return STATUS_OK;
 }
 
-static enum status read_output(const struct json_place *place, bool binary_default,
-                               struct kserve_output *out, struct error *err)
+static enum status read_output(const struct json_place *place, struct kserve *kserve,
+                               struct error *err)
 {
     const char *name = NULL;
     struct kserve_location location = {.binary_size = 0};
     TRY(json_require_string(place, "name", &name, err));
     const bool carry = strcmp(name, MODEL_CARRY) == 0;
+    struct kserve_output *out = carry ? &kserve->carry_output : &kserve->output;
     if (!carry && strcmp(name, MODEL_OUTPUT) != 0) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected output \"%.60s\": the models have one, "
                                "\"" MODEL_OUTPUT "\", and for a part \"" MODEL_CARRY "\"",
                                name);
     }
-    if (carry ? out->carry_named : out->named) {
+    if (out->named) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the output \"%s\" is there twice", name);
     }
     TRY(kserve_read_output_parameters(place, &location, err));
-    const bool binary = location.has_binary_data ? location.binary_data : binary_default;
     if (carry && location.shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
                                  STATUS_INVALID_FIELD, err,
                                  "the carry is answered in the body: as binary or JSON data");
     }
-    if (carry) {
-        out->carry_named = true;
-        out->carry_binary = binary;
-    } else {
-        out->named = true;
-        out->place = *place;
-        out->shm = location.shm;
-        out->binary = binary;
-    }
+    out->named = true;
+    out->place = *place;
+    out->shm = location.shm;
+    out->binary = location.has_binary_data ? location.binary_data : out->binary;
     return STATUS_OK;
 }
 
 static enum status read_outputs(const struct json_place *root, bool binary_default,
-                                struct kserve_output *out, struct error *err)
+                                struct kserve *kserve, struct error *err)
 {
     const json_t *list = NULL;
-    out->binary = binary_default;
-    out->carry_binary = binary_default;
+    kserve->output.binary = binary_default;
+    kserve->carry_output.binary = binary_default;
     if (json_field_given(root, "outputs") == NULL) {
         return STATUS_OK;
     }
@@ -270,7 +264,7 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     struct json_place place;
     for (size_t i = 0; i < json_array_size(list); i++) { /* a third is refused */
         TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
-        TRY(read_output(&place, binary_default, out, err));
+        TRY(read_output(&place, kserve, err));
     }
     return STATUS_OK;
 }
@@ -364,7 +358,7 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
     TRY(read_inputs(&kserve->framed.doc, kserve->model, &kserve->inputs, &kserve->attributes,
                     err));
-    TRY(read_outputs(&root, binary_output, &kserve->output, err));
+    TRY(read_outputs(&root, binary_output, kserve, err));
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
     json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);
@@ -385,7 +379,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
-    kserve->output.carry_binary = true;
+    kserve->carry_output.binary = true;
     TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {
@@ -421,7 +415,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
             "of a part the axis must be known before the body is: give it as a "
             "parameter or as JSON data");
     }
-    if (kserve->output.carry_named && carry_answer_size(desc, 0) == 0) {
+    if (kserve->carry_output.named && carry_answer_size(desc, 0) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
                                "the output \"" MODEL_CARRY
                                "\" is there if part is first or next");
@@ -605,7 +599,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         const struct json_print print = {
             .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
         write_tensor(&w, MODEL_CARRY, &print, &size, 1,
-                     kserve->output.carry_binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
+                     kserve->carry_output.binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
     }
     const struct json_print print = framed_print(call, output, call->input_bytes);
     write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
@@ -615,7 +609,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_end_array(&w);
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,
-                                    kserve->output.carry_binary ? answer->head_bytes : 0};
+                                    kserve->carry_output.binary ? answer->head_bytes : 0};
     return framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
 }
 
