@@ -3,8 +3,8 @@
  * out and waited for:
  *
  *   in host memory   nothing moves: what the wave uses of a slab is a buffer for its time
- *   with transfers   inputs are packed into one device buffer, outputs that do not replace
- *                    their input into another
+ *   with transfers   inputs, and outputs that do not replace them, are packed into a device
+ *                    buffer
  *
  * A call that fails ends the batch as DEVICE_ERROR or OUT_OF_MEMORY; the device is idle
  * afterwards, and the report says whether an input may have been overwritten. Thread: that of
@@ -105,16 +105,20 @@ static enum status wait_after(struct batch *batch, enum status status, struct er
 
 /* ---- in host memory ---- */
 
-/* The bytes of a slab that a buffer shows to a wave, and where they begin: all of it, or, of one
- * that is too large for a buffer, what the regions use. */
-static uint64_t window_bytes(const struct batch *batch, const struct slab *slab,
-                             const struct region *regions, size_t count, uint64_t *from)
+/* What a buffer shows to a wave of a slab, in bytes: all of it, or, of one that is too large for a
+ * buffer, what the regions use. */
+struct window {
+    uint64_t from;
+    uint64_t bytes;
+};
+
+static struct window find_window(const struct batch *batch, const struct slab *slab,
+                                 const struct region *regions, size_t count)
 {
     uint64_t first = UINT64_MAX;
     uint64_t end = 0;
-    *from = 0;
     if (slab_bytes(slab) <= batch->device->cl.alloc_limit) {
-        return slab_bytes(slab);
+        return (struct window){0, slab_bytes(slab)};
     }
     for (size_t i = 0; i < count; i++) {
         const struct region *region = &regions[i];
@@ -127,19 +131,18 @@ static uint64_t window_bytes(const struct batch *batch, const struct slab *slab,
             end = larger_of(end, region->out_byte + region->out_bytes);
         }
     }
-    *from = first / WINDOW_ALIGN * WINDOW_ALIGN;
-    return end - *from;
+    first -= first % WINDOW_ALIGN;
+    return (struct window){first, end - first};
 }
 
-static enum status wrap_slab(struct batch *batch, const struct slab *slab,
-                             const struct region *regions, size_t count, uint64_t *from,
-                             cl_mem *mem, struct error *err)
+static enum status wrap_window(struct batch *batch, const struct slab *slab,
+                               const struct window *window, cl_mem *mem, struct error *err)
 {
-    const uint64_t bytes = window_bytes(batch, slab, regions, count, from);
     unsigned char *data = slab_data(slab);
     enum status status = STATUS_OK;
     CL_MAKE(status, err, *mem, clCreateBuffer, batch->device->cl.context,
-            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)bytes, data + *from);
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)window->bytes,
+            data + window->from);
     return status;
 }
 
@@ -153,31 +156,25 @@ static enum status launch_together(struct batch *batch, const struct region *fir
                                    const struct region *regions, size_t count,
                                    struct scan_piece *pieces, struct error *err)
 {
+    const struct window in_window = find_window(batch, first->in_slab, regions, count);
+    const struct window out_window = find_window(batch, first->out_slab, regions, count);
+    const bool apart = first->out_slab != first->in_slab;
     cl_mem in = NULL;
     cl_mem out = NULL;
-    uint64_t in_from = 0;
-    uint64_t out_from = 0;
     size_t together = 0;
-    TRY(wrap_slab(batch, first->in_slab, regions, count, &in_from, &in, err));
-    enum status status = STATUS_OK;
-    if (first->out_slab == first->in_slab) {
-        out = in;
-        out_from = in_from;
-    } else {
-        status = wrap_slab(batch, first->out_slab, regions, count, &out_from, &out, err);
-    }
+    TRY(wrap_window(batch, first->in_slab, &in_window, &in, err));
+    enum status status =
+        apart ? wrap_window(batch, first->out_slab, &out_window, &out, err) : STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         if (same_slabs(first, &regions[i])) {
-            pieces[together++] = region_piece(&regions[i], regions[i].in_byte - in_from,
-                                              regions[i].out_byte - out_from);
+            pieces[together++] = region_piece(&regions[i], regions[i].in_byte - in_window.from,
+                                              regions[i].out_byte - out_window.from);
         }
     }
     if (status == STATUS_OK) {
-        status = batch_launch(batch, in, out, pieces, together, err);
+        status = batch_launch(batch, in, apart ? out : in, pieces, together, err);
     }
-    if (out != in) {
-        opencl_release(&out);
-    }
+    opencl_release(&out);
     opencl_release(&in);
     return status;
 }
@@ -220,43 +217,55 @@ static uint64_t packed_bytes(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
-/* The device buffers of a wave. Regions are packed in the order of `pieces`, those in place
- * first; an output in place is the span of its input. */
+/* The device buffer of a wave: inputs whose outputs lie apart, then those in place, then the
+ * outputs that lie apart. So what goes up is a run of it, and what comes down. */
 struct packing {
-    struct transfer_span *up;    /* inputs, one for each piece */
-    struct transfer_span *apart; /* outputs in the output buffer */
-    struct scan_piece *pieces;
+    struct transfer_span *up;
+    struct transfer_span *down;
+    struct scan_piece *pieces; /* in the order of `up` */
     size_t count;
-    size_t placed; /* of them in place */
-    uint64_t in_total;
-    uint64_t out_total;
-    bool gaps; /* an output of the output buffer has cells that no element is written to */
+    uint64_t out_from; /* where the outputs apart begin */
+    uint64_t total;
+    bool placed; /* a region is in place */
+    bool gaps;   /* an output apart has cells that no element is written to */
 };
 
-static void pack_region(struct packing *p, const struct region *region)
+static void pack_regions(struct packing *p, const struct region *regions, size_t count)
 {
-    unsigned char *in = slab_data(region->in_slab);
-    const uint64_t out_at = region->in_place ? p->in_total : p->out_total;
-    p->pieces[p->count] = region_piece(region, p->in_total, out_at);
-    p->up[p->count] =
-        (struct transfer_span){in + region->in_byte, p->in_total, region->in_bytes};
-    if (region->in_place) {
-        p->placed++;
-    } else {
-        p->apart[p->count - p->placed] =
-            (struct transfer_span){region_output(region), p->out_total, region->out_bytes};
-        p->out_total += packed_bytes(region->out_bytes);
-        p->gaps = p->gaps || region->piece.plan->gaps;
+    size_t downs = 0;
+    size_t apart = 0;
+    for (int step = 0; step < 3; step++) {
+        p->out_from = p->total;
+        for (size_t i = 0; i < count; i++) {
+            const struct region *region = &regions[i];
+            const bool output = step == 2;
+            if (region->in_place != (step == 1)) {
+                continue;
+            }
+            unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
+            const struct transfer_span span = {output ? region_output(region) : in, p->total,
+                                               output ? region->out_bytes : region->in_bytes};
+            p->total += packed_bytes(span.bytes);
+            if (output) {
+                p->pieces[apart++].out_first = span.at / region->element_bytes;
+                p->gaps = p->gaps || region->piece.plan->gaps;
+            } else {
+                p->pieces[p->count] = region_piece(region, span.at, span.at);
+                p->up[p->count++] = span;
+            }
+            if (step > 0) {
+                p->down[downs++] = span;
+            }
+            p->placed = p->placed || region->in_place;
+        }
     }
-    p->in_total += packed_bytes(region->in_bytes);
-    p->count++;
 }
 
 /* Wait, if the transfers are large enough to be timed, and add the time since *start. */
 static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
                                   uint64_t *start, struct error *err)
 {
-    if (p->in_total + p->out_total >= SYNC_BYTES) {
+    if (p->total >= SYNC_BYTES) {
         TRY(opencl_finish(&batch->device->cl, err));
     }
     const uint64_t now = now_ns();
@@ -267,35 +276,21 @@ static enum status add_phase_time(struct batch *batch, const struct packing *p, 
 
 static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
 {
+    const struct opencl *cl = &batch->device->cl;
     struct transfer *transfer = &batch->device->transfer;
     struct scan_report *report = batch->report;
-    const size_t apart = p->count - p->placed;
-    cl_mem in = NULL;
-    cl_mem out = NULL;
     uint64_t start = now_ns();
-    TRY(transfer_buffer(transfer, TRANSFER_IN, p->in_total, &in, err));
-    if (apart > 0) {
-        TRY(transfer_buffer(transfer, TRANSFER_OUT, p->out_total, &out, err));
-    }
+    TRY(opencl_buffer_grow(cl, &transfer->buffer, p->total, err));
+    const cl_mem mem = transfer->buffer.mem;
     if (p->gaps) {
-        TRY(opencl_fill(&batch->device->cl, out, 0, (size_t)p->out_total, err));
+        TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
-    TRY(transfer_up(transfer, in, p->up, p->count, err));
+    TRY(transfer_up(transfer, mem, p->up, p->count, err));
     TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
-    if (p->placed > 0) {
-        TRY(batch_launch(batch, in, in, p->pieces, p->placed, err));
-    }
-    if (apart > 0) {
-        TRY(batch_launch(batch, in, out, p->pieces + p->placed, apart, err));
-    }
+    TRY(batch_launch(batch, mem, mem, p->pieces, p->count, err));
     TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
-    if (apart > 0) {
-        TRY(transfer_down(transfer, out, p->apart, apart, err));
-    }
-    if (p->placed > 0) {
-        report->inputs_intact = false;
-        TRY(transfer_down(transfer, in, p->up, p->placed, err));
-    }
+    report->inputs_intact = report->inputs_intact && !p->placed;
+    TRY(transfer_down(transfer, mem, p->down, p->count, err));
     report->download_ns += now_ns() - start;
     return STATUS_OK;
 }
@@ -308,14 +303,8 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
     if (p.up == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    p.apart = p.up + count;
-    for (int placed = 1; placed >= 0; placed--) {
-        for (size_t i = 0; i < count; i++) {
-            if (regions[i].in_place == (placed != 0)) {
-                pack_region(&p, &regions[i]);
-            }
-        }
-    }
+    p.down = p.up + count;
+    pack_regions(&p, regions, count);
     enum status status = run_packed(batch, &p, err);
     if (status != STATUS_OK) {
         status = wait_after(batch, status, err);
@@ -330,19 +319,17 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
-    uint64_t in_total = 0; /* no overflow: a region is at most INT64_MAX */
-    uint64_t out_total = 0;
-    uint64_t from = 0;
+    uint64_t total = 0; /* no overflow: a span is at most INT64_MAX */
     bool fits = true;
     for (size_t i = 0; i < count && fits; i++) {
         const struct region *region = &regions[i];
         if (batch->device->cl.info.host_memory) {
-            fits = window_bytes(batch, region->in_slab, regions, count, &from) <= limit &&
-                   window_bytes(batch, region->out_slab, regions, count, &from) <= limit;
+            fits = find_window(batch, region->in_slab, regions, count).bytes <= limit &&
+                   find_window(batch, region->out_slab, regions, count).bytes <= limit;
         } else {
-            in_total += packed_bytes(region->in_bytes);
-            out_total += region->in_place ? 0 : packed_bytes(region->out_bytes);
-            fits = in_total <= limit && out_total <= limit && !region->holes;
+            total += packed_bytes(region->in_bytes);
+            total += region->in_place ? 0 : packed_bytes(region->out_bytes);
+            fits = total <= limit && !region->holes;
         }
     }
     return fits;

@@ -40,7 +40,7 @@ void launcher_drop_table(struct launcher *launcher)
     struct table *table = &launcher->table;
     opencl_release(&table->mem);
     free(table->host);
-    *table = (struct table){NULL};
+    *table = (struct table){.host = NULL};
 }
 
 /* Make it twice as large, or large enough for so many bytes, once the device is done with what is

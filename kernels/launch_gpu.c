@@ -215,7 +215,7 @@ enum status launcher_run_lookback(struct launcher *launcher, const struct scan_s
     const cl_ulong slots = totals_at + spines.superblocks;
     const uint64_t bytes = (STATE_HEAD + slots * SLOT_WORDS) * sizeof(cl_uint);
     TRY(grow_scratch(device, &launcher->lookback, bytes, err));
-    TRY(opencl_fill(device, launcher->lookback.mem, 0, (size_t)bytes, err));
+    TRY(opencl_fill(device, launcher->lookback.mem, 0, 0, bytes, err));
     const struct opencl_arg args[] = {
         OPENCL_ARG(set->in),
         OPENCL_ARG(set->out),

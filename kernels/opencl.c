@@ -295,17 +295,18 @@ enum status opencl_finish(const struct opencl *device, struct error *err)
     return opencl_check(fault != CL_SUCCESS ? fault : code, "clFinish", err);
 }
 
-enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, size_t bytes,
-                        struct error *err)
+enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, uint64_t from,
+                        uint64_t bytes, struct error *err)
 {
-    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word, 0, bytes,
-                   0, NULL, NULL);
+    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word,
+                   (size_t)from, (size_t)bytes, 0, NULL, NULL);
 }
 
 enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                           struct error *err)
 {
-    return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, bytes, err) : STATUS_OK;
+    return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, 0, bytes, err)
+                               : STATUS_OK;
 }
 
 void opencl_release(cl_mem *mem)

@@ -71,9 +71,9 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
 /* Wait for everything in the queue. */
 MUST_CHECK enum status opencl_finish(const struct opencl *device, struct error *err);
 
-/* Set the first bytes of a buffer to one word, in the order of the queue. */
+/* Set some bytes of a buffer to one word, in the order of the queue. */
 MUST_CHECK enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word,
-                                   size_t bytes, struct error *err);
+                                   uint64_t from, uint64_t bytes, struct error *err);
 
 /* A test aid: fill memory whose first content must not matter with garbage. */
 MUST_CHECK enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,

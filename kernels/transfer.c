@@ -65,19 +65,8 @@ void transfer_deinit(struct transfer *transfer)
         }
         opencl_release(&stage->mem);
     }
-    for (size_t i = 0; i < TRANSFER_SIDES; i++) {
-        opencl_release(&transfer->buffer[i].mem);
-    }
-    *transfer = (struct transfer){NULL};
-}
-
-enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, uint64_t bytes,
-                            cl_mem *mem, struct error *err)
-{
-    struct opencl_buffer *buffer = &transfer->buffer[side];
-    TRY(opencl_buffer_grow(transfer->device, buffer, bytes, err));
-    *mem = buffer->mem;
-    return STATUS_OK;
+    opencl_release(&transfer->buffer.mem);
+    *transfer = (struct transfer){.device = NULL};
 }
 
 /* A window of the device buffer. */
@@ -91,7 +80,7 @@ static bool window_find(const struct transfer_span *spans, size_t count, uint64_
                         struct window *window)
 {
     const uint64_t end = spans[count - 1].at + spans[count - 1].bytes;
-    const uint64_t from = k * STAGE_BYTES;
+    const uint64_t from = spans[0].at + k * STAGE_BYTES;
     *window = (struct window){from, end - from < STAGE_BYTES ? end - from : STAGE_BYTES};
     return from < end;
 }
