@@ -281,7 +281,7 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
     struct scan_report *report = batch->report;
     uint64_t start = now_ns();
     TRY(opencl_buffer_grow(cl, &transfer->buffer, p->total, err));
-    const cl_mem mem = transfer->buffer.mem;
+    cl_mem mem = transfer->buffer.mem;
     if (p->gaps) {
         TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
@@ -493,11 +493,13 @@ static void settle_gaps(const struct batch *batch, struct region *region)
     }
 }
 
-enum status batch_run(struct scan_device *device, const struct scan_job *jobs, size_t count,
-                      struct scan_report *report, struct error *err)
+enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
+                            size_t count, struct scan_report *report, struct error *err)
 {
     struct batch batch = {.device = device, .report = report};
     struct region on_stack[ON_STACK];
+    IN_TESTS(cl_fault_reread(), (void)0);
+    *report = (struct scan_report){.inputs_intact = true};
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }

@@ -1,4 +1,4 @@
-/* The public face of a device: opened, prepared, run, closed. Preparing a kind of jobs builds
+/* The life of a device: opened, prepared, closed; batch.c runs it. Preparing a kind of jobs builds
  * its programs and tests them. A device whose kernels see other bytes than the host wrote is
  * tried with transfers before it is given up; look-back is used if a trial of it was right and
  * fast. Failures: device.h. Thread: that of the device. */
@@ -151,12 +151,4 @@ size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision)
     const struct dtype_info *info = dtype_info(dtype);
     const bool wide = info->kind == DTYPE_KIND_FLOAT && precision == PRECISION_WIDE;
     return wide || info->bytes == 8 ? 8 : 4;
-}
-
-enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
-                            size_t count, struct scan_report *report, struct error *err)
-{
-    IN_TESTS(cl_fault_reread(), (void)0);
-    *report = (struct scan_report){.inputs_intact = true};
-    return batch_run(device, jobs, count, report, err);
 }
