@@ -1,7 +1,7 @@
-/* The life of a device: opened, prepared, closed; batch.c runs it. Preparing a kind of jobs builds
- * its programs and tests them. A device whose kernels see other bytes than the host wrote is
- * tried with transfers before it is given up; look-back is used if a trial of it was right and
- * fast. Failures: device.h. Thread: that of the device. */
+/* The life of a device: opened, prepared, closed; opencl.c finds it, batch.c runs it. Preparing a
+ * kind of jobs builds its programs and tests them. A device whose kernels see other bytes than
+ * the host wrote is tried with transfers before it is given up; look-back is used if a trial of
+ * it was right and fast. Failures: device.h. Thread: that of the device. */
 #include "kernels/device.h"
 
 #include "kernels/batch.h"
@@ -9,15 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-
-enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_t *count,
-                              struct error *err)
-{
-    size_t all = 0;
-    TRY(opencl_find_devices(NULL, infos, room, &all, err));
-    *count = smaller_of(all, room);
-    return STATUS_OK;
-}
 
 enum status scan_device_open(size_t number, const struct scan_device_options *options,
                              struct scan_device **out, struct error *err)

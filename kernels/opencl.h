@@ -12,10 +12,6 @@
 
 #include <CL/cl.h>
 
-enum {
-    OPENCL_DEVICES_MAX = 256 /* of all platforms together */
-};
-
 struct opencl {
     cl_device_id id;
     cl_context context;     /* owned */
@@ -30,13 +26,6 @@ struct opencl {
     struct scan_aids aids;
 #endif
 };
-
-/* Describe the usable devices, our own first, then those of each platform in its order. Once there
- * are `room`, no further driver is asked: it could end the process.
- * out   ids[] and infos[] (NULL: not wanted) of the first `room`; *count of all found
- * err   NO_DEVICE */
-MUST_CHECK enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos,
-                                           size_t room, size_t *count, struct error *err);
 
 /* Context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (an aid that
  * the device has no kernels for), DEVICE_ERROR, OUT_OF_MEMORY */
