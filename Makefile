@@ -131,6 +131,9 @@ $(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
+# Who unmaps a slab, and one that cannot grow.
+$(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend
+
 # Whose turn it is, without libmicrohttpd.
 $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 

@@ -1,12 +1,10 @@
 /* A batch becomes waves: all jobs that fit the device's buffers together run in one wave; what
- * does not fit alone is cut into boxes, a wave each (split.h). A wave is moved in, launched,
- * moved out and waited for:
+ * does not fit alone goes box by box, a wave each (split.h). A wave is moved in, launched, moved
+ * out and waited for:
  *
- *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab
- *                    larger than one buffer may be is seen through windows made for the wave,
- *                    one for the input's cells and one for the output's
- *   with transfers   inputs are packed into one device buffer, outputs that do not replace
- *                    their input into another
+ *   in host memory   nothing moves: what the wave uses of a slab is a buffer for its time
+ *   with transfers   inputs, and outputs that do not replace them, are packed into a device
+ *                    buffer
  *
  * A call that fails ends the batch as DEVICE_ERROR or OUT_OF_MEMORY; the device is idle
  * afterwards, and the report says whether an input may have been overwritten. Thread: that of
@@ -23,9 +21,8 @@ enum {
     WINDOW_ALIGN = 4096,  /* where a window begins: what every runtime takes without a copy */
     PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
     SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
-    BOX_MARGIN = 8192,    /* of a buffer: for how a box's ends are aligned */
-    GATHER_BYTES = 64 << 20, /* largest gathered box */
-    ON_STACK = 64            /* jobs of a batch that needs no memory */
+    BOX_BYTES = 8 << 20,  /* at most, of a box: it is copied while it is in a cache */
+    ON_STACK = 64         /* jobs of a batch that needs no memory */
 };
 
 /* A job, or a box of one, and where its cells lie on the host. */
@@ -93,7 +90,7 @@ static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out,
                                  .carry_lines = batch->carry_lines,
                                  .pieces = pieces,
                                  .count = count};
-    return launcher_run(batch->device->launcher, &set, &batch->report->launches, err);
+    return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
 
 /* Wait for the device, also after a failure: nothing may be under way when memory is used
@@ -108,35 +105,45 @@ static enum status wait_after(struct batch *batch, enum status status, struct er
 
 /* ---- in host memory ---- */
 
-static void release_wrap(void *handle)
+/* What a buffer shows to a wave of a slab, in bytes: all of it, or, of one that is too large for a
+ * buffer, what the regions use. */
+struct window {
+    uint64_t from;
+    uint64_t bytes;
+};
+
+static struct window find_window(const struct batch *batch, const struct slab *slab,
+                                 const struct region *regions, size_t count)
 {
-    (void)clReleaseMemObject(handle);
+    uint64_t first = UINT64_MAX;
+    uint64_t end = 0;
+    if (slab_bytes(slab) <= batch->device->cl.alloc_limit) {
+        return (struct window){0, slab_bytes(slab)};
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct region *region = &regions[i];
+        if (region->in_slab == slab) {
+            first = smaller_of(first, region->in_byte);
+            end = larger_of(end, region->in_byte + region->in_bytes);
+        }
+        if (region->out_slab == slab) {
+            first = smaller_of(first, region->out_byte);
+            end = larger_of(end, region->out_byte + region->out_bytes);
+        }
+    }
+    first -= first % WINDOW_ALIGN;
+    return (struct window){first, end - first};
 }
 
-static enum status wrap_range(struct scan_device *device, const struct slab *slab,
-                              uint64_t from, uint64_t bytes, cl_mem *mem, struct error *err)
+static enum status wrap_window(struct batch *batch, const struct slab *slab,
+                               const struct window *window, cl_mem *mem, struct error *err)
 {
     unsigned char *data = slab_data(slab);
     enum status status = STATUS_OK;
-    CL_MAKE(status, err, *mem, clCreateBuffer, device->cl.context,
-            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)bytes, data + from);
+    CL_MAKE(status, err, *mem, clCreateBuffer, batch->device->cl.context,
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)window->bytes,
+            data + window->from);
     return status;
-}
-
-/* The buffer over a whole slab, made at its first use by the device. */
-static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_mem *mem,
-                             struct error *err)
-{
-    *mem = slab_wrap_find(slab, device);
-    if (*mem != NULL) {
-        return STATUS_OK;
-    }
-    TRY(wrap_range(device, slab, 0, slab_bytes(slab), mem, err));
-    if (!slab_wrap_keep(slab, device, *mem, release_wrap)) {
-        release_wrap(*mem);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
-    }
-    return STATUS_OK;
 }
 
 static bool same_slabs(const struct region *a, const struct region *b)
@@ -144,7 +151,34 @@ static bool same_slabs(const struct region *a, const struct region *b)
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* One launch for each slab, or pair of slabs, that the regions lie in. */
+/* One launch for the regions that lie in the slab, or pair of slabs, of the first. */
+static enum status launch_together(struct batch *batch, const struct region *first,
+                                   const struct region *regions, size_t count,
+                                   struct scan_piece *pieces, struct error *err)
+{
+    const struct window in_window = find_window(batch, first->in_slab, regions, count);
+    const struct window out_window = find_window(batch, first->out_slab, regions, count);
+    const bool apart = first->out_slab != first->in_slab;
+    cl_mem in = NULL;
+    cl_mem out = NULL;
+    size_t together = 0;
+    TRY(wrap_window(batch, first->in_slab, &in_window, &in, err));
+    enum status status =
+        apart ? wrap_window(batch, first->out_slab, &out_window, &out, err) : STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (same_slabs(first, &regions[i])) {
+            pieces[together++] = region_piece(&regions[i], regions[i].in_byte - in_window.from,
+                                              regions[i].out_byte - out_window.from);
+        }
+    }
+    if (status == STATUS_OK) {
+        status = batch_launch(batch, in, apart ? out : in, pieces, together, err);
+    }
+    opencl_release(&out);
+    opencl_release(&in);
+    return status;
+}
+
 static enum status launch_slabs(struct batch *batch, const struct region *regions, size_t count,
                                 struct scan_piece *pieces, struct error *err)
 {
@@ -153,47 +187,11 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
-        if (before < i) {
-            continue; /* launched with that one */
+        if (before == i) { /* or it is launched with that one */
+            TRY(launch_together(batch, &regions[i], regions, count, pieces, err));
         }
-        cl_mem in = NULL;
-        cl_mem out = NULL;
-        size_t together = 0;
-        for (size_t j = i; j < count; j++) {
-            if (same_slabs(&regions[i], &regions[j])) {
-                pieces[together++] =
-                    region_piece(&regions[j], regions[j].in_byte, regions[j].out_byte);
-            }
-        }
-        TRY(wrap_slab(batch->device, regions[i].in_slab, &in, err));
-        TRY(wrap_slab(batch->device, regions[i].out_slab, &out, err));
-        TRY(batch_launch(batch, in, out, pieces, together, err));
     }
     return STATUS_OK;
-}
-
-/* One region of a slab that is too large for a buffer. */
-static enum status launch_window(struct batch *batch, const struct region *region,
-                                 cl_mem windows[2], struct error *err)
-{
-    const uint64_t in_from = region->in_byte / WINDOW_ALIGN * WINDOW_ALIGN;
-    const uint64_t out_from = region->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
-    const struct scan_piece piece =
-        region_piece(region, region->in_byte - in_from, region->out_byte - out_from);
-    TRY(wrap_range(batch->device, region->in_slab, in_from,
-                   region->in_byte + region->in_bytes - in_from, &windows[0], err));
-    if (!region->in_place) {
-        TRY(wrap_range(batch->device, region->out_slab, out_from,
-                       region->out_byte + region->out_bytes - out_from, &windows[1], err));
-    }
-    return batch_launch(batch, windows[0], region->in_place ? windows[0] : windows[1], &piece,
-                        1, err);
-}
-
-static bool can_wrap(const struct batch *batch, const struct region *region)
-{
-    const uint64_t limit = batch->device->cl.alloc_limit;
-    return slab_bytes(region->in_slab) <= limit && slab_bytes(region->out_slab) <= limit;
 }
 
 static enum status run_in_host_memory(struct batch *batch, const struct region *regions,
@@ -203,19 +201,11 @@ static enum status run_in_host_memory(struct batch *batch, const struct region *
     struct scan_report *report = batch->report;
     const uint64_t start = now_ns();
     const uint32_t before = report->launches;
-    cl_mem windows[2] = {NULL, NULL};
-    enum status status = can_wrap(batch, &regions[0])
-                             ? launch_slabs(batch, regions, count, pieces, err)
-                             : launch_window(batch, &regions[0], windows, err);
+    enum status status = launch_slabs(batch, regions, count, pieces, err);
     for (size_t i = 0; i < count && report->launches != before; i++) {
         report->inputs_intact = report->inputs_intact && !regions[i].in_place;
     }
     status = wait_after(batch, status, err);
-    for (size_t i = 0; i < 2; i++) {
-        if (windows[i] != NULL) {
-            release_wrap(windows[i]);
-        }
-    }
     report->compute_ns += now_ns() - start;
     return status;
 }
@@ -227,43 +217,55 @@ static uint64_t packed_bytes(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
-/* The device buffers of a wave. Regions are packed in the order of `pieces`, those in place
- * first; an output in place is the span of its input. */
+/* The device buffer of a wave: inputs whose outputs lie apart, then those in place, then the
+ * outputs that lie apart. So what goes up is a run of it, and what comes down. */
 struct packing {
-    struct transfer_span *up;    /* inputs, one for each piece */
-    struct transfer_span *apart; /* outputs in the output buffer */
-    struct scan_piece *pieces;
+    struct transfer_span *up;
+    struct transfer_span *down;
+    struct scan_piece *pieces; /* in the order of `up` */
     size_t count;
-    size_t placed; /* of them in place */
-    uint64_t in_total;
-    uint64_t out_total;
-    bool gaps; /* an output of the output buffer has cells that no element is written to */
+    uint64_t out_from; /* where the outputs apart begin */
+    uint64_t total;
+    bool placed; /* a region is in place */
+    bool gaps;   /* an output apart has cells that no element is written to */
 };
 
-static void pack_region(struct packing *p, const struct region *region)
+static void pack_regions(struct packing *p, const struct region *regions, size_t count)
 {
-    unsigned char *in = slab_data(region->in_slab);
-    const uint64_t out_at = region->in_place ? p->in_total : p->out_total;
-    p->pieces[p->count] = region_piece(region, p->in_total, out_at);
-    p->up[p->count] =
-        (struct transfer_span){in + region->in_byte, p->in_total, region->in_bytes};
-    if (region->in_place) {
-        p->placed++;
-    } else {
-        p->apart[p->count - p->placed] =
-            (struct transfer_span){region_output(region), p->out_total, region->out_bytes};
-        p->out_total += packed_bytes(region->out_bytes);
-        p->gaps = p->gaps || region->piece.plan->gaps;
+    size_t downs = 0;
+    size_t apart = 0;
+    for (int step = 0; step < 3; step++) {
+        p->out_from = p->total;
+        for (size_t i = 0; i < count; i++) {
+            const struct region *region = &regions[i];
+            const bool output = step == 2;
+            if (region->in_place != (step == 1)) {
+                continue;
+            }
+            unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
+            const struct transfer_span span = {output ? region_output(region) : in, p->total,
+                                               output ? region->out_bytes : region->in_bytes};
+            p->total += packed_bytes(span.bytes);
+            if (output) {
+                p->pieces[apart++].out_first = span.at / region->element_bytes;
+                p->gaps = p->gaps || region->piece.plan->gaps;
+            } else {
+                p->pieces[p->count] = region_piece(region, span.at, span.at);
+                p->up[p->count++] = span;
+            }
+            if (step > 0) {
+                p->down[downs++] = span;
+            }
+            p->placed = p->placed || region->in_place;
+        }
     }
-    p->in_total += packed_bytes(region->in_bytes);
-    p->count++;
 }
 
 /* Wait, if the transfers are large enough to be timed, and add the time since *start. */
 static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
                                   uint64_t *start, struct error *err)
 {
-    if (p->in_total + p->out_total >= SYNC_BYTES) {
+    if (p->total >= SYNC_BYTES) {
         TRY(opencl_finish(&batch->device->cl, err));
     }
     const uint64_t now = now_ns();
@@ -274,35 +276,21 @@ static enum status add_phase_time(struct batch *batch, const struct packing *p, 
 
 static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
 {
-    struct transfer *transfer = batch->device->transfer;
+    const struct opencl *cl = &batch->device->cl;
+    struct transfer *transfer = &batch->device->transfer;
     struct scan_report *report = batch->report;
-    const size_t apart = p->count - p->placed;
-    cl_mem in = NULL;
-    cl_mem out = NULL;
     uint64_t start = now_ns();
-    TRY(transfer_buffer(transfer, TRANSFER_IN, p->in_total, &in, err));
-    if (apart > 0) {
-        TRY(transfer_buffer(transfer, TRANSFER_OUT, p->out_total, &out, err));
-    }
+    TRY(opencl_buffer_grow(cl, &transfer->buffer, p->total, err));
+    cl_mem mem = transfer->buffer.mem;
     if (p->gaps) {
-        TRY(opencl_fill(&batch->device->cl, out, 0, (size_t)p->out_total, err));
+        TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
-    TRY(transfer_up(transfer, in, p->up, p->count, err));
+    TRY(transfer_up(transfer, mem, p->up, p->count, err));
     TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
-    if (p->placed > 0) {
-        TRY(batch_launch(batch, in, in, p->pieces, p->placed, err));
-    }
-    if (apart > 0) {
-        TRY(batch_launch(batch, in, out, p->pieces + p->placed, apart, err));
-    }
+    TRY(batch_launch(batch, mem, mem, p->pieces, p->count, err));
     TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
-    if (apart > 0) {
-        TRY(transfer_down(transfer, out, p->apart, apart, err));
-    }
-    if (p->placed > 0) {
-        report->inputs_intact = false;
-        TRY(transfer_down(transfer, in, p->up, p->placed, err));
-    }
+    report->inputs_intact = report->inputs_intact && !p->placed;
+    TRY(transfer_down(transfer, mem, p->down, p->count, err));
     report->download_ns += now_ns() - start;
     return STATUS_OK;
 }
@@ -315,14 +303,8 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
     if (p.up == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    p.apart = p.up + count;
-    for (int placed = 1; placed >= 0; placed--) {
-        for (size_t i = 0; i < count; i++) {
-            if (regions[i].in_place == (placed != 0)) {
-                pack_region(&p, &regions[i]);
-            }
-        }
-    }
+    p.down = p.up + count;
+    pack_regions(&p, regions, count);
     enum status status = run_packed(batch, &p, err);
     if (status != STATUS_OK) {
         status = wait_after(batch, status, err);
@@ -337,21 +319,18 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
-    uint64_t in_total = 0;
-    uint64_t out_total = 0;
+    uint64_t total = 0; /* no overflow: a span is at most INT64_MAX */
     bool fits = true;
-    if (batch->device->transfer == NULL) {
-        for (size_t i = 0; i < count; i++) {
-            fits = fits && can_wrap(batch, &regions[i]);
+    for (size_t i = 0; i < count && fits; i++) {
+        const struct region *region = &regions[i];
+        if (batch->device->cl.info.host_memory) {
+            fits = find_window(batch, region->in_slab, regions, count).bytes <= limit &&
+                   find_window(batch, region->out_slab, regions, count).bytes <= limit;
+        } else {
+            total += packed_bytes(region->in_bytes);
+            total += region->in_place ? 0 : packed_bytes(region->out_bytes);
+            fits = total <= limit && !region->holes;
         }
-        return fits || (count == 1 && regions->in_bytes <= limit - WINDOW_ALIGN &&
-                        regions->out_bytes <= limit - WINDOW_ALIGN);
-    }
-    for (size_t i = 0; i < count && fits;
-         i++) { /* no overflow: a region is at most INT64_MAX */
-        in_total += packed_bytes(regions[i].in_bytes);
-        out_total += regions[i].in_place ? 0 : packed_bytes(regions[i].out_bytes);
-        fits = in_total <= limit && out_total <= limit && !regions[i].holes;
     }
     return fits;
 }
@@ -365,10 +344,10 @@ static enum status wave_run(struct batch *batch, const struct region *regions, s
     if (pieces == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    enum status status = batch->device->transfer == NULL
+    enum status status = batch->device->cl.info.host_memory
                              ? run_in_host_memory(batch, regions, count, pieces, err)
                              : run_with_transfers(batch, regions, count, pieces, err);
-    launcher_recycle(batch->device->launcher);
+    launcher_recycle(&batch->device->launcher);
     if (pieces != on_stack) {
         free(pieces);
     }
@@ -395,101 +374,47 @@ static enum status carry_create(struct batch *batch, uint64_t lines, size_t byte
                                                : status;
 }
 
-static void carry_release(struct batch *batch)
+/* A region that does not fit alone: its elements are copied together, box by box, and back. The
+ * sums of a line that is cut are handed on in a carry of their own, if the region has none. */
+static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
 {
-    if (batch->carry != NULL) {
-        (void)clReleaseMemObject(batch->carry);
-        batch->carry = NULL;
+    const struct scan_plan *plan = whole->piece.plan;
+    const uint64_t room = smaller_of(batch->device->cl.alloc_limit - WINDOW_ALIGN, BOX_BYTES);
+    const uint64_t most = room / whole->element_bytes;
+    const bool carried = batch->carry != NULL;
+    bool intact = batch->report->inputs_intact;
+    unsigned char *in = (unsigned char *)slab_data(whole->in_slab) + whole->in_byte;
+    struct slab *packed = slab_create((size_t)room);
+    struct scan_box box = {.line = 0};
+    enum status status = STATUS_OK;
+    if (packed == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "no memory to copy a part of the tensor together");
     }
-}
-
-/* ---- boxes ---- */
-
-/* A region that is cut. */
-struct boxes {
-    const struct region *whole;
-    struct scan_cut cut;
-    struct slab *rows; /* owned: elements of a box that are copied together; NULL: none are */
-    bool chained;      /* a slice: the carry is there, and has a row for every line */
-};
-
-/* A box whose elements are copied together and back. */
-static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
-                                const struct scan_box *box, struct region *region,
-                                struct error *err)
-{
-    const struct region *whole = boxes->whole;
-    unsigned char *in = slab_data(whole->in_slab);
-    unsigned char *rows = slab_data(boxes->rows);
-    const bool intact = batch->report->inputs_intact;
-    region->in_slab = boxes->rows;
-    region->out_slab = boxes->rows;
-    region->in_byte = 0;
-    region->out_byte = 0;
-    region_measure(region);
-    scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
-    enum status status = wave_run(batch, region, 1, err);
-    batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
-    TRY(status);
-    batch->report->inputs_intact = intact && !whole->in_place;
-    scan_box_scatter(&boxes->cut, box, rows, region_output(whole));
-    return STATUS_OK;
-}
-
-static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
-{
-    const struct region *whole = boxes->whole;
-    struct scan_box box;
-    while (scan_cut_next(&boxes->cut, &box)) {
-        struct region region = *whole;
+    if (plan->axis.size > most && !carried) {
+        status = carry_create(batch, 1, carry_bytes(plan, 1), NULL, err);
+    }
+    while (status == STATUS_OK && scan_box_next(plan, most, &box)) {
+        struct region region = {.piece = whole->piece, .in_slab = packed, .out_slab = packed};
+        const uint64_t done = box.position + box.plan.axis.size;
         region.piece.plan = &box.plan;
         region.piece.position += box.position;
-        region.piece.carry_line = boxes->chained ? whole->piece.carry_line + box.first_line : 0;
-        region.piece.carry_in = whole->piece.carry_in || !box.first;
-        region.piece.carry_out = whole->piece.carry_out || !box.last;
-        region.in_byte += box.in_first * whole->element_bytes;
-        region.out_byte += box.out_first * whole->element_bytes;
-        region.holes = false;
+        region.piece.carry_line += carried ? box.line : 0;
+        region.piece.carry_in = whole->piece.carry_in || box.position > 0;
+        region.piece.carry_out = whole->piece.carry_out || done < plan->axis.size;
         region_measure(&region);
-        TRY(boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
-                                : wave_run(batch, &region, 1, err));
-    }
-    return STATUS_OK;
-}
-
-/* A region that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
-static enum status run_cut(struct batch *batch, const struct region *whole, struct error *err)
-{
-    const struct scan_device *device = batch->device;
-    const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
-    const uint64_t gather = smaller_of(room, GATHER_BYTES) / whole->element_bytes;
-    const struct scan_cut_limits limits = {.in = room / whole->element_bytes,
-                                           .out = room / whole->element_bytes,
-                                           .gather = gather,
-                                           .compact = device->transfer != NULL,
-                                           .gathered =
-                                               device->transfer != NULL && whole->holes};
-    struct boxes boxes = {.whole = whole, .chained = batch->carry != NULL};
-    enum status status = STATUS_OK;
-    scan_cut_init(&boxes.cut, whole->piece.plan, &limits);
-    if (boxes.cut.gathered) {
-        boxes.rows = slab_create((size_t)(gather * whole->element_bytes));
-        if (boxes.rows == NULL) {
-            return error_set(err, STATUS_OUT_OF_MEMORY,
-                             "no memory to copy a part of the tensor together");
+        scan_box_copy(plan, &box, in, slab_data(packed), false);
+        status = wave_run(batch, &region, 1, err);
+        if (status == STATUS_OK) {
+            scan_box_copy(plan, &box, region_output(whole), slab_data(packed), true);
+            intact = intact && !whole->in_place;
         }
+        batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     }
-    if (boxes.cut.axis < whole->piece.plan->axis.size && !boxes.chained) {
-        const uint64_t lines = scan_cut_lines(&boxes.cut);
-        status = carry_create(batch, lines, carry_bytes(whole->piece.plan, lines), NULL, err);
+    if (!carried) {
+        opencl_release(&batch->carry);
     }
-    if (status == STATUS_OK) {
-        status = run_boxes(batch, &boxes, err);
-    }
-    if (!boxes.chained) {
-        carry_release(batch);
-    }
-    slab_destroy(boxes.rows);
+    slab_destroy(packed);
     return status;
 }
 
@@ -510,41 +435,12 @@ static struct region make_region(const struct scan_job *job)
     return region;
 }
 
-/* Regions that fit together, or one that may have to be cut. */
+/* Regions that fit together, or one that may not fit alone. */
 static enum status run_regions(struct batch *batch, const struct region *regions, size_t count,
                                struct error *err)
 {
     return wave_fits(batch, regions, count) ? wave_run(batch, regions, count, err)
-                                            : run_cut(batch, regions, err);
-}
-
-/* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours
- * there: what does not fit is run by rows of its innermost dimension. */
-static enum status run_carried(struct batch *batch, const struct region *whole,
-                               struct error *err)
-{
-    const struct scan_plan *plan = whole->piece.plan;
-    if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
-        return run_regions(batch, whole, 1, err);
-    }
-    uint64_t size[LIMIT_RANK];
-    struct scan_plan row;
-    for (int i = 0; i < plan->dims; i++) {
-        size[i] = i < plan->dims - 1 ? 1 : plan->dim[i].size;
-    }
-    scan_plan_box(plan, size, plan->axis.size, &row);
-    row.gaps = false; /* a slice's are left alone */
-    for (uint64_t line = 0; line < plan->lines; line += row.lines) {
-        struct region region = *whole;
-        region.piece.plan = &row;
-        region.piece.carry_line += line;
-        region.in_byte += scan_plan_line_at(plan, line, false) * whole->element_bytes;
-        region.out_byte += scan_plan_line_at(plan, line, true) * whole->element_bytes;
-        region.holes = true; /* the other rows' cells */
-        region_measure(&region);
-        TRY(run_regions(batch, &region, 1, err));
-    }
-    return STATUS_OK;
+                                            : run_boxes(batch, regions, err);
 }
 
 /* One slice: its lines' sums go to the device and come back; by way of memory of their own
@@ -556,7 +452,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     const size_t bytes = carry_bytes(job->plan, lines);
     const size_t plane = bytes / 2;
     const size_t to_next = carry_bytes(job->plan, job->carry_lines) / 2;
-    const bool direct = to_next == plane && batch->device->transfer == NULL;
+    const bool direct = to_next == plane && batch->device->cl.info.host_memory;
     unsigned char *host = job->carry;
     unsigned char *sums = direct ? host : malloc(bytes);
     if (sums == NULL) {
@@ -569,7 +465,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     enum status status =
         carry_create(batch, lines, bytes, region.piece.carry_in ? sums : NULL, err);
     if (status == STATUS_OK) {
-        status = run_carried(batch, &region, err);
+        status = run_regions(batch, &region, 1, err);
     }
     if (status == STATUS_OK && region.piece.carry_out) {
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
@@ -579,7 +475,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         memcpy(host, sums, plane);
         memcpy(host + to_next, sums + plane, plane);
     }
-    carry_release(batch);
+    opencl_release(&batch->carry);
     if (!direct) {
         free(sums);
     }
@@ -590,18 +486,20 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
 static void settle_gaps(const struct batch *batch, struct region *region)
 {
     const struct scan_device *device = batch->device;
-    if (device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
+    if (device->cl.info.host_memory && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
         region->piece.gaps = region_output(region);
     } else {
-        scan_gaps_zero(region->piece.plan, region_output(region));
+        scan_gaps_zero(region->piece.plan, false, region_output(region));
     }
 }
 
-enum status batch_run(struct scan_device *device, const struct scan_job *jobs, size_t count,
-                      struct scan_report *report, struct error *err)
+enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
+                            size_t count, struct scan_report *report, struct error *err)
 {
     struct batch batch = {.device = device, .report = report};
     struct region on_stack[ON_STACK];
+    IN_TESTS(cl_fault_reread(), (void)0);
+    *report = (struct scan_report){.inputs_intact = true};
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }

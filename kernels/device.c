@@ -1,7 +1,7 @@
-/* The public face of a device: opened, prepared, run, closed. Preparing a kind of jobs builds
- * its programs and tests them. A device whose kernels see other bytes than the host wrote is
- * tried with transfers before it is given up; look-back is used if a trial of it was right and
- * fast. Failures: device.h. Thread: that of the device. */
+/* The life of a device: opened, prepared, closed; opencl.c finds it, batch.c runs it. Preparing a
+ * kind of jobs builds its programs and tests them. A device whose kernels see other bytes than
+ * the host wrote is tried with transfers before it is given up; look-back is used if a trial of
+ * it was right and fast. Failures: device.h. Thread: that of the device. */
 #include "kernels/device.h"
 
 #include "kernels/batch.h"
@@ -9,15 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-
-enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_t *count,
-                              struct error *err)
-{
-    size_t all = 0;
-    TRY(opencl_find_devices(NULL, infos, room, &all, err));
-    *count = smaller_of(all, room);
-    return STATUS_OK;
-}
 
 enum status scan_device_open(size_t number, const struct scan_device_options *options,
                              struct scan_device **out, struct error *err)
@@ -28,11 +19,9 @@ enum status scan_device_open(size_t number, const struct scan_device_options *op
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
     enum status status = opencl_open(number, options, &device->cl, err);
-    if (status == STATUS_OK) {
-        status = launcher_create(&device->cl, &device->launcher, err);
-    }
+    device->launcher.device = &device->cl;
     if (status == STATUS_OK && !device->cl.info.host_memory) {
-        status = transfer_create(&device->cl, &device->transfer, err);
+        status = transfer_init(&device->transfer, &device->cl, err);
     }
     if (status != STATUS_OK) {
         scan_device_close(device);
@@ -50,9 +39,8 @@ void scan_device_close(struct scan_device *device)
     if (device->cl.queue != NULL) {
         (void)clFinish(device->cl.queue);
     }
-    slab_wraps_drop(device);
-    transfer_destroy(device->transfer);
-    launcher_destroy(device->launcher);
+    transfer_deinit(&device->transfer);
+    launcher_deinit(&device->launcher);
     opencl_close(&device->cl);
     free(device);
 }
@@ -65,18 +53,8 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
 /* The device does not see what the host writes into a slab, or the other way round: copy. */
 static enum status use_transfers(struct scan_device *device, struct error *err)
 {
-    struct launcher *launcher = NULL;
-    struct transfer *transfer = NULL;
-    TRY(launcher_create(&device->cl, &launcher, err));
-    enum status status = transfer_create(&device->cl, &transfer, err);
-    if (status != STATUS_OK) {
-        launcher_destroy(launcher);
-        return status;
-    }
-    slab_wraps_drop(device);
-    launcher_destroy(device->launcher);
-    device->launcher = launcher;
-    device->transfer = transfer;
+    TRY(transfer_init(&device->transfer, &device->cl, err));
+    launcher_drop_table(&device->launcher);
     device->cl.info.host_memory = false;
     return STATUS_OK;
 }
@@ -94,7 +72,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     struct error why = ERROR_INIT;
     enum status status = selftest_usual(device, kind, &usual_ns, &why);
     if (status == STATUS_OK) {
-        status = launcher_use_lookback(device->launcher, kind, &why);
+        status = launcher_use_lookback(&device->launcher, kind, &why);
     }
     if (status == STATUS_OK) {
         status = selftest_lookback(device, kind, !device->lookback_tried, usual_ns, &why);
@@ -103,7 +81,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     device->lookback_failed = status != STATUS_OK;
     (void)snprintf(note, room, "on");
     if (device->lookback_failed) {
-        launcher_drop_lookback(device->launcher);
+        launcher_drop_lookback(&device->launcher);
         (void)snprintf(note, room, "given up: %.140s", why.detail);
     }
 }
@@ -130,7 +108,7 @@ static enum status prepare_kind(struct scan_device *device, struct scan_kind kin
     struct error first = ERROR_INIT;
     enum status status = STATUS_OK;
     if (!device->cl.info.built_in) {
-        status = launcher_prepare(device->launcher, kind, &first);
+        status = launcher_prepare(&device->launcher, kind, &first);
     }
     if (status == STATUS_OK) {
         status = run_selftest(device, kind, &wrong, &first);
@@ -164,12 +142,4 @@ size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision)
     const struct dtype_info *info = dtype_info(dtype);
     const bool wide = info->kind == DTYPE_KIND_FLOAT && precision == PRECISION_WIDE;
     return wide || info->bytes == 8 ? 8 : 4;
-}
-
-enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
-                            size_t count, struct scan_report *report, struct error *err)
-{
-    IN_TESTS(cl_fault_reread(), (void)0);
-    *report = (struct scan_report){.inputs_intact = true};
-    return batch_run(device, jobs, count, report, err);
 }

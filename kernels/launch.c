@@ -1,6 +1,5 @@
-/* Chooses the kernels of a set of pieces, and launches those that read the table of table.cl:
- * the generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant
- * runs. The kernels for GPUs are in launch_gpu.c.
+/* Chooses the kernels of a set of pieces, and launches the generic kernel and the vector kernels
+ * for CPUs, once for all pieces that a variant runs. Those for GPUs are in launch_gpu.c.
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
  * items of cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: the device's. */
@@ -28,47 +27,63 @@ enum {
     ONE_GROUP_ITEMS = 1 << 14
 };
 
-/* ---- life ---- */
+/* ---- room for tables ---- */
 
-enum status launcher_create(const struct opencl *device, struct launcher **out,
-                            struct error *err)
+enum {
+    TABLE_BYTES = 256 << 10, /* at least */
+    TABLE_ALIGN = 4096,
+    RANGE_ALIGN = 64
+};
+
+void launcher_drop_table(struct launcher *launcher)
 {
-    struct launcher *launcher = calloc(1, sizeof *launcher);
-    if (launcher == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
-    }
-    enum status status = programs_create(device, &launcher->programs, err);
-    if (status != STATUS_OK) {
-        free(launcher);
-        return status;
-    }
-    launcher->device = device;
-    launcher->table.device = device;
-    *out = launcher;
-    return STATUS_OK;
+    struct table *table = &launcher->table;
+    opencl_release(&table->mem);
+    free(table->host);
+    *table = (struct table){.host = NULL};
 }
 
-void launcher_destroy(struct launcher *launcher)
+/* Make it twice as large, or large enough for so many bytes, once the device is done with what is
+ * in it: a queue with steady work soon waits for that no more. */
+static enum status table_grow(struct launcher *launcher, size_t bytes, struct error *err)
 {
-    if (launcher == NULL) {
-        return;
+    const struct opencl *device = launcher->device;
+    struct table *table = &launcher->table;
+    const bool shared = device->info.host_memory;
+    const size_t least = larger_of(larger_of(bytes, 2 * table->bytes), TABLE_BYTES);
+    const size_t size = (least + TABLE_ALIGN - 1) / TABLE_ALIGN * TABLE_ALIGN;
+    enum status status = STATUS_OK;
+    if (table->mem != NULL) {
+        TRY(opencl_finish(device, err));
     }
-    const cl_mem scratch[3] = {launcher->blocks.mem, launcher->superblocks.mem,
-                               launcher->lookback.mem};
-    for (size_t i = 0; i < 3; i++) {
-        if (scratch[i] != NULL) {
-            (void)clReleaseMemObject(scratch[i]);
-        }
+    launcher_drop_table(launcher);
+    table->host = aligned_alloc(TABLE_ALIGN, size);
+    if (table->host == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a launch table of %zu bytes",
+                         size);
     }
-    programs_destroy(launcher->programs);
-    table_deinit(&launcher->table);
+    CL_MAKE(status, err, table->mem, clCreateBuffer, device->context,
+            CL_MEM_READ_WRITE | (shared ? CL_MEM_USE_HOST_PTR : 0), size,
+            shared ? table->host : NULL);
+    table->bytes = status == STATUS_OK ? size : 0;
+    return status;
+}
+
+/* ---- life ---- */
+
+void launcher_deinit(struct launcher *launcher)
+{
+    opencl_release(&launcher->blocks.mem);
+    opencl_release(&launcher->superblocks.mem);
+    opencl_release(&launcher->lookback.mem);
+    programs_deinit(&launcher->programs);
+    launcher_drop_table(launcher);
     free(launcher->entries);
-    free(launcher);
 }
 
 void launcher_recycle(struct launcher *launcher)
 {
-    table_recycle(&launcher->table);
+    launcher->table.used = 0;
 }
 
 /* The programs of a variant for offsets of any width. */
@@ -77,11 +92,12 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
 {
     const cl_kernel *kernels = NULL;
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
-    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
     type.index = SCAN_INDEX_32;
     return program_wide_only(launcher->device)
                ? STATUS_OK
-               : programs_find(launcher->programs, variant, type, &kernels, err);
+               : programs_find(&launcher->programs, launcher->device, variant, type, &kernels,
+                               err);
 }
 
 enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
@@ -158,30 +174,50 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     const size_t dim_at = set->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
-    struct table_range range;
-    TRY(table_take(&launcher->table, chain_at + chain_bytes, &range, err));
+    const size_t bytes = chain_at + chain_bytes;
+    struct table *room = &launcher->table;
     size_t at = dim_at;
+    if (room->bytes - room->used < bytes) {
+        TRY(table_grow(launcher, bytes, err));
+    }
+    const size_t from = room->used;
+    unsigned char *host = room->host + from;
+    /* the table's size is a multiple, so is what is left */
+    room->used += (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
     for (size_t i = 0; i < set->count; i++) {
         const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
         entries[i].dim_at = (at - i * sizeof *entries) / sizeof(ulong);
-        memcpy(range.host + at, set->pieces[i].plan->dim, dim_bytes);
+        memcpy(host + at, set->pieces[i].plan->dim, dim_bytes);
         at += dim_bytes;
     }
-    memcpy(range.host, entries, dim_at);
-    memset(range.host + chain_at, 0, chain_bytes);
-    *table = (struct launch_table){
-        .range = range,
-        .entries = (struct scan_entry *)(void *)range.host,
-        .entry_at = range.offset / sizeof(cl_ulong),
-        .entry_count = (cl_uint)set->count,
-        .items = first_item,
-        .chain_at = states > 0 ? (range.offset + chain_at) / sizeof(cl_ulong) : 0};
+    memcpy(host, entries, dim_at);
+    memset(host + chain_at, 0, chain_bytes);
+    *table = (struct launch_table){.entries = (struct scan_entry *)(void *)host,
+                                   .bytes = bytes,
+                                   .entry_at = from / sizeof(cl_ulong),
+                                   .entry_count = (cl_uint)set->count,
+                                   .items = first_item,
+                                   .chain_at =
+                                       states > 0 ? (from + chain_at) / sizeof(cl_ulong) : 0};
     return STATUS_OK;
 }
 
-enum status launcher_run_variant(struct launcher *launcher, const struct scan_set *set,
-                                 struct scan_type type, enum scan_variant_id variant,
-                                 uint32_t *launches, struct error *err)
+enum status launcher_publish_table(struct launcher *launcher, const struct launch_table *table,
+                                   struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    if (device->info.host_memory) {
+        return STATUS_OK;
+    }
+    return CL_CALL(err, clEnqueueWriteBuffer, device->queue, launcher->table.mem, CL_FALSE,
+                   table->entry_at * sizeof(cl_ulong), table->bytes, table->entries, 0, NULL,
+                   NULL);
+}
+
+/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
+static enum status run_variant(struct launcher *launcher, const struct scan_set *set,
+                               struct scan_type type, enum scan_variant_id variant,
+                               uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const bool generic = variant == SCAN_VARIANT_GENERIC;
@@ -200,14 +236,15 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_se
         const struct scan_plan *plan = set->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
     }
-    TRY(programs_find(launcher->programs, variant, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
     TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
-    TRY(table_publish(&launcher->table, &table.range, err));
-    const struct opencl_arg args[] = {/* the last one: of the vector kernels only */
-                                      OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
-                                      OPENCL_ARG(set->carry),     OPENCL_ARG(table.range.mem),
-                                      OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
-                                      OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
+    TRY(launcher_publish_table(launcher, &table, err));
+    const struct opencl_arg args[] = {
+        /* the last one: of the vector kernels only */
+        OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
+        OPENCL_ARG(set->carry),     OPENCL_ARG(launcher->table.mem),
+        OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
+        OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
     const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
@@ -230,8 +267,10 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
-                     size_t at)
+/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
+ * they end. */
+static size_t sort_pieces(struct launcher *launcher, const struct scan_set *set, unsigned way,
+                          size_t at)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (launcher->ways[i] == way) {
@@ -259,50 +298,63 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     return STATUS_OK;
 }
 
-/* A launch for each variant that any piece wants: the best one where there are vector kernels,
- * or the one that runs everything. */
-static enum status run_variants(struct launcher *launcher, const struct scan_set *set,
-                                struct scan_type type, uint32_t *launches, struct error *err)
+static struct scan_type find_type(const struct opencl *device, const struct scan_set *set)
 {
-    const struct opencl *device = launcher->device;
-    const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
-    bool wanted[SCAN_VARIANT_COUNT] = {false};
-    for (size_t i = 0; i < set->count; i++) {
-        int variant =
-            vectors ? (int)scan_variant_choose(&set->pieces[i]) : SCAN_VARIANT_GENERIC;
-        TRY(IN_TESTS(scan_aids_choose(device, &set->pieces[i], &variant, err), STATUS_OK));
-        launcher->ways[i] = (unsigned char)variant;
-        wanted[variant] = true;
-    }
-    for (unsigned way = 0; way < SCAN_VARIANT_COUNT; way++) {
-        if (wanted[way]) {
-            struct scan_set few = *set;
-            few.pieces = launcher->sorted;
-            few.count = launcher_sort(launcher, set, way, 0);
-            for (size_t i = 0; i < few.count; i++) {
-                scan_variant_zero_gaps((enum scan_variant_id)way, &few.pieces[i]);
-            }
-            TRY(launcher_run_variant(launcher, &few, type, (enum scan_variant_id)way, launches,
-                                     err));
-        }
-    }
-    return STATUS_OK;
-}
-
-enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
-                         uint32_t *launches, struct error *err)
-{
-    const struct opencl *device = launcher->device;
     const struct scan_plan *first = set->pieces[0].plan;
-    const bool by_tiles =
-        program_suits(device, SCAN_VARIANT_GPU) && !IN_TESTS(scan_aids_generic(device), false);
     bool narrow = !program_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < set->count && narrow; i++) {
         narrow = fits_32(&set->pieces[i]);
     }
-    const struct scan_type type = {first->dtype, first->precision,
-                                   narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+    return (struct scan_type){first->dtype, first->precision,
+                              narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+}
+
+/* All pieces of the set that go this way. */
+static enum status run_way(struct launcher *launcher, const struct scan_set *set,
+                           struct scan_type type, enum scan_variant_id way, uint32_t *launches,
+                           struct error *err)
+{
+    const size_t first = sort_pieces(launcher, set, way, 0);
+    struct scan_set few = *set;
+    few.pieces = launcher->sorted;
+    few.count = first;
+    if (way == SCAN_VARIANT_GPU) {
+        few.count = sort_pieces(launcher, set, SCAN_WAY_TILE, first);
+        return launcher_run_tiles(launcher, &few, type, first, launches, err);
+    }
+    if (way == SCAN_VARIANT_LOOKBACK) {
+        return launcher_run_lookback(launcher, &few, type, launches, err);
+    }
+    for (size_t i = 0; i < few.count; i++) {
+        scan_variant_zero_gaps(way, &few.pieces[i]);
+    }
+    return run_variant(launcher, &few, type, way, launches, err);
+}
+
+/* Pieces that go the same way share their launches: of the vector kernel that suits them best, of
+ * the kernels for GPUs, or of the one that runs everything. */
+enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
+                         uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
+    const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
+    const struct scan_type type = find_type(device, set);
+    bool wanted[SCAN_WAY_COUNT] = {false};
     TRY(make_room(launcher, set->count, err));
-    return by_tiles ? launcher_run_gpu(launcher, set, type, launches, err)
-                    : run_variants(launcher, set, type, launches, err);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct scan_piece *piece = &set->pieces[i];
+        int way = by_tiles  ? launcher_choose_gpu_way(launcher, piece)
+                  : vectors ? (int)scan_variant_choose(piece)
+                            : SCAN_VARIANT_GENERIC;
+        TRY(IN_TESTS(scan_aids_choose(device, piece, &way, err), STATUS_OK));
+        launcher->ways[i] = (unsigned char)way;
+        wanted[way == SCAN_WAY_TILE ? SCAN_VARIANT_GPU : way] = true;
+    }
+    for (int way = 0; way < SCAN_VARIANT_COUNT; way++) {
+        if (wanted[way]) {
+            TRY(run_way(launcher, set, type, (enum scan_variant_id)way, launches, err));
+        }
+    }
+    return STATUS_OK;
 }

@@ -33,12 +33,10 @@ struct scan_set {
     size_t count;
 };
 
-struct launcher; /* the programs of a device and the tables of its launches */
+struct launcher; /* the programs of a device and the tables of its launches: launcher.h */
 
-MUST_CHECK enum status launcher_create(const struct opencl *device, struct launcher **launcher,
-                                       struct error *err);
-/* The device is idle; NULL is fine. */
-void launcher_destroy(struct launcher *launcher);
+/* The device is idle. */
+void launcher_deinit(struct launcher *launcher);
 
 /* Build the programs of a kind that jobs cannot do without, for offsets of any width. Those
  * that were compiled ahead, and any other that is not there yet, launcher_run() takes. */
@@ -56,7 +54,9 @@ void launcher_drop_lookback(struct launcher *launcher); /* for every kind */
 MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
-/* The queue is empty: tables of earlier launches may be overwritten. */
+/* The queue is empty: tables of earlier launches may be overwritten; or their memory is given
+ * back, because the device does not work in host memory any more. */
 void launcher_recycle(struct launcher *launcher);
+void launcher_drop_table(struct launcher *launcher);
 
 #endif

@@ -1,10 +1,10 @@
 /* The kernels for GPUs: any number of pieces at once, work-groups sharing their lines. A piece
- * goes one of four ways; pieces that go the same way share their launches:
+ * goes one of four ways:
  *
  *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
- *   SPINE     reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
+ *   GPU       reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
  *             superblocks and of lines, and the scan itself
- *   TILE      each line within a tile: the scan alone, together with those of SPINE
+ *   TILE      each line within a tile: the scan alone, together with those of GPU
  *   GENERIC   so many columns that a work-item each is enough
  *
  * Failures: launch.h. Thread: that of the device. */
@@ -12,8 +12,6 @@
 
 #include "kernels/cl/gpu_tile.cl"
 #include "proto/macros.h"
-
-#include <string.h>
 
 enum {
     SPINE_LOCAL_SIZE = 64
@@ -26,14 +24,6 @@ _Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY ==
 enum {
     LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
-};
-
-enum way {
-    WAY_LOOKBACK,
-    WAY_SPINE,
-    WAY_TILE,
-    WAY_GENERIC,
-    WAY_COUNT
 };
 
 /* ---- tables ---- */
@@ -130,25 +120,15 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_set 
     const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     spines->block_bytes = sum_bytes * spines->blocks;
     spines->superblock_bytes = sum_bytes * spines->superblocks;
-    return table_publish(&launcher->table, &table->range, err);
+    return launcher_publish_table(launcher, table, err);
 }
 
-/* Let scratch memory hold `want` bytes of anything. */
-static enum status grow_scratch(const struct opencl *device, struct scratch *scratch,
-                                uint64_t want, struct error *err)
+/* Let scratch memory hold so many bytes of anything. */
+static enum status grow_scratch(const struct opencl *device, struct opencl_buffer *scratch,
+                                uint64_t bytes, struct error *err)
 {
-    if (scratch->mem == NULL || scratch->bytes < want) {
-        enum status status = STATUS_OK;
-        if (scratch->mem != NULL) {
-            /* the driver keeps it until launches in the queue are done with it */
-            (void)clReleaseMemObject(scratch->mem);
-        }
-        CL_MAKE(status, err, scratch->mem, clCreateBuffer, device->context, CL_MEM_READ_WRITE,
-                (size_t)want, NULL);
-        TRY(status);
-        scratch->bytes = (size_t)want;
-    }
-    return opencl_poison(device, scratch->mem, scratch->bytes, err);
+    TRY(opencl_buffer_grow(device, scratch, bytes, err));
+    return opencl_poison(device, scratch->mem, (size_t)scratch->bytes, err);
 }
 
 /* ---- reduce, then scan ---- */
@@ -162,17 +142,17 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     const struct launch_table *table = &spines->table;
     TRY(grow_scratch(device, &launcher->blocks, spines->block_bytes, err));
     TRY(grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err));
-    const struct opencl_arg reduce[] = {OPENCL_ARG(set->in), OPENCL_ARG(table->range.mem),
+    const struct opencl_arg reduce[] = {OPENCL_ARG(set->in), OPENCL_ARG(launcher->table.mem),
                                         OPENCL_ARG(table->entry_at), OPENCL_ARG(spines->pieces),
                                         OPENCL_ARG(launcher->blocks.mem)};
-    const struct opencl_arg superblocks[] = {OPENCL_ARG(table->range.mem),
+    const struct opencl_arg superblocks[] = {OPENCL_ARG(launcher->table.mem),
                                              OPENCL_ARG(table->entry_at),
                                              OPENCL_ARG(spines->pieces),
                                              OPENCL_ARG(spines->superblocks),
                                              OPENCL_ARG(launcher->blocks.mem),
                                              OPENCL_ARG(launcher->superblocks.mem),
                                              OPENCL_ARG(set->carry)};
-    const struct opencl_arg lines[] = {OPENCL_ARG(table->range.mem),
+    const struct opencl_arg lines[] = {OPENCL_ARG(launcher->table.mem),
                                        OPENCL_ARG(table->entry_at),
                                        OPENCL_ARG(spines->pieces),
                                        OPENCL_ARG(spines->lines),
@@ -192,14 +172,14 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     return STATUS_OK;
 }
 
-/* Pieces in tiles, `spined` of them, which come first, with sums from outside. */
-static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
-                             struct scan_type type, size_t spined, uint32_t *launches,
-                             struct error *err)
+enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
+                               struct scan_type type, size_t spined, uint32_t *launches,
+                               struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct spines spines;
-    TRY(programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, SCAN_VARIANT_GPU, type, &kernels,
+                      err));
     TRY(fill_spines(launcher, set, divide_tiles, spined, &spines, err));
     if (spined > 0) {
         TRY(enqueue_spines(launcher, set, kernels, &spines, launches, err));
@@ -207,7 +187,7 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
     const struct opencl_arg args[] = {
         OPENCL_ARG(set->in),
         OPENCL_ARG(set->out),
-        OPENCL_ARG(spines.table.range.mem),
+        OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
         OPENCL_ARG(launcher->blocks.mem),
@@ -220,13 +200,14 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
 
 /* ---- look-back ---- */
 
-static enum status run_lookback(struct launcher *launcher, const struct scan_set *set,
-                                struct scan_type type, uint32_t *launches, struct error *err)
+enum status launcher_run_lookback(struct launcher *launcher, const struct scan_set *set,
+                                  struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
     struct spines spines;
-    TRY(programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err));
+    TRY(programs_find(&launcher->programs, launcher->device, SCAN_VARIANT_LOOKBACK, type,
+                      &kernels, err));
     TRY(fill_spines(launcher, set, divide_lookback, set->count, &spines, err));
     /* slots for the totals of blocks, then for the S, then for the T of superblocks */
     const cl_ulong anchors_at = spines.blocks;
@@ -234,11 +215,11 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
     const cl_ulong slots = totals_at + spines.superblocks;
     const uint64_t bytes = (STATE_HEAD + slots * SLOT_WORDS) * sizeof(cl_uint);
     TRY(grow_scratch(device, &launcher->lookback, bytes, err));
-    TRY(opencl_fill(device, launcher->lookback.mem, 0, (size_t)bytes, err));
+    TRY(opencl_fill(device, launcher->lookback.mem, 0, 0, bytes, err));
     const struct opencl_arg args[] = {
         OPENCL_ARG(set->in),
         OPENCL_ARG(set->out),
-        OPENCL_ARG(spines.table.range.mem),
+        OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(spines.table.entry_at),
         OPENCL_ARG(spines.table.entry_count),
         OPENCL_ARG(anchors_at),
@@ -252,61 +233,26 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
 
 /* ---- the way of a piece ---- */
 
-static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_from,
-                           uint64_t generic_from)
+int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_piece *piece)
 {
+    const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
+    const bool tried = launcher->looks_back[plan->dtype][plan->precision == PRECISION_NATIVE];
+    const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? 1
+                                   : tried ? (uint64_t)LOOKBACK_FROM
+                                           : UINT64_MAX;
     const bool carries = piece->carry_in || piece->carry_out;
     const bool contiguous = scan_dim_is_unit(&plan->axis);
     const bool rows = contiguous && plan->dims <= 1;
     struct scan_entry tiling;
-    if (!rows && plan->lines >= generic_from) {
-        return WAY_GENERIC;
+    /* a test that asks for the kernels for GPUs by name gets them for every piece */
+    if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
+        return SCAN_VARIANT_GENERIC;
     }
     deal_lanes(plan, &tiling);
     if (tiling.tiles == 1 && !carries) {
-        return WAY_TILE;
+        return SCAN_WAY_TILE;
     }
-    return contiguous && !carries && plan->axis.size >= lookback_from ? WAY_LOOKBACK
-                                                                      : WAY_SPINE;
-}
-
-enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
-                             struct scan_type type, uint32_t *launches, struct error *err)
-{
-    const struct opencl *device = launcher->device;
-    const bool tried = launcher->looks_back[type.dtype][type.precision == PRECISION_NATIVE];
-    const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? 1
-                                   : tried ? (uint64_t)LOOKBACK_FROM
-                                           : UINT64_MAX;
-    /* a test that asks for the kernels for GPUs by name gets them for every piece */
-    const uint64_t generic_from =
-        AID(device, variant) != NULL ? UINT64_MAX : (uint64_t)GENERIC_FROM;
-    for (size_t i = 0; i < set->count; i++) {
-        launcher->ways[i] =
-            (unsigned char)choose_way(&set->pieces[i], lookback_from, generic_from);
-    }
-    size_t ends[WAY_COUNT]; /* of each way's pieces in launcher->sorted */
-    size_t end = 0;
-    for (unsigned way = 0; way < WAY_COUNT; way++) {
-        end = launcher_sort(launcher, set, way, end);
-        ends[way] = end;
-    }
-    struct scan_set few = *set;
-    few.pieces = launcher->sorted;
-    few.count = ends[WAY_LOOKBACK];
-    if (few.count > 0) {
-        TRY(run_lookback(launcher, &few, type, launches, err));
-    }
-    few.pieces = launcher->sorted + ends[WAY_LOOKBACK];
-    few.count = ends[WAY_TILE] - ends[WAY_LOOKBACK];
-    if (few.count > 0) {
-        TRY(run_tiles(launcher, &few, type, ends[WAY_SPINE] - ends[WAY_LOOKBACK], launches,
-                      err));
-    }
-    few.pieces = launcher->sorted + ends[WAY_TILE];
-    few.count = ends[WAY_GENERIC] - ends[WAY_TILE];
-    return few.count > 0
-               ? launcher_run_variant(launcher, &few, type, SCAN_VARIANT_GENERIC, launches, err)
-               : STATUS_OK;
+    return contiguous && !carries && plan->axis.size >= lookback_from ? SCAN_VARIANT_LOOKBACK
+                                                                      : SCAN_VARIANT_GPU;
 }

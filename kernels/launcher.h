@@ -1,4 +1,4 @@
-/* Inside the launcher: what launch.c, launch_gpu.c and table.c share. Thread: that of the
+/* Inside the launcher: what launch.c and launch_gpu.c share. Thread: that of the
  * device. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
@@ -10,48 +10,25 @@ _Static_assert(BLOCK == SCAN_BLOCK && BLOCK * BLOCKS_PER_SUPERBLOCK == SCAN_SUPE
                "kernels group additions as the host does");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
 
-/* ---- table.c: small tables that the host writes and kernels read ---- */
-
-/* Launches take room from it until the queue has been emptied. */
-struct table {
-    const struct opencl *device; /* borrowed */
-    struct table_chunk *first;   /* owned: one buffer each, the one in use first */
-};
-
-/* A range of a table: written at `host`, then published, then read by kernels (which may write
- * to it, for each other) at `offset` bytes of `mem`, whole 64-bit words. */
-struct table_range {
-    unsigned char *host;
-    cl_mem mem;
-    size_t offset;
-    size_t bytes;
-};
-
-/* bytes > 0 */
-MUST_CHECK enum status table_take(struct table *table, size_t bytes, struct table_range *range,
-                                  struct error *err);
-/* Make what was written visible to the launches that follow. */
-MUST_CHECK enum status table_publish(struct table *table, const struct table_range *range,
-                                     struct error *err);
-/* The queue is empty: everything may be taken again; or given back. */
-void table_recycle(struct table *table);
-void table_deinit(struct table *table);
-
 /* ---- launch.c ---- */
 
-/* Device memory of the launches under way; grows as needed. */
-struct scratch {
-    cl_mem mem; /* owned */
+/* A buffer for the tables of launches, with its copy on the host, or in host memory itself where
+ * the device works there. Launches take room from it until the queue has been emptied. */
+struct table {
+    unsigned char *host; /* owned */
+    cl_mem mem;          /* owned; over `host` where the device works in host memory */
     size_t bytes;
+    size_t used;
 };
 
+/* All zero but for the device: nothing to free. */
 struct launcher {
     const struct opencl *device; /* borrowed */
-    struct programs *programs;   /* owned */
+    struct programs programs;
     struct table table;
-    struct scratch blocks; /* sums that kernels for GPUs hand on */
-    struct scratch superblocks;
-    struct scratch lookback;         /* sums that work-groups of a launch publish */
+    struct opencl_buffer blocks; /* sums that kernels for GPUs hand on */
+    struct opencl_buffer superblocks;
+    struct opencl_buffer lookback;   /* sums that work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_entry *entries;      /* owned: of the table that is being filled */
     struct scan_piece *sorted;       /* behind them: the pieces of a set, by the way they go */
@@ -59,38 +36,42 @@ struct launcher {
     size_t room;                     /* of all three, in pieces */
 };
 
-/* Where the table of a launch is, as its kernel is told. */
+/* The table of a launch in launcher->table.mem, as its kernel is told. */
 struct launch_table {
-    struct table_range range;
-    struct scan_entry *entries; /* at range.host: until table_publish() */
-    cl_ulong entry_at;          /* in 64-bit words of range.mem */
+    struct scan_entry *entries; /* on the host: until it is published */
+    size_t bytes;
+    cl_ulong entry_at; /* in 64-bit words */
     cl_uint entry_count;
     cl_ulong items;    /* of all pieces */
     cl_ulong chain_at; /* tickets and states; 0: no line is cut */
 };
 
-/* Take a table for the pieces of a division, and write it. */
+/* Take room for the table of a division's pieces, and write it. */
 MUST_CHECK enum status launcher_fill_table(struct launcher *launcher,
                                            const struct scan_division *division,
                                            scan_divide *divide, struct launch_table *table,
                                            struct error *err);
 
-/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
- * they end. */
-size_t launcher_sort(struct launcher *launcher, const struct scan_set *set, unsigned way,
-                     size_t at);
-
-/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
-MUST_CHECK enum status launcher_run_variant(struct launcher *launcher,
-                                            const struct scan_set *set, struct scan_type type,
-                                            enum scan_variant_id variant, uint32_t *launches,
-                                            struct error *err);
+/* Make what was written visible to the launches that follow. */
+MUST_CHECK enum status launcher_publish_table(struct launcher *launcher,
+                                              const struct launch_table *table,
+                                              struct error *err);
 
 /* ---- launch_gpu.c ---- */
 
-/* The kernels for GPUs, whatever the device: a few launches for all pieces of the set. */
-MUST_CHECK enum status launcher_run_gpu(struct launcher *launcher, const struct scan_set *set,
-                                        struct scan_type type, uint32_t *launches,
-                                        struct error *err);
+/* How a piece goes: by a variant, or, of SCAN_VARIANT_GPU, without sums from outside its tiles. */
+enum {
+    SCAN_WAY_TILE = SCAN_VARIANT_COUNT,
+    SCAN_WAY_COUNT
+};
+int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_piece *piece);
+
+/* Pieces of SCAN_VARIANT_GPU, `spined` of them, which come first, with sums from outside. */
+MUST_CHECK enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
+                                          struct scan_type type, size_t spined,
+                                          uint32_t *launches, struct error *err);
+MUST_CHECK enum status launcher_run_lookback(struct launcher *launcher,
+                                             const struct scan_set *set, struct scan_type type,
+                                             uint32_t *launches, struct error *err);
 
 #endif

@@ -12,7 +12,9 @@
 
 enum {
     PLATFORMS_MAX = 32,
-    ALLOC_LIMIT_MIN = 16384 /* room for blocks of every type; OpenCL promises far more */
+    DEVICES_MAX = 256,       /* of all platforms together */
+    ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
+    BUFFER_GRAIN = 1 << 20
 };
 
 /* ---- errors ---- */
@@ -144,8 +146,8 @@ static void describe_device(cl_platform_id platform, cl_device_id id,
 /* ---- finding ---- */
 
 struct found {
-    cl_device_id *ids;
-    struct scan_device_info *infos;
+    cl_platform_id platforms[DEVICES_MAX]; /* of the first usable devices, up to `room` */
+    cl_device_id ids[DEVICES_MAX];
     size_t room;
     size_t total;
     size_t usable; /* of them */
@@ -153,8 +155,8 @@ struct found {
 
 static void find_on_platform(cl_platform_id platform, struct found *found)
 {
-    cl_device_id ids[OPENCL_DEVICES_MAX];
-    const cl_uint most = (cl_uint)(OPENCL_DEVICES_MAX - found->total);
+    cl_device_id ids[DEVICES_MAX];
+    const cl_uint most = (cl_uint)(DEVICES_MAX - found->total);
     cl_uint got = 0;
     if (most == 0 ||
         clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, most, ids, &got) != CL_SUCCESS) {
@@ -164,11 +166,9 @@ static void find_on_platform(cl_platform_id platform, struct found *found)
         if (!is_usable(platform, ids[i])) {
             continue;
         }
-        if (found->usable < found->room && found->ids != NULL) {
+        if (found->usable < found->room) {
+            found->platforms[found->usable] = platform;
             found->ids[found->usable] = ids[i];
-        }
-        if (found->usable < found->room && found->infos != NULL) {
-            describe_device(platform, ids[i], &found->infos[found->usable]);
         }
         found->usable++;
     }
@@ -200,27 +200,40 @@ static cl_int find_on_platforms(struct found *found)
     return CL_SUCCESS;
 }
 
-enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos, size_t room,
-                                size_t *count, struct error *err)
+/* Once there are `room`, no further driver is asked. */
+static enum status find_devices(size_t room, struct found *found, struct error *err)
 {
-    struct found found = {.ids = ids, .infos = infos, .room = room};
-    cl_int code = find_on_platforms(&found);
-    if (code == CL_SUCCESS && found.usable > 0) {
-        *count = found.usable;
+    found->room = smaller_of(room, DEVICES_MAX);
+    found->total = 0;
+    found->usable = 0;
+    cl_int code = find_on_platforms(found);
+    if (code == CL_SUCCESS && found->usable > 0) {
         return STATUS_OK;
     }
     const char *how =
         "Tally's own driver was built for another processor (build it again here, or "
         "with all LEVELS), and clinfo lists no other";
-    if (code == CL_SUCCESS && found.total > 0) {
+    if (code == CL_SUCCESS && found->total > 0) {
         return error_set(
             err, STATUS_NO_DEVICE,
             "%zu OpenCL devices found, none of them is available, compiles kernels "
             "and is little-endian: %s",
-            found.total, how);
+            found->total, how);
     }
     return error_set(err, STATUS_NO_DEVICE, "no OpenCL device found (%s): %s",
                      code == CL_SUCCESS ? "no platform has one" : opencl_error_name(code), how);
+}
+
+enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_t *count,
+                              struct error *err)
+{
+    struct found found;
+    TRY(find_devices(room, &found, err));
+    *count = smaller_of(found.usable, found.room);
+    for (size_t i = 0; i < *count; i++) {
+        describe_device(found.platforms[i], found.ids[i], &infos[i]);
+    }
+    return STATUS_OK;
 }
 
 /* ---- opening ---- */
@@ -239,19 +252,14 @@ static void settle_lookback(struct opencl *device, const struct scan_device_opti
 enum status opencl_open(size_t number, const struct scan_device_options *options,
                         struct opencl *device, struct error *err)
 {
-    cl_device_id ids[OPENCL_DEVICES_MAX];
-    cl_platform_id platform = NULL;
-    size_t count = 0;
-    const size_t room = smaller_of(number, OPENCL_DEVICES_MAX - 1) + 1;
-    TRY(opencl_find_devices(ids, NULL, room, &count, err));
-    if (number >= count) {
+    struct found found;
+    TRY(find_devices(smaller_of(number, DEVICES_MAX - 1) + 1, &found, err));
+    if (number >= found.usable) {
         return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
-                         number, count - 1);
+                         number, found.usable - 1);
     }
-    TRY(CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM, sizeof(cl_platform_id),
-                &platform, NULL));
-    struct opencl opened = {.id = ids[number]};
-    describe_device(platform, opened.id, &opened.info);
+    struct opencl opened = {.id = found.ids[number]};
+    describe_device(found.platforms[number], opened.id, &opened.info);
     opened.alloc_limit = opened.info.max_alloc_bytes;
     opened.soft_f64 = !opened.info.fp64;
     opened.gpu_kernels = opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
@@ -294,17 +302,43 @@ enum status opencl_finish(const struct opencl *device, struct error *err)
     return opencl_check(fault != CL_SUCCESS ? fault : code, "clFinish", err);
 }
 
-enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, size_t bytes,
-                        struct error *err)
+enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, uint64_t from,
+                        uint64_t bytes, struct error *err)
 {
-    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word, 0, bytes,
-                   0, NULL, NULL);
+    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word,
+                   (size_t)from, (size_t)bytes, 0, NULL, NULL);
 }
 
 enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                           struct error *err)
 {
-    return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, bytes, err) : STATUS_OK;
+    return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, 0, bytes, err)
+                               : STATUS_OK;
+}
+
+void opencl_release(cl_mem *mem)
+{
+    if (*mem != NULL) {
+        (void)clReleaseMemObject(*mem);
+    }
+    *mem = NULL;
+}
+
+/* In large steps, but no further than one buffer may go. */
+enum status opencl_buffer_grow(const struct opencl *device, struct opencl_buffer *buffer,
+                               uint64_t bytes, struct error *err)
+{
+    const uint64_t steps = (bytes + BUFFER_GRAIN - 1) / BUFFER_GRAIN * BUFFER_GRAIN;
+    const uint64_t size = larger_of(smaller_of(steps, device->alloc_limit), bytes);
+    enum status status = STATUS_OK;
+    if (buffer->mem != NULL && buffer->bytes >= bytes) {
+        return STATUS_OK;
+    }
+    opencl_release(&buffer->mem);
+    CL_MAKE(status, err, buffer->mem, clCreateBuffer, device->context, CL_MEM_READ_WRITE,
+            (size_t)size, NULL);
+    buffer->bytes = size;
+    return status;
 }
 
 enum status opencl_enqueue(const struct opencl *device, const struct opencl_launch *launch,

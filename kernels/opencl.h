@@ -12,10 +12,6 @@
 
 #include <CL/cl.h>
 
-enum {
-    OPENCL_DEVICES_MAX = 256 /* of all platforms together */
-};
-
 struct opencl {
     cl_device_id id;
     cl_context context;     /* owned */
@@ -30,13 +26,6 @@ struct opencl {
     struct scan_aids aids;
 #endif
 };
-
-/* Describe the usable devices, our own first, then those of each platform in its order. Once there
- * are `room`, no further driver is asked: it could end the process.
- * out   ids[] and infos[] (NULL: not wanted) of the first `room`; *count of all found
- * err   NO_DEVICE */
-MUST_CHECK enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos,
-                                           size_t room, size_t *count, struct error *err);
 
 /* Context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (an aid that
  * the device has no kernels for), DEVICE_ERROR, OUT_OF_MEMORY */
@@ -71,13 +60,26 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
 /* Wait for everything in the queue. */
 MUST_CHECK enum status opencl_finish(const struct opencl *device, struct error *err);
 
-/* Set the first bytes of a buffer to one word, in the order of the queue. */
+/* Set some bytes of a buffer to one word, in the order of the queue. */
 MUST_CHECK enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word,
-                                   size_t bytes, struct error *err);
+                                   uint64_t from, uint64_t bytes, struct error *err);
 
 /* A test aid: fill memory whose first content must not matter with garbage. */
 MUST_CHECK enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                                      struct error *err);
+
+/* Release a buffer, if there is one; a driver keeps it until commands in the queue are done with
+ * it. */
+void opencl_release(cl_mem *mem);
+
+/* Device memory that grows as it is needed, and loses what is in it. All zero: none yet. */
+struct opencl_buffer {
+    cl_mem mem; /* owned: opencl_release() */
+    uint64_t bytes;
+};
+MUST_CHECK enum status opencl_buffer_grow(const struct opencl *device,
+                                          struct opencl_buffer *buffer, uint64_t bytes,
+                                          struct error *err);
 
 struct opencl_arg {
     size_t bytes;

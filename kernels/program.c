@@ -175,29 +175,7 @@ enum status program_build(const struct opencl *device, const struct program_spec
 
 /* ---- the programs of a device ---- */
 
-struct built {
-    cl_program program;                  /* owned; NULL until built */
-    cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
-};
-
-struct programs {
-    const struct opencl *device;                                              /* borrowed */
-    struct built built[SCAN_VARIANT_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
-};
-
-enum status programs_create(const struct opencl *device, struct programs **out,
-                            struct error *err)
-{
-    struct programs *programs = calloc(1, sizeof *programs);
-    if (programs == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the programs of a device");
-    }
-    programs->device = device;
-    *out = programs;
-    return STATUS_OK;
-}
-
-static void release_built(struct built *built)
+static void release_built(struct built_program *built)
 {
     for (size_t i = 0; i < SCAN_KERNELS_MAX && built->kernels[i] != NULL; i++) {
         (void)clReleaseKernel(built->kernels[i]);
@@ -205,30 +183,27 @@ static void release_built(struct built *built)
     if (built->program != NULL) {
         (void)clReleaseProgram(built->program);
     }
-    *built = (struct built){0};
+    *built = (struct built_program){0};
 }
 
-void programs_destroy(struct programs *programs)
+void programs_deinit(struct programs *programs)
 {
-    if (programs == NULL) {
-        return;
-    }
-    struct built *built = &programs->built[0][0][0][0];
+    struct built_program *built = &programs->built[0][0][0][0];
     for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
         release_built(&built[i]);
     }
-    free(programs);
 }
 
 /* Build the program, or take it from those that were compiled ahead; then make its kernels. */
 static enum status build_variant(const struct opencl *device, enum scan_variant_id variant,
-                                 struct scan_type type, struct built *out, struct error *err)
+                                 struct scan_type type, struct built_program *out,
+                                 struct error *err)
 {
     const char *const *kernels = scan_variants[variant].kernels;
     char names[SCAN_KERNELS_MAX][PROGRAM_NAME_ROOM];
     char all[SCAN_KERNELS_MAX * PROGRAM_NAME_ROOM] = ""; /* with a semicolon between them */
     struct program_spec spec;
-    struct built made = {0};
+    struct built_program made = {0};
     size_t count = 0;
     enum status status = STATUS_OK;
     program_spec_make(device, variant, type, &spec);
@@ -257,13 +232,14 @@ static enum status build_variant(const struct opencl *device, enum scan_variant_
     return STATUS_OK;
 }
 
-enum status programs_find(struct programs *programs, enum scan_variant_id variant,
-                          struct scan_type type, const cl_kernel **kernels, struct error *err)
+enum status programs_find(struct programs *programs, const struct opencl *device,
+                          enum scan_variant_id variant, struct scan_type type,
+                          const cl_kernel **kernels, struct error *err)
 {
-    struct built *found =
+    struct built_program *found =
         &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
     if (found->program == NULL) {
-        TRY(build_variant(programs->device, variant, type, found, err));
+        TRY(build_variant(device, variant, type, found, err));
     }
     *kernels = found->kernels;
     return STATUS_OK;

@@ -66,18 +66,21 @@ MUST_CHECK enum status program_build(const struct opencl *device,
 
 /* ---- the programs of a device ---- */
 
-struct programs;
-
-MUST_CHECK enum status programs_create(const struct opencl *device, struct programs **out,
-                                       struct error *err);
-void programs_destroy(struct programs *programs); /* NULL is fine */
+/* All zero: none is built yet. */
+struct programs {
+    struct built_program {
+        cl_program program;                                        /* owned */
+        cl_kernel kernels[SCAN_KERNELS_MAX];                       /* owned */
+    } built[SCAN_VARIANT_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+};
+void programs_deinit(struct programs *programs);
 
 /* out   *kernels: array of the variant's kernels, in the order of its row; lives as long as
  *       programs. Set all arguments before each launch: launches share the kernel objects
  * err   DEVICE_ERROR: it does not build, or the device has no such built-in kernel;
  *       OUT_OF_MEMORY */
-MUST_CHECK enum status programs_find(struct programs *programs, enum scan_variant_id variant,
-                                     struct scan_type type, const cl_kernel **kernels,
-                                     struct error *err);
+MUST_CHECK enum status programs_find(struct programs *programs, const struct opencl *device,
+                                     enum scan_variant_id variant, struct scan_type type,
+                                     const cl_kernel **kernels, struct error *err);
 
 #endif

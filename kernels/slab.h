@@ -1,8 +1,9 @@
 /* Device-visible host memory. A slab is page-aligned, and every open device can use it as it is
  * (CPU, integrated) or transfers from it (discrete). The body of a request lands in it, the
- * scan runs in it and the answer is sent from it. Creating one is a system call and each device
- * wraps it once: keep slabs and reuse them (server/memory/memory.c). Thread: a slab belongs to
- * one thread at a time, but devices may use disjoint ranges of one slab at the same time. */
+ * scan runs in it and the answer is sent from it. Creating one is a system call, and the system
+ * makes its pages as they are used: keep slabs and reuse them (server/memory/memory.c). Thread: a
+ * slab belongs to one thread at a time, but devices may use disjoint ranges of one slab at the
+ * same time. */
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 
@@ -21,7 +22,7 @@ enum {
 struct slab *slab_create(size_t bytes);
 
 /* Make it larger: its pages move to a larger place with what is in them, nothing is copied.
- * False, and it is as before, without memory, if a device has wrapped it, or it is adopted. */
+ * No device may be using it. False, and it is as before, without memory, or if it is adopted. */
 MUST_CHECK bool slab_extend(struct slab *slab, size_t bytes);
 
 /* A slab over somebody else's memory: whole pages, which outlive it. NULL without memory. */
@@ -32,24 +33,5 @@ void slab_destroy(struct slab *slab);
 
 void *slab_data(const struct slab *slab);
 size_t slab_bytes(const struct slab *slab);
-
-/* ---- what devices keep with a slab ---- */
-
-/* Each open device wraps a slab once, a cl_mem over its pages, and finds it here afterwards. A
- * wrap is a handle and how to release it; it ends with the slab or with its device, whichever
- * goes first. Thread: any; one lock guards all wraps of the process and is held for pointer
- * work only. A driver that hangs in a release holds up who called for it, and who destroys that
- * very slab. */
-
-/* The handle that `owner` keeps with the slab; NULL if there is none. */
-void *slab_wrap_find(const struct slab *slab, const void *owner);
-
-/* Keep a handle; release(handle) is called once, by slab_destroy() or slab_wraps_drop(). False
- * without memory: nothing is kept then. */
-MUST_CHECK bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
-                               void (*release)(void *handle));
-
-/* Release every wrap of `owner`, over all slabs. */
-void slab_wraps_drop(const void *owner);
 
 #endif

@@ -1,191 +1,50 @@
-/* Boxes, slices and gaps (split.h), in this order.
- *
- * Cutting the dimensions of the largest strides first makes boxes that are compact in memory:
- * what they span, they have for themselves. That ends where the axis cannot be cut shorter than
- * a block: what is still too large then is copied together, element by element, and so is what
- * must be compact for a transfer and is not. */
+/* Boxes, slices and gaps (split.h), in this order. */
 #include "kernels/split.h"
 
 #include <string.h>
 
 /* ---- boxes ---- */
 
-/* The axis counts as dimension -1. */
-static const struct scan_dim *dim_of(const struct scan_plan *plan, int i)
+/* Elements of a line that is cut: whole superblocks, or whole blocks. */
+static uint64_t whole_blocks(uint64_t most)
 {
-    return i < 0 ? &plan->axis : &plan->dim[i];
+    const uint64_t unit = most >= SCAN_SUPERBLOCK ? SCAN_SUPERBLOCK : SCAN_BLOCK;
+    return most / unit * unit;
 }
 
-static uint64_t stride_of(const struct scan_plan *plan, int i, bool output)
+/* Packed as the output lies: elements of a line are neighbours, or lines are. */
+static struct scan_plan pack_box(const struct scan_plan *plan, uint64_t lines, uint64_t length)
 {
-    return output ? dim_of(plan, i)->out_stride : dim_of(plan, i)->in_stride;
+    const bool across =
+        plan->dims > 0 && plan->dim[plan->dims - 1].out_stride < plan->axis.out_stride;
+    const uint64_t step = across ? lines : 1;
+    const uint64_t next = across ? 1 : length;
+    struct scan_plan box = *plan;
+    box.axis = (struct scan_dim){length, step, step};
+    box.dims = lines > 1 ? 1 : 0;
+    box.dim[0] = (struct scan_dim){lines, next, next};
+    box.lines = lines;
+    box.elements = lines * length;
+    box.in_elements = box.elements;
+    box.out_elements = box.elements;
+    box.in_place = true;
+    box.gaps = false;
+    return box;
 }
 
-static uint64_t box_size(const struct scan_cut *cut, int i)
+bool scan_box_next(const struct scan_plan *plan, uint64_t most, struct scan_box *box)
 {
-    return i < 0 ? cut->axis : cut->size[i];
-}
-
-/* What a box spans on one side, in elements. */
-static uint64_t box_span(const struct scan_cut *cut, bool output)
-{
-    uint64_t sum = 1;
-    for (int i = -1; i < cut->plan->dims; i++) {
-        sum += (box_size(cut, i) - 1) * stride_of(cut->plan, i, output);
-    }
-    return sum;
-}
-
-static uint64_t whole_blocks(uint64_t elements)
-{
-    uint64_t unit = elements >= SCAN_SUPERBLOCK ? SCAN_SUPERBLOCK : SCAN_BLOCK;
-    return elements > unit ? elements / unit * unit : SCAN_BLOCK;
-}
-
-/* Shorten the boxes until one side spans no more than `limit`: the dimension of the largest
- * stride that can still be cut, again and again. False if that cannot be. */
-static bool shorten(struct scan_cut *cut, bool output, uint64_t limit)
-{
-    for (uint64_t span = box_span(cut, output); span > limit; span = box_span(cut, output)) {
-        uint64_t stride = 0;
-        int dim = -1;
-        for (int i = -1; i < cut->plan->dims; i++) {
-            const uint64_t own = stride_of(cut->plan, i, output);
-            if (box_size(cut, i) > (i < 0 ? SCAN_BLOCK : 1) && own > stride) {
-                stride = own;
-                dim = i;
-            }
-        }
-        if (stride == 0) {
-            return false;
-        }
-        const uint64_t rest = span - (box_size(cut, dim) - 1) * stride;
-        const uint64_t fits = rest < limit ? 1 + (limit - rest) / stride : 1;
-        if (dim < 0) {
-            cut->axis = whole_blocks(fits);
-        } else {
-            cut->size[dim] = fits;
-        }
-    }
-    return true;
-}
-
-/* Do boxes span disjoint ranges of memory? They do if they step along each cut dimension over
- * all that they span of the smaller ones, with nothing of larger ones inside them. */
-static bool is_compact(const struct scan_cut *cut, bool output)
-{
-    const struct scan_plan *plan = cut->plan;
-    for (int dim = -1; dim < plan->dims; dim++) {
-        const uint64_t stride = stride_of(plan, dim, output);
-        uint64_t reach = 0;
-        if (box_size(cut, dim) == dim_of(plan, dim)->size) {
-            continue;
-        }
-        for (int i = -1; i < plan->dims; i++) {
-            const uint64_t other = stride_of(plan, i, output);
-            const uint64_t steps = box_size(cut, i) - 1;
-            if (other > stride && steps > 0) {
-                return false;
-            }
-            reach += i == dim ? 0 : steps * other;
-        }
-        if (stride <= reach) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Boxes of packed rows: as many elements of a line as fit, else as many lines as do. */
-static void cut_gathered(struct scan_cut *cut, uint64_t limit)
-{
-    const struct scan_plan *plan = cut->plan;
-    cut->gathered = true;
-    cut->axis = plan->axis.size <= limit ? plan->axis.size : whole_blocks(limit);
-    uint64_t room = limit / cut->axis;
-    for (int i = plan->dims - 1; i >= 0; i--) {
-        cut->size[i] = larger_of(smaller_of(plan->dim[i].size, room), 1);
-        room /= cut->size[i];
-    }
-}
-
-void scan_cut_init(struct scan_cut *cut, const struct scan_plan *plan,
-                   const struct scan_cut_limits *limits)
-{
-    struct scan_dim dims[LIMIT_RANK + 1];
-    bool nested = false;
-    *cut = (struct scan_cut){.plan = plan, .axis = plan->axis.size};
-    for (int i = 0; i < plan->dims; i++) {
-        cut->size[i] = plan->dim[i].size;
-    }
-    (void)scan_plan_sorted(plan, dims, &nested);
-    bool fits = shorten(cut, false, limits->in) && shorten(cut, true, limits->out);
-    bool apart = !limits->compact || (nested && is_compact(cut, true));
-    if (!fits || !apart || limits->gathered) {
-        cut_gathered(cut, limits->gather);
-    }
-}
-
-uint64_t scan_cut_lines(const struct scan_cut *cut)
-{
-    uint64_t lines = 1;
-    for (int i = 0; i < cut->plan->dims; i++) {
-        lines *= cut->size[i];
-    }
-    return lines;
-}
-
-/* The same box as packed rows. */
-static void make_rows(struct scan_plan *plan)
-{
-    plan->axis.in_stride = 1;
-    plan->axis.out_stride = 1;
-    plan->dims = plan->lines > 1 ? 1 : 0;
-    plan->dim[0] = (struct scan_dim){plan->lines, plan->axis.size, plan->axis.size};
-    plan->in_elements = plan->elements;
-    plan->out_elements = plan->elements;
-    plan->in_place = true;
-    plan->gaps = false;
-}
-
-bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
-{
-    const struct scan_plan *plan = cut->plan;
-    if (cut->finished) {
+    const bool cut = plan->axis.size > most;
+    const bool ends = box->position + box->plan.axis.size == plan->axis.size;
+    const uint64_t line = box->line + (ends ? box->plan.lines : 0);
+    const uint64_t position = ends ? 0 : box->position + box->plan.axis.size;
+    if (line == plan->lines) {
         return false;
     }
-    uint64_t left = plan->axis.size - cut->axis_done;
-    uint64_t length = smaller_of(cut->axis, left);
-    uint64_t start = plan->reverse ? left - length : cut->axis_done;
-    *box = (struct scan_box){.in_first = start * plan->axis.in_stride,
-                             .out_first = start * plan->axis.out_stride,
-                             .position = cut->axis_done,
-                             .first = cut->axis_done == 0,
-                             .last = length == left};
-    for (int i = 0; i < plan->dims; i++) {
-        box->size[i] = smaller_of(cut->size[i], plan->dim[i].size - cut->index[i]);
-        box->first_line = box->first_line * plan->dim[i].size + cut->index[i];
-        box->in_first += cut->index[i] * plan->dim[i].in_stride;
-        box->out_first += cut->index[i] * plan->dim[i].out_stride;
-    }
-    scan_plan_box(plan, box->size, length, &box->plan);
-    if (cut->gathered) {
-        make_rows(&box->plan);
-    }
-
-    cut->axis_done += length;
-    if (!box->last) {
-        return true;
-    }
-    cut->axis_done = 0;
-    for (int i = plan->dims - 1; i >= 0; i--) {
-        cut->index[i] += box->size[i];
-        if (cut->index[i] < plan->dim[i].size) {
-            return true;
-        }
-        cut->index[i] = 0;
-    }
-    cut->finished = true;
+    const uint64_t lines = cut ? 1 : smaller_of(most / plan->axis.size, plan->lines - line);
+    const uint64_t length =
+        cut ? smaller_of(whole_blocks(most), plan->axis.size - position) : plan->axis.size;
+    *box = (struct scan_box){pack_box(plan, lines, length), line, position};
     return true;
 }
 
@@ -221,39 +80,41 @@ void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t f
     }
 }
 
-/* Bytes from the scan's first cell on one side to that of a line of the box. */
-static uint64_t line_at(const struct scan_cut *cut, const struct scan_box *box, uint64_t line,
-                        bool output)
+void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, void *cells,
+                   void *packed, bool output)
 {
-    uint64_t at = output ? box->out_first : box->in_first;
-    for (int i = cut->plan->dims - 1; i >= 0; i--) {
-        at += line % box->size[i] * stride_of(cut->plan, i, output);
-        line /= box->size[i];
-    }
-    return at * dtype_info(cut->plan->dtype)->bytes;
-}
-
-void scan_box_gather(const struct scan_cut *cut, const struct scan_box *box, const void *in,
-                     void *rows)
-{
-    const size_t bytes = dtype_info(cut->plan->dtype)->bytes;
+    const size_t bytes = dtype_info(plan->dtype)->bytes;
+    const struct scan_dim *inner = &plan->dim[plan->dims > 0 ? plan->dims - 1 : 0];
     const uint64_t length = box->plan.axis.size;
-    for (uint64_t line = 0; line < box->plan.lines; line++) {
-        scan_copy_elements((unsigned char *)rows + line * length * bytes, 1,
-                           (const unsigned char *)in + line_at(cut, box, line, false),
-                           cut->plan->axis.in_stride, length, bytes);
-    }
-}
-
-void scan_box_scatter(const struct scan_cut *cut, const struct scan_box *box, const void *rows,
-                      void *out)
-{
-    const size_t bytes = dtype_info(cut->plan->dtype)->bytes;
-    const uint64_t length = box->plan.axis.size;
-    for (uint64_t line = 0; line < box->plan.lines; line++) {
-        scan_copy_elements(
-            (unsigned char *)out + line_at(cut, box, line, true), cut->plan->axis.out_stride,
-            (const unsigned char *)rows + line * length * bytes, 1, length, bytes);
+    const uint64_t first =
+        plan->reverse ? plan->axis.size - box->position - length : box->position;
+    /* input strides: of the scan's cells, output strides: of packed ones */
+    const struct scan_dim along = {length,
+                                   output ? plan->axis.out_stride : plan->axis.in_stride,
+                                   box->plan.axis.out_stride};
+    struct scan_dim beside = {1, output ? inner->out_stride : inner->in_stride,
+                              box->plan.dim[0].out_stride};
+    const bool lines_apart = plan->dims == 0 || along.in_stride <= beside.in_stride;
+    for (uint64_t done = 0; done < box->plan.lines; done += beside.size) {
+        const uint64_t line = box->line + done;
+        const uint64_t left = plan->dims > 0 ? inner->size - line % inner->size : 1;
+        beside.size = smaller_of(left, box->plan.lines - done);
+        const struct scan_dim *outer = lines_apart ? &beside : &along;
+        const struct scan_dim *near = lines_apart ? &along : &beside;
+        const uint64_t at = scan_plan_line_at(plan, line, output) + first * along.in_stride;
+        unsigned char *own = (unsigned char *)cells + at * bytes;
+        unsigned char *other = (unsigned char *)packed + done * beside.out_stride * bytes;
+        for (uint64_t i = 0; i < outer->size; i++) {
+            if (output) {
+                scan_copy_elements(own, near->in_stride, other, near->out_stride, near->size,
+                                   bytes);
+            } else {
+                scan_copy_elements(other, near->out_stride, own, near->in_stride, near->size,
+                                   bytes);
+            }
+            own += outer->in_stride * bytes;
+            other += outer->out_stride * bytes;
+        }
     }
 }
 
@@ -469,25 +330,17 @@ static void zero_between(const struct scan_dim *dims, int count, size_t bytes, b
     }
 }
 
-void scan_gaps_zero(const struct scan_plan *plan, void *cells)
+void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells)
 {
     struct scan_dim dims[LIMIT_RANK + 1];
     const size_t bytes = dtype_info(plan->dtype)->bytes;
     bool nested = false;
     const int count = scan_plan_sorted(plan, dims, &nested);
     if (nested) {
-        zero_between(dims, count, bytes, false, cells);
+        zero_between(dims, count, bytes, outer, cells);
     } else {
         memset(cells, 0, (size_t)(plan->out_elements * bytes));
     }
-}
-
-void scan_gaps_zero_outer(const struct scan_plan *plan, void *cells)
-{
-    struct scan_dim dims[LIMIT_RANK + 1];
-    bool nested = false;
-    const int count = scan_plan_sorted(plan, dims, &nested);
-    zero_between(dims, count, dtype_info(plan->dtype)->bytes, true, cells);
 }
 
 uint64_t scan_gaps_step(const struct scan_plan *plan)

@@ -1,11 +1,8 @@
 /* Cutting a scan, and what lies between its cells. Pure; thread: any; nothing can fail.
  *
- * Boxes: what is too large for one buffer is cut first across lines, and along the axis, at
- * block boundaries of the association, with the lines' sums carried over, where that is not
- * enough. Boxes of one chain come in the order the axis is traversed.
- *
- *      chain of boxes along the axis, carry ->        [0][1][2][3]
- *      next lines                                     [4][5][6][7]
+ * Boxes: what is too large for one buffer is copied together, box by box, and back: some lines
+ * that are neighbours, or some blocks of one line, whose sums are handed on. Boxes of a line come
+ * in the order the axis is traversed.
  *
  * Slices: a large tensor holds a device only so long at a time, and can be scanned while it
  * arrives. A slice is some steps of another dimension than the axis, and has nothing to do with
@@ -27,52 +24,21 @@
 
 /* ---- boxes ---- */
 
-struct scan_cut {
-    const struct scan_plan *plan; /* borrowed */
-    uint64_t axis; /* elements of the axis in a box; a multiple of SCAN_BLOCK or all */
-    uint64_t size[LIMIT_RANK]; /* elements of plan->dim[i] in a box */
-    bool gathered; /* boxes are not compact in memory: copy their elements together */
-    /* the next box */
-    uint64_t axis_done;
-    uint64_t index[LIMIT_RANK];
-    bool finished;
-};
-
 struct scan_box {
-    struct scan_plan plan; /* of the box as it lies in memory, or packed as rows if gathered */
-    uint64_t in_first;     /* elements from the scan's cell of all indices 0 to the box's */
-    uint64_t out_first;
-    uint64_t position;   /* elements of its lines done by earlier boxes */
-    uint64_t first_line; /* of the scan; if that has no more than one dimension besides the
-                            axis, a box has all lines from there on to its last */
-    bool first;          /* of its chain */
-    bool last;           /* of its chain */
-    uint64_t size[LIMIT_RANK]; /* of plan->dim[i] of the whole scan in this box */
+    struct scan_plan plan; /* of the box, packed: its cells are neighbours */
+    uint64_t line;         /* of the scan: its first */
+    uint64_t position;     /* elements of its lines done by earlier boxes */
 };
 
-struct scan_cut_limits {
-    uint64_t in; /* elements a box may span, SCAN_BLOCK or more each */
-    uint64_t out;
-    uint64_t gather; /* elements a gathered box may hold */
-    bool compact;    /* what boxes span of the output must not overlap */
-    bool gathered;   /* all boxes are: what the scan itself spans is not its alone */
-};
+/* From a box, or all zeros, to the next one, of at most so many elements, SCAN_BLOCK or more;
+ * false after the last. plan->elements > 0 */
+MUST_CHECK bool scan_box_next(const struct scan_plan *plan, uint64_t most,
+                              struct scan_box *box);
 
-void scan_cut_init(struct scan_cut *cut, const struct scan_plan *plan,
-                   const struct scan_cut_limits *limits);
-
-/* Most lines in a box: what a carry buffer needs. */
-uint64_t scan_cut_lines(const struct scan_cut *cut);
-
-/* False after the last box. */
-bool scan_cut_next(struct scan_cut *cut, struct scan_box *box);
-
-/* Copy a gathered box's elements: from the scan's input cells to packed rows, and from packed
- * rows to the scan's output cells. */
-void scan_box_gather(const struct scan_cut *cut, const struct scan_box *box, const void *in,
-                     void *rows);
-void scan_box_scatter(const struct scan_cut *cut, const struct scan_box *box, const void *rows,
-                      void *out);
+/* Copy a box's elements from the scan's cells to packed ones, or, `output`, back. A run of lines
+ * goes line by line or across them, whichever is denser in memory. */
+void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, void *cells,
+                   void *packed, bool output);
 
 /* Copy elements of so many bytes; steps: elements from each to the next. */
 void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
@@ -127,11 +93,9 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * and has gaps between them; 0: it has none there, or does not nest. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
-/* Zero the gaps of the output at `cells`, before the scan. Cells of elements are kept where the
+/* Zero the gaps of the output at `cells`, before the scan; `outer`: but those of
+ * scan_gaps_step(), which a kernel zeroes with its results. Cells of elements are kept where the
  * layout nests, as an output in place needs, and may be zeroed too where it does not. */
-void scan_gaps_zero(const struct scan_plan *plan, void *cells);
-
-/* The same but for the gaps of scan_gaps_step(), which a kernel zeroes with its results. */
-void scan_gaps_zero_outer(const struct scan_plan *plan, void *cells);
+void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells);
 
 #endif

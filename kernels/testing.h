@@ -45,14 +45,11 @@ struct scan_aids {
  * err   UNSUPPORTED: it has no kernels for them */
 MUST_CHECK enum status scan_aids_apply(struct opencl *device, struct error *err);
 
-/* *variant: an enum scan_variant_id, the chosen one, then the one that is asked for.
+/* *variant: the way that is chosen (launcher.h), then the variant that is asked for.
  * err   UNSUPPORTED: that cannot run the piece */
 MUST_CHECK enum status scan_aids_choose(const struct opencl *device,
                                         const struct scan_piece *piece, int *variant,
                                         struct error *err);
-
-/* Is the generic kernel asked for, whatever the device would use? */
-bool scan_aids_generic(const struct opencl *device);
 
 /* The code that the next OpenCL call is to fail with; CL_SUCCESS: it is made. */
 cl_int cl_fault_next(void);

@@ -7,30 +7,14 @@
  * What lies between the spans of a window is copied along and never used. */
 #include "kernels/transfer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    STAGES = 2,
-    STAGE_BYTES = 8 << 20,
-    BUFFER_GRAIN = 1 << 20
-};
-
-struct stage {
-    cl_mem mem;          /* owned: pinned host memory */
-    unsigned char *host; /* its mapping */
-    cl_event busy;       /* owned: the copy that uses it; NULL: none */
-};
-
-struct transfer {
-    const struct opencl *device; /* borrowed */
-    struct stage stage[STAGES];
-    cl_mem buffer[TRANSFER_SIDES]; /* owned */
-    uint64_t bytes[TRANSFER_SIDES];
+    STAGE_BYTES = 8 << 20
 };
 
 /* Wait until the copy that uses the stage is done. */
-static enum status stage_wait(struct stage *stage, struct error *err)
+static enum status stage_wait(struct transfer_stage *stage, struct error *err)
 {
     if (stage->busy == NULL) {
         return STATUS_OK;
@@ -41,7 +25,7 @@ static enum status stage_wait(struct stage *stage, struct error *err)
     return status;
 }
 
-static enum status stage_create(const struct opencl *device, struct stage *stage,
+static enum status stage_create(const struct opencl *device, struct transfer_stage *stage,
                                 struct error *err)
 {
     enum status status = STATUS_OK;
@@ -53,33 +37,24 @@ static enum status stage_create(const struct opencl *device, struct stage *stage
     return status;
 }
 
-enum status transfer_create(const struct opencl *device, struct transfer **out,
-                            struct error *err)
+enum status transfer_init(struct transfer *transfer, const struct opencl *device,
+                          struct error *err)
 {
-    struct transfer *transfer = calloc(1, sizeof *transfer);
-    if (transfer == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the transfers of a device");
-    }
-    transfer->device = device;
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < STAGES && status == STATUS_OK; i++) {
+    transfer->device = device;
+    for (size_t i = 0; i < TRANSFER_STAGES && status == STATUS_OK; i++) {
         status = stage_create(device, &transfer->stage[i], err);
     }
     if (status != STATUS_OK) {
-        transfer_destroy(transfer);
-        return status;
+        transfer_deinit(transfer);
     }
-    *out = transfer;
-    return STATUS_OK;
+    return status;
 }
 
-void transfer_destroy(struct transfer *transfer)
+void transfer_deinit(struct transfer *transfer)
 {
-    if (transfer == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < STAGES; i++) {
-        struct stage *stage = &transfer->stage[i];
+    for (size_t i = 0; i < TRANSFER_STAGES; i++) {
+        struct transfer_stage *stage = &transfer->stage[i];
         if (stage->busy != NULL) {
             (void)clReleaseEvent(stage->busy);
         }
@@ -88,38 +63,10 @@ void transfer_destroy(struct transfer *transfer)
             (void)clEnqueueUnmapMemObject(queue, stage->mem, stage->host, 0, NULL, NULL);
             (void)clFinish(queue);
         }
-        if (stage->mem != NULL) {
-            (void)clReleaseMemObject(stage->mem);
-        }
+        opencl_release(&stage->mem);
     }
-    for (size_t i = 0; i < TRANSFER_SIDES; i++) {
-        if (transfer->buffer[i] != NULL) {
-            (void)clReleaseMemObject(transfer->buffer[i]);
-        }
-    }
-    free(transfer);
-}
-
-enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, uint64_t bytes,
-                            cl_mem *mem, struct error *err)
-{
-    cl_mem *buffer = &transfer->buffer[side];
-    if (transfer->bytes[side] < bytes) {
-        const uint64_t limit = transfer->device->alloc_limit;
-        uint64_t size = (bytes + BUFFER_GRAIN - 1) / BUFFER_GRAIN * BUFFER_GRAIN;
-        size = size > limit && bytes <= limit ? limit : size;
-        if (*buffer != NULL) {
-            (void)clReleaseMemObject(*buffer);
-        }
-        transfer->bytes[side] = 0;
-        enum status status = STATUS_OK;
-        CL_MAKE(status, err, *buffer, clCreateBuffer, transfer->device->context,
-                CL_MEM_READ_WRITE, (size_t)size, NULL);
-        TRY(status);
-        transfer->bytes[side] = size;
-    }
-    *mem = *buffer;
-    return STATUS_OK;
+    opencl_release(&transfer->buffer.mem);
+    *transfer = (struct transfer){.device = NULL};
 }
 
 /* A window of the device buffer. */
@@ -133,7 +80,7 @@ static bool window_find(const struct transfer_span *spans, size_t count, uint64_
                         struct window *window)
 {
     const uint64_t end = spans[count - 1].at + spans[count - 1].bytes;
-    const uint64_t from = k * STAGE_BYTES;
+    const uint64_t from = spans[0].at + k * STAGE_BYTES;
     *window = (struct window){from, end - from < STAGE_BYTES ? end - from : STAGE_BYTES};
     return from < end;
 }
@@ -162,7 +109,7 @@ enum status transfer_up(struct transfer *transfer, cl_mem mem,
     cl_command_queue queue = transfer->device->queue;
     struct window window;
     for (uint64_t k = 0; window_find(spans, count, k, &window); k++) {
-        struct stage *stage = &transfer->stage[k % STAGES];
+        struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
         TRY(stage_wait(stage, err));
         window_copy(spans, count, &window, stage->host, true);
         TRY(CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from, window.bytes,
@@ -180,7 +127,7 @@ enum status transfer_down(struct transfer *transfer, cl_mem mem,
     struct window window;
     bool more = true;
     for (uint64_t k = 0; more; k++) {
-        struct stage *stage = &transfer->stage[k % STAGES];
+        struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
         more = window_find(spans, count, k, &window);
         if (more) {
             TRY(stage_wait(stage, err)); /* for an upload */
@@ -189,7 +136,7 @@ enum status transfer_down(struct transfer *transfer, cl_mem mem,
             (void)clFlush(queue);
         }
         if (k > 0 && window_find(spans, count, k - 1, &window)) {
-            stage = &transfer->stage[(k - 1) % STAGES];
+            stage = &transfer->stage[(k - 1) % TRANSFER_STAGES];
             TRY(stage_wait(stage, err));
             window_copy(spans, count, &window, stage->host, false);
         }

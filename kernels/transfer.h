@@ -1,6 +1,6 @@
-/* Getting tensors to a device with memory of its own and back: two pooled device buffers
- * (inputs, separate outputs) and two pinned staging buffers that take turns, so that the host
- * copies into one while the device reads the other. A call that
+/* Getting tensors to a device with memory of its own and back: a device buffer that is kept, and
+ * two pinned staging buffers that take turns, so that the host copies into one while the device
+ * reads the other. A call that
  * fails is DEVICE_ERROR or OUT_OF_MEMORY; whoever calls waits for the queue before the buffers
  * are used again. Thread: that of the device. */
 #ifndef TALLY_KERNELS_TRANSFER_H
@@ -8,12 +8,19 @@
 
 #include "kernels/opencl.h"
 
-struct transfer; /* opaque */
+enum {
+    TRANSFER_STAGES = 2
+};
 
-enum transfer_side {
-    TRANSFER_IN,
-    TRANSFER_OUT,
-    TRANSFER_SIDES
+/* All zero: nothing to free. */
+struct transfer {
+    const struct opencl *device; /* borrowed */
+    struct transfer_stage {
+        cl_mem mem;          /* owned: pinned host memory */
+        unsigned char *host; /* its mapping */
+        cl_event busy;       /* owned: the copy that uses it; NULL: none */
+    } stage[TRANSFER_STAGES];
+    struct opencl_buffer buffer; /* for whoever transfers */
 };
 
 /* A run of bytes on the host and where it lies in a device buffer. */
@@ -23,14 +30,9 @@ struct transfer_span {
     uint64_t bytes;
 };
 
-MUST_CHECK enum status transfer_create(const struct opencl *device, struct transfer **out,
-                                       struct error *err);
-void transfer_destroy(struct transfer *transfer); /* the device is idle; NULL is fine */
-
-/* The device buffer of a side, of at least `bytes` (> 0). Valid until the next call for the
- * side. */
-MUST_CHECK enum status transfer_buffer(struct transfer *transfer, enum transfer_side side,
-                                       uint64_t bytes, cl_mem *mem, struct error *err);
+MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct opencl *device,
+                                     struct error *err);
+void transfer_deinit(struct transfer *transfer); /* the device is idle */
 
 /* Enqueue copies of spans, in ascending order of `at`, to a buffer. The host's bytes are free
  * to change when it returns. */

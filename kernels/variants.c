@@ -394,10 +394,9 @@ static bool zeroes_gaps(const struct scan_piece *piece)
 
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece)
 {
-    if (variant == SCAN_VARIANT_STRIDED && zeroes_gaps(piece)) {
-        scan_gaps_zero_outer(piece->plan, piece->gaps);
-    } else if (piece->gaps != NULL) {
-        scan_gaps_zero(piece->plan, piece->gaps);
+    if (piece->gaps != NULL) {
+        const bool outer = variant == SCAN_VARIANT_STRIDED && zeroes_gaps(piece);
+        scan_gaps_zero(piece->plan, outer, piece->gaps);
     }
 }
 

@@ -22,7 +22,6 @@
 #include "proto/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -425,23 +424,11 @@ static enum status check_output(const struct tensor *input, const struct tensor 
 /* ---- the request ---- */
 
 struct directml {
-    struct json_doc doc;
-    const struct json_array *array; /* text of the input buffer, NULL if binary */
-    char *output_text;              /* owned: OutputTensor as the client wrote it */
+    struct framed framed;           /* text: OutputTensor as the client wrote it */
+    const struct json_array *array; /* of the input buffer, NULL if binary */
     struct tensor input;
     struct tensor output;
 };
-
-static void directml_release(struct scan_call *call)
-{
-    struct directml *dml = call->dialect;
-    if (dml != NULL) {
-        json_doc_deinit(&dml->doc);
-        free(dml->output_text);
-        free(dml);
-    }
-    call->dialect = NULL;
-}
 
 /* ---- the operator ---- */
 
@@ -492,8 +479,8 @@ static enum status read_desc(const struct level *level, const struct json_place 
     describe_tensors(dml, scan);
     TRY(read_axis(desc, scan, err));
     TRY(read_direction(desc, scan, err));
-    dml->output_text = json_doc_dump(json_field(desc, "OutputTensor"));
-    return dml->output_text != NULL
+    dml->framed.text = json_doc_dump(json_field(desc, "OutputTensor"));
+    return dml->framed.text != NULL
                ? STATUS_OK
                : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
 }
@@ -504,7 +491,7 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
                                  struct error *err)
 {
     static const char *const known[] = {"type", "feature_level", "desc", "data"};
-    struct json_place root = {.object = dml->doc.root, .path = ""};
+    struct json_place root = {.object = dml->framed.doc.root, .path = ""};
     const struct level *level = NULL;
     const char *type = NULL;
     struct json_place desc;
@@ -581,10 +568,10 @@ static enum status locate_text(const struct codec_request *request, struct direc
 static enum status locate_input(const struct codec_request *request, struct directml *dml,
                                 struct scan_call *call, struct error *err)
 {
-    struct json_place root = {.object = dml->doc.root, .path = ""};
+    struct json_place root = {.object = dml->framed.doc.root, .path = ""};
     const json_t *data = json_field_given(&root, "data");
     if (data != NULL) {
-        dml->array = json_doc_array(&dml->doc, data);
+        dml->array = json_doc_array(&dml->framed.doc, data);
         if (dml->array == NULL) {
             return json_field_error(&root, "data", "a flat array of numbers", err);
         }
@@ -597,10 +584,11 @@ static enum status locate_input(const struct codec_request *request, struct dire
 }
 
 static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct directml *dml, struct scan_call *call, struct error *err)
+                                struct scan_call *call, struct error *err)
 {
+    struct directml *dml = call->dialect;
     TRY(framed_no_query(request, err));
-    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err));
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->framed.doc, err));
     TRY(read_operator(dml, &call->desc, err));
     return locate_input(request, dml, call, err);
 }
@@ -608,18 +596,7 @@ static enum status read_request(const struct codec_request *request, struct byte
 static enum status directml_decode(const struct codec_request *request, struct byte_view head,
                                    struct scan_call *call, struct error *err)
 {
-    struct directml *dml = calloc(1, sizeof *dml);
-    if (dml == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
-    }
-    struct scan_call found = {.dialect = dml};
-    enum status status = read_request(request, head, dml, &found, err);
-    if (status != STATUS_OK) {
-        directml_release(&found);
-        return status;
-    }
-    *call = found;
-    return STATUS_OK;
+    return framed_decode(request, head, read_request, sizeof(struct directml), call, err);
 }
 
 static enum status directml_complete(struct scan_call *call, void *input,
@@ -644,7 +621,7 @@ static uint64_t directml_head_max(const struct scan_call *call)
     };
     const struct directml *dml = call->dialect;
     const struct json_print print = framed_print(call, NULL, call->output_bytes);
-    uint64_t around = KEYS + strlen(dml->output_text);
+    uint64_t around = KEYS + strlen(dml->framed.text);
     return call->source == CALL_SOURCE_PAYLOAD ? around : json_tensor_write_max(&print, around);
 }
 
@@ -658,7 +635,7 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     answer_begin_text(answer, &w, directml_head_max(call));
     json_writer_begin_object(&w);
     json_writer_key(&w, "OutputTensor");
-    json_writer_raw(&w, dml->output_text, strlen(dml->output_text));
+    json_writer_raw(&w, dml->framed.text, strlen(dml->framed.text));
     if (!framed) {
         const struct json_print print = framed_print(call, output, call->output_bytes);
         json_writer_key(&w, "data");
@@ -672,17 +649,12 @@ static enum status directml_encode(const struct scan_call *call, const void *out
 
 static const char *directml_plan_field(const struct scan_call *call, const char *field)
 {
-    static const char *const names[][2] = {{"shape", "desc.InputTensor.Sizes"},
-                                           {"axis", "desc.Axis"},
-                                           {"strides", "desc.InputTensor.Strides"},
-                                           {"output_strides", "desc.OutputTensor.Strides"}};
+    static const struct framed_name names[] = {{"shape", "desc.InputTensor.Sizes"},
+                                               {"axis", "desc.Axis"},
+                                               {"strides", "desc.InputTensor.Strides"},
+                                               {"output_strides", "desc.OutputTensor.Strides"}};
     (void)call;
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (strcmp(field, names[i][0]) == 0) {
-            return names[i][1];
-        }
-    }
-    return "";
+    return framed_plan_field(names, ARRAY_COUNT(names), field);
 }
 
 const struct codec codec_directml = {.name = "directml",
@@ -691,5 +663,5 @@ const struct codec codec_directml = {.name = "directml",
                                      .complete = directml_complete,
                                      .encode = directml_encode,
                                      .head_max = directml_head_max,
-                                     .release = directml_release,
+                                     .release = framed_release,
                                      .plan_field = directml_plan_field};

@@ -37,37 +37,24 @@ struct kserve_inputs {
     uint64_t payload_bytes; /* of all binary inputs together */
 };
 
-/* The output, and the carry beside it, as they are asked for. */
+/* An output as it is asked for: y, or the carry beside it. */
 struct kserve_output {
     bool binary;
-    bool carry_binary;
     bool named; /* in `outputs` */
-    bool carry_named;
     struct shm_window shm;
-    struct json_place place; /* of y, if it is named */
+    struct json_place place; /* if it is named */
 };
 
 struct kserve {
+    struct framed framed;
     const struct model *model;
-    struct json_doc doc;
     struct kserve_inputs inputs;
     struct kserve_attributes attributes;
     struct kserve_output output;
+    struct kserve_output carry_output;
     char shape_field[JSON_PATH_MAX]; /* where the shape of x stands; "" in a raw request */
     struct byte_view raw;            /* raw request of unknown length: the body, read as head */
 };
-
-static void kserve_release(struct scan_call *call)
-{
-    struct kserve *kserve = call->dialect;
-    if (kserve != NULL) {
-        json_doc_deinit(&kserve->doc);
-        free(kserve);
-    }
-    free(call->carry.owned);
-    call->carry.owned = NULL;
-    call->dialect = NULL;
-}
 
 /* A raw request has no JSON; without a Content-Length its shape is known at its end only, so
  * the whole of it is taken as head. */
@@ -233,48 +220,43 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
     return STATUS_OK;
 }
 
-static enum status read_output(const struct json_place *place, bool binary_default,
-                               struct kserve_output *out, struct error *err)
+static enum status read_output(const struct json_place *place, struct kserve *kserve,
+                               struct error *err)
 {
     const char *name = NULL;
     struct kserve_location location = {.binary_size = 0};
     TRY(json_require_string(place, "name", &name, err));
     const bool carry = strcmp(name, MODEL_CARRY) == 0;
+    struct kserve_output *out = carry ? &kserve->carry_output : &kserve->output;
     if (!carry && strcmp(name, MODEL_OUTPUT) != 0) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected output \"%.60s\": the models have one, "
                                "\"" MODEL_OUTPUT "\", and for a part \"" MODEL_CARRY "\"",
                                name);
     }
-    if (carry ? out->carry_named : out->named) {
+    if (out->named) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the output \"%s\" is there twice", name);
     }
     TRY(kserve_read_output_parameters(place, &location, err));
-    const bool binary = location.has_binary_data ? location.binary_data : binary_default;
     if (carry && location.shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
                                  STATUS_INVALID_FIELD, err,
                                  "the carry is answered in the body: as binary or JSON data");
     }
-    if (carry) {
-        out->carry_named = true;
-        out->carry_binary = binary;
-    } else {
-        out->named = true;
-        out->place = *place;
-        out->shm = location.shm;
-        out->binary = binary;
-    }
+    out->named = true;
+    out->place = *place;
+    out->shm = location.shm;
+    out->binary = location.has_binary_data ? location.binary_data : out->binary;
     return STATUS_OK;
 }
 
 static enum status read_outputs(const struct json_place *root, bool binary_default,
-                                struct kserve_output *out, struct error *err)
+                                struct kserve *kserve, struct error *err)
 {
     const json_t *list = NULL;
-    out->binary = binary_default;
-    out->carry_binary = binary_default;
+    kserve->output.binary = binary_default;
+    kserve->carry_output.binary = binary_default;
     if (json_field_given(root, "outputs") == NULL) {
         return STATUS_OK;
     }
@@ -282,7 +264,7 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     struct json_place place;
     for (size_t i = 0; i < json_array_size(list); i++) { /* a third is refused */
         TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
-        TRY(read_output(&place, binary_default, out, err));
+        TRY(read_output(&place, kserve, err));
     }
     return STATUS_OK;
 }
@@ -370,12 +352,13 @@ static enum status place_output(const struct kserve *kserve, struct scan_call *c
 static enum status read_json(const struct codec_request *request, struct kserve *kserve,
                              struct scan_call *call, struct error *err)
 {
-    struct json_place root = {.object = kserve->doc.root, .path = ""};
+    struct json_place root = {.object = kserve->framed.doc.root, .path = ""};
     bool binary_output = false;
     TRY(read_id(&root, call, err));
     TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
-    TRY(read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err));
-    TRY(read_outputs(&root, binary_output, &kserve->output, err));
+    TRY(read_inputs(&kserve->framed.doc, kserve->model, &kserve->inputs, &kserve->attributes,
+                    err));
+    TRY(read_outputs(&root, binary_output, kserve, err));
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
     json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);
@@ -396,7 +379,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
-    kserve->output.carry_binary = true;
+    kserve->carry_output.binary = true;
     TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {
@@ -432,7 +415,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
             "of a part the axis must be known before the body is: give it as a "
             "parameter or as JSON data");
     }
-    if (kserve->output.carry_named && carry_answer_size(desc, 0) == 0) {
+    if (kserve->carry_output.named && carry_answer_size(desc, 0) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
                                "the output \"" MODEL_CARRY
                                "\" is there if part is first or next");
@@ -446,13 +429,15 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
 }
 
 static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct kserve *kserve, struct scan_call *call,
-                                struct error *err)
+                                struct scan_call *call, struct error *err)
 {
+    struct kserve *kserve = call->dialect;
+    TRY(model_require(request->model, NULL, &kserve->model, err));
     if (request->head_bytes == 0) {
         TRY(read_raw(request, head, kserve, call, err));
     } else {
-        TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->doc, err));
+        TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->framed.doc,
+                           err));
         TRY(read_json(request, kserve, call, err));
     }
     kserve_apply(&kserve->attributes, kserve->model, &call->desc);
@@ -465,21 +450,7 @@ static enum status read_request(const struct codec_request *request, struct byte
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
                                  struct scan_call *call, struct error *err)
 {
-    const struct model *model = NULL;
-    TRY(model_require(request->model, NULL, &model, err));
-    struct kserve *kserve = calloc(1, sizeof *kserve);
-    if (kserve == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
-    }
-    kserve->model = model;
-    struct scan_call found = {.dialect = kserve};
-    enum status status = read_request(request, head, kserve, &found, err);
-    if (status != STATUS_OK) {
-        kserve_release(&found);
-        return status;
-    }
-    *call = found;
-    return STATUS_OK;
+    return framed_decode(request, head, read_request, sizeof(struct kserve), call, err);
 }
 
 /* ---- complete ---- */
@@ -499,7 +470,7 @@ static enum status complete_axis(struct scan_call *call, const void *input, stru
 static enum status read_text(const struct scan_call *call, void *input, struct error *err)
 {
     const struct kserve *kserve = call->dialect;
-    if (kserve->doc.root == NULL) {
+    if (kserve->framed.doc.root == NULL) {
         return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
     }
     char path[JSON_PATH_MAX];
@@ -628,7 +599,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         const struct json_print print = {
             .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
         write_tensor(&w, MODEL_CARRY, &print, &size, 1,
-                     kserve->output.carry_binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
+                     kserve->carry_output.binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
     }
     const struct json_print print = framed_print(call, output, call->input_bytes);
     write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
@@ -638,7 +609,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_end_array(&w);
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,
-                                    kserve->output.carry_binary ? answer->head_bytes : 0};
+                                    kserve->carry_output.binary ? answer->head_bytes : 0};
     return framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
 }
 
@@ -647,20 +618,13 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
 {
     const struct kserve *kserve = call->dialect;
     const char *axis_field = kserve->attributes.axis_field;
-    const struct {
-        const char *field;
-        const char *name;
-    } names[] = {{"shape", kserve->shape_field},
-                 {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
-                 {"input_shm", kserve->inputs.x.place.path},
-                 {"axis_shm", kserve->inputs.axis.place.path},
-                 {"output_shm", kserve->output.place.path}};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (strcmp(field, names[i].field) == 0) {
-            return names[i].name;
-        }
-    }
-    return "";
+    const struct framed_name names[] = {
+        {"shape", kserve->shape_field},
+        {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
+        {"input_shm", kserve->inputs.x.place.path},
+        {"axis_shm", kserve->inputs.axis.place.path},
+        {"output_shm", kserve->output.place.path}};
+    return framed_plan_field(names, ARRAY_COUNT(names), field);
 }
 
 const struct codec codec_kserve = {.name = "kserve",
@@ -669,5 +633,5 @@ const struct codec codec_kserve = {.name = "kserve",
                                    .complete = kserve_complete,
                                    .encode = kserve_encode,
                                    .head_max = kserve_head_max,
-                                   .release = kserve_release,
+                                   .release = framed_release,
                                    .plan_field = kserve_plan_field};

@@ -16,24 +16,13 @@
 #include "proto/framed.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct openvino {
-    struct json_doc doc;
+    struct framed framed;
     struct framed_tensor data;
     struct framed_tensor axis; /* place.object NULL without one */
 };
-
-static void openvino_release(struct scan_call *call)
-{
-    struct openvino *openvino = call->dialect;
-    if (openvino != NULL) {
-        json_doc_deinit(&openvino->doc);
-        free(openvino);
-    }
-    call->dialect = NULL;
-}
 
 /* ---- one input ---- */
 
@@ -118,7 +107,7 @@ static enum status read_input(const struct json_place *root, const json_t *list,
 {
     struct framed_tensor *port = index == 0 ? &openvino->data : &openvino->axis;
     TRY(json_array_object(root, "inputs", list, index, &port->place, err));
-    TRY(read_port(&openvino->doc, index == 1, port, &call->payload_max, err));
+    TRY(read_port(&openvino->framed.doc, index == 1, port, &call->payload_max, err));
     return index == 0 ? check_data(port, err) : check_axis(port, call, err);
 }
 
@@ -144,14 +133,14 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
 }
 
 static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct openvino *openvino, struct scan_call *call,
-                                struct error *err)
+                                struct scan_call *call, struct error *err)
 {
     static const char *const known[] = {"attributes", "inputs"};
+    struct openvino *openvino = call->dialect;
     const struct framed_tensor *data = &openvino->data;
     TRY(framed_no_query(request, err));
-    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err));
-    struct json_place root = {.object = openvino->doc.root, .path = ""};
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->framed.doc, err));
+    struct json_place root = {.object = openvino->framed.doc.root, .path = ""};
     TRY(framed_no_parts(&root, err));
     TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&root, &call->desc, err));
@@ -171,18 +160,7 @@ static enum status read_request(const struct codec_request *request, struct byte
 static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
                                    struct scan_call *call, struct error *err)
 {
-    struct openvino *openvino = calloc(1, sizeof *openvino);
-    if (openvino == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
-    }
-    struct scan_call found = {.dialect = openvino};
-    enum status status = read_request(request, head, openvino, &found, err);
-    if (status != STATUS_OK) {
-        openvino_release(&found);
-        return status;
-    }
-    *call = found;
-    return STATUS_OK;
+    return framed_decode(request, head, read_request, sizeof(struct openvino), call, err);
 }
 
 static enum status openvino_complete(struct scan_call *call, void *input,
@@ -253,5 +231,5 @@ const struct codec codec_openvino = {.name = "openvino",
                                      .complete = openvino_complete,
                                      .encode = openvino_encode,
                                      .head_max = openvino_head_max,
-                                     .release = openvino_release,
+                                     .release = framed_release,
                                      .plan_field = openvino_plan_field};

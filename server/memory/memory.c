@@ -8,8 +8,7 @@
  *
  * Unused own slabs wait in a list, latest first. They leave after keep_ms, or when the total
  * would exceed the budget: then a thread of their own unmaps them, because that takes
- * milliseconds, and as long as a device's driver likes. System calls are made outside the
- * lock. */
+ * milliseconds. System calls are made outside the lock. */
 #include "server/memory/memory.h"
 
 #include "proto/byte_size.h"

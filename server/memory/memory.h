@@ -81,7 +81,7 @@ MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
 
 /* Make a large block larger, with what is in it; its bytes move. False, and it is as before, for
- * want of memory, or if the block is small or a device knows its slab. Thread: who owns it. */
+ * want of memory, or if the block is small. Thread: who owns it. */
 MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
 
 /* Have the system make the pages of the usable bytes before `end` that are not there, 2 MiB of

@@ -77,7 +77,8 @@ enum status scan_aids_apply(struct opencl *device, struct error *err)
 enum status scan_aids_choose(const struct opencl *device, const struct scan_piece *piece,
                              int *variant, struct error *err)
 {
-    if (device->aids.variant == NULL) {
+    if (device->aids.variant == NULL ||
+        (device->gpu_kernels && !is_asked(device, SCAN_VARIANT_GENERIC))) {
         return STATUS_OK;
     }
     for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
@@ -89,9 +90,4 @@ enum status scan_aids_choose(const struct opencl *device, const struct scan_piec
     }
     return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout",
                      device->aids.variant);
-}
-
-bool scan_aids_generic(const struct opencl *device)
-{
-    return device->aids.variant != NULL && is_asked(device, SCAN_VARIANT_GENERIC);
 }

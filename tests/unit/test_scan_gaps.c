@@ -60,11 +60,7 @@ static void check(int64_t rows, int64_t columns, int64_t pitch, int64_t step, bo
             memset(want + at, OLD, inside ? (size_t)step : 1);
         }
     }
-    if (outer) {
-        scan_gaps_zero_outer(&plan, cells);
-    } else {
-        scan_gaps_zero(&plan, cells);
-    }
+    scan_gaps_zero(&plan, outer, cells);
     assert_memory_equal(cells, want, sizeof cells);
 }
 
