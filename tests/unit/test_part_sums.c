@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    MOST = 200 /* several times what is looked at together */
+    MOST = 200 /* more than any vector has */
 };
 
 static const uint64_t doubles[] = {UINT64_C(0x7FF0000000000001), UINT64_C(0xFFF8000000000000),
