@@ -167,7 +167,7 @@ NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *hi
 #define SIDE TRANSPOSED_SIDE /* elements */
 #elif ELEM_BYTES == 8
 #define SIDE 4
-#elif ELEM_BYTES == 1
+#elif ELEM_BYTES == 1 && GROUP == 16
 #define SIDE 16
 #else
 #define SIDE 8
