@@ -332,9 +332,9 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     TRY(make_room(launcher, set->count, err));
     for (size_t i = 0; i < set->count; i++) {
         const struct scan_piece *piece = &set->pieces[i];
-        enum scan_variant_id variant = by_tiles  ? launcher_choose_for_gpu(launcher, piece)
-                                       : vectors ? scan_variant_choose(piece)
-                                                 : SCAN_VARIANT_GENERIC;
+        int variant = by_tiles  ? (int)launcher_choose_for_gpu(launcher, piece)
+                      : vectors ? (int)scan_variant_choose(piece)
+                                : SCAN_VARIANT_GENERIC;
         TRY(IN_TESTS(scan_aids_choose(device, piece, &variant, err), STATUS_OK));
         launcher->variants[i] = (unsigned char)variant;
         wanted[variant] = true;

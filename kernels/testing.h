@@ -6,13 +6,14 @@
 #ifndef TALLY_KERNELS_TESTING_H
 #define TALLY_KERNELS_TESTING_H
 
-#include "kernels/variants.h"
+#include "proto/status.h"
 
 #include <CL/cl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct opencl;
+struct scan_piece;
 
 /* Bits of lookback_test. */
 enum {
@@ -44,11 +45,11 @@ struct scan_aids {
  * err   UNSUPPORTED: it has no kernels for them */
 MUST_CHECK enum status scan_aids_apply(struct opencl *device, struct error *err);
 
-/* *variant: the one that is chosen, then the one that is asked for.
+/* *variant: the enum scan_variant_id that is chosen, then the one that is asked for.
  * err   UNSUPPORTED: that cannot run the piece */
 MUST_CHECK enum status scan_aids_choose(const struct opencl *device,
-                                        const struct scan_piece *piece,
-                                        enum scan_variant_id *variant, struct error *err);
+                                        const struct scan_piece *piece, int *variant,
+                                        struct error *err);
 
 /* The code that the next OpenCL call is to fail with; CL_SUCCESS: it is made. */
 cl_int cl_fault_next(void);

@@ -75,7 +75,7 @@ enum status scan_aids_apply(struct opencl *device, struct error *err)
 }
 
 enum status scan_aids_choose(const struct opencl *device, const struct scan_piece *piece,
-                             enum scan_variant_id *variant, struct error *err)
+                             int *variant, struct error *err)
 {
     if (device->aids.variant == NULL ||
         (device->gpu_kernels && !is_asked(device, SCAN_VARIANT_GENERIC))) {
@@ -84,7 +84,7 @@ enum status scan_aids_choose(const struct opencl *device, const struct scan_piec
     for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
         if (is_asked(device, i) &&
             (i == SCAN_VARIANT_GENERIC || scan_variant_can((enum scan_variant_id)i, piece))) {
-            *variant = (enum scan_variant_id)i;
+            *variant = i;
             return STATUS_OK;
         }
     }
