@@ -2,7 +2,7 @@
  * does not fit alone goes box by box, a wave each (split.h). A wave is moved in, launched, moved
  * out and waited for:
  *
- *   in host memory   nothing moves: what the wave uses of a slab is a buffer for its time
+ *   in host memory   nothing moves: a slab is a buffer for the wave's time
  *   with transfers   inputs, and outputs that do not replace them, are packed into a device
  *                    buffer
  *
@@ -18,7 +18,6 @@
 #include <time.h>
 
 enum {
-    WINDOW_ALIGN = 4096,  /* where a window begins: what every runtime takes without a copy */
     PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
     SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
     BOX_BYTES = 8 << 20,  /* at most, of a box: it is copied while it is in a cache */
@@ -45,6 +44,7 @@ struct batch {
     cl_mem carry; /* NULL if no region carries */
     uint64_t carry_lines;
     struct scan_report *report; /* added to */
+    struct scan_piece *pieces;  /* of a launch: room for one of each region */
 };
 
 static uint64_t now_ns(void)
@@ -80,15 +80,15 @@ static struct scan_piece region_piece(const struct region *region, uint64_t in_a
     return piece;
 }
 
-static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out,
-                                const struct scan_piece *pieces, size_t count,
+/* The first `count` of batch->pieces. */
+static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out, size_t count,
                                 struct error *err)
 {
     const struct scan_set set = {.in = in,
                                  .out = out,
                                  .carry = batch->carry,
                                  .carry_lines = batch->carry_lines,
-                                 .pieces = pieces,
+                                 .pieces = batch->pieces,
                                  .count = count};
     return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
@@ -105,44 +105,12 @@ static enum status wait_after(struct batch *batch, enum status status, struct er
 
 /* ---- in host memory ---- */
 
-/* What a buffer shows to a wave of a slab, in bytes: all of it, or, of one that is too large for a
- * buffer, what the regions use. */
-struct window {
-    uint64_t from;
-    uint64_t bytes;
-};
-
-static struct window find_window(const struct batch *batch, const struct slab *slab,
-                                 const struct region *regions, size_t count)
+static enum status wrap_slab(struct batch *batch, const struct slab *slab, cl_mem *mem,
+                             struct error *err)
 {
-    uint64_t first = UINT64_MAX;
-    uint64_t end = 0;
-    if (slab_bytes(slab) <= batch->device->cl.alloc_limit) {
-        return (struct window){0, slab_bytes(slab)};
-    }
-    for (size_t i = 0; i < count; i++) {
-        const struct region *region = &regions[i];
-        if (region->in_slab == slab) {
-            first = smaller_of(first, region->in_byte);
-            end = larger_of(end, region->in_byte + region->in_bytes);
-        }
-        if (region->out_slab == slab) {
-            first = smaller_of(first, region->out_byte);
-            end = larger_of(end, region->out_byte + region->out_bytes);
-        }
-    }
-    first -= first % WINDOW_ALIGN;
-    return (struct window){first, end - first};
-}
-
-static enum status wrap_window(struct batch *batch, const struct slab *slab,
-                               const struct window *window, cl_mem *mem, struct error *err)
-{
-    unsigned char *data = slab_data(slab);
     enum status status = STATUS_OK;
     CL_MAKE(status, err, *mem, clCreateBuffer, batch->device->cl.context,
-            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)window->bytes,
-            data + window->from);
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, slab_bytes(slab), slab_data(slab));
     return status;
 }
 
@@ -154,25 +122,22 @@ static bool same_slabs(const struct region *a, const struct region *b)
 /* One launch for the regions that lie in the slab, or pair of slabs, of the first. */
 static enum status launch_together(struct batch *batch, const struct region *first,
                                    const struct region *regions, size_t count,
-                                   struct scan_piece *pieces, struct error *err)
+                                   struct error *err)
 {
-    const struct window in_window = find_window(batch, first->in_slab, regions, count);
-    const struct window out_window = find_window(batch, first->out_slab, regions, count);
     const bool apart = first->out_slab != first->in_slab;
     cl_mem in = NULL;
     cl_mem out = NULL;
     size_t together = 0;
-    TRY(wrap_window(batch, first->in_slab, &in_window, &in, err));
-    enum status status =
-        apart ? wrap_window(batch, first->out_slab, &out_window, &out, err) : STATUS_OK;
+    TRY(wrap_slab(batch, first->in_slab, &in, err));
+    enum status status = apart ? wrap_slab(batch, first->out_slab, &out, err) : STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         if (same_slabs(first, &regions[i])) {
-            pieces[together++] = region_piece(&regions[i], regions[i].in_byte - in_window.from,
-                                              regions[i].out_byte - out_window.from);
+            batch->pieces[together++] =
+                region_piece(&regions[i], regions[i].in_byte, regions[i].out_byte);
         }
     }
     if (status == STATUS_OK) {
-        status = batch_launch(batch, in, apart ? out : in, pieces, together, err);
+        status = batch_launch(batch, in, apart ? out : in, together, err);
     }
     opencl_release(&out);
     opencl_release(&in);
@@ -180,7 +145,7 @@ static enum status launch_together(struct batch *batch, const struct region *fir
 }
 
 static enum status launch_slabs(struct batch *batch, const struct region *regions, size_t count,
-                                struct scan_piece *pieces, struct error *err)
+                                struct error *err)
 {
     for (size_t i = 0; i < count; i++) {
         size_t before = 0;
@@ -188,20 +153,19 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
             before++;
         }
         if (before == i) { /* or it is launched with that one */
-            TRY(launch_together(batch, &regions[i], regions, count, pieces, err));
+            TRY(launch_together(batch, &regions[i], regions, count, err));
         }
     }
     return STATUS_OK;
 }
 
 static enum status run_in_host_memory(struct batch *batch, const struct region *regions,
-                                      size_t count, struct scan_piece *pieces,
-                                      struct error *err)
+                                      size_t count, struct error *err)
 {
     struct scan_report *report = batch->report;
     const uint64_t start = now_ns();
     const uint32_t before = report->launches;
-    enum status status = launch_slabs(batch, regions, count, pieces, err);
+    enum status status = launch_slabs(batch, regions, count, err);
     for (size_t i = 0; i < count && report->launches != before; i++) {
         report->inputs_intact = report->inputs_intact && !regions[i].in_place;
     }
@@ -287,7 +251,7 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
     }
     TRY(transfer_up(transfer, mem, p->up, p->count, err));
     TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
-    TRY(batch_launch(batch, mem, mem, p->pieces, p->count, err));
+    TRY(batch_launch(batch, mem, mem, p->count, err));
     TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
     report->inputs_intact = report->inputs_intact && !p->placed;
     TRY(transfer_down(transfer, mem, p->down, p->count, err));
@@ -296,10 +260,9 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
 }
 
 static enum status run_with_transfers(struct batch *batch, const struct region *regions,
-                                      size_t count, struct scan_piece *pieces,
-                                      struct error *err)
+                                      size_t count, struct error *err)
 {
-    struct packing p = {.pieces = pieces, .up = calloc(2 * count, sizeof *p.up)};
+    struct packing p = {.pieces = batch->pieces, .up = calloc(2 * count, sizeof *p.up)};
     if (p.up == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
@@ -324,8 +287,8 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
     for (size_t i = 0; i < count && fits; i++) {
         const struct region *region = &regions[i];
         if (batch->device->cl.info.host_memory) {
-            fits = find_window(batch, region->in_slab, regions, count).bytes <= limit &&
-                   find_window(batch, region->out_slab, regions, count).bytes <= limit;
+            fits =
+                slab_bytes(region->in_slab) <= limit && slab_bytes(region->out_slab) <= limit;
         } else {
             total += packed_bytes(region->in_bytes);
             total += region->in_place ? 0 : packed_bytes(region->out_bytes);
@@ -339,18 +302,10 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
 static enum status wave_run(struct batch *batch, const struct region *regions, size_t count,
                             struct error *err)
 {
-    struct scan_piece on_stack[ON_STACK];
-    struct scan_piece *pieces = count > ON_STACK ? calloc(count, sizeof *pieces) : on_stack;
-    if (pieces == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
-    }
     enum status status = batch->device->cl.info.host_memory
-                             ? run_in_host_memory(batch, regions, count, pieces, err)
-                             : run_with_transfers(batch, regions, count, pieces, err);
+                             ? run_in_host_memory(batch, regions, count, err)
+                             : run_with_transfers(batch, regions, count, err);
     launcher_recycle(&batch->device->launcher);
-    if (pieces != on_stack) {
-        free(pieces);
-    }
     return status;
 }
 
@@ -379,7 +334,7 @@ static enum status carry_create(struct batch *batch, uint64_t lines, size_t byte
 static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
 {
     const struct scan_plan *plan = whole->piece.plan;
-    const uint64_t room = smaller_of(batch->device->cl.alloc_limit - WINDOW_ALIGN, BOX_BYTES);
+    const uint64_t room = smaller_of(batch->device->cl.alloc_limit - SLAB_ALIGN, BOX_BYTES);
     const uint64_t most = room / whole->element_bytes;
     const bool carried = batch->carry != NULL;
     bool intact = batch->report->inputs_intact;
@@ -496,16 +451,21 @@ static void settle_gaps(const struct batch *batch, struct region *region)
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {
-    struct batch batch = {.device = device, .report = report};
     struct region on_stack[ON_STACK];
+    struct scan_piece pieces_on_stack[ON_STACK];
+    struct region *regions = on_stack;
+    struct batch batch = {.device = device, .report = report, .pieces = pieces_on_stack};
     IN_TESTS(cl_fault_reread(), (void)0);
     *report = (struct scan_report){.inputs_intact = true};
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    struct region *regions = count > ON_STACK ? calloc(count, sizeof *regions) : on_stack;
-    if (regions == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    if (count > ON_STACK) {
+        regions = calloc(count, sizeof *regions + sizeof *batch.pieces);
+        if (regions == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+        }
+        batch.pieces = (struct scan_piece *)(regions + count);
     }
     for (size_t i = 0; i < count; i++) {
         regions[i] = make_region(&jobs[i]);

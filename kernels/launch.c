@@ -2,7 +2,7 @@
  * for CPUs, once for all pieces that a variant runs. Those for GPUs are in launch_gpu.c.
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
- * items of cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: the device's. */
+ * items of cut lines hand on (chain.cl), zero. Failures: launcher.h. Thread: the device's. */
 #include "kernels/launcher.h"
 
 #include "kernels/split.h"
@@ -267,19 +267,6 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-/* Copy the pieces of a set that go one way to launcher->sorted[at] and after; gives where
- * they end. */
-static size_t sort_pieces(struct launcher *launcher, const struct scan_set *set, unsigned way,
-                          size_t at)
-{
-    for (size_t i = 0; i < set->count; i++) {
-        if (launcher->ways[i] == way) {
-            launcher->sorted[at++] = set->pieces[i];
-        }
-    }
-    return at;
-}
-
 static enum status make_room(struct launcher *launcher, size_t pieces, struct error *err)
 {
     if (pieces <= launcher->room) {
@@ -287,13 +274,13 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     }
     struct scan_entry *entries =
         reallocarray(launcher->entries, pieces,
-                     sizeof *entries + sizeof *launcher->sorted + sizeof *launcher->ways);
+                     sizeof *entries + sizeof *launcher->sorted + sizeof *launcher->variants);
     if (entries == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
     }
     launcher->entries = entries;
     launcher->sorted = (struct scan_piece *)(entries + pieces);
-    launcher->ways = (unsigned char *)(launcher->sorted + pieces);
+    launcher->variants = (unsigned char *)(launcher->sorted + pieces);
     launcher->room = pieces;
     return STATUS_OK;
 }
@@ -309,26 +296,27 @@ static struct scan_type find_type(const struct opencl *device, const struct scan
                               narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
 }
 
-/* All pieces of the set that go this way. */
-static enum status run_way(struct launcher *launcher, const struct scan_set *set,
-                           struct scan_type type, enum scan_variant_id way, uint32_t *launches,
-                           struct error *err)
+/* All pieces of the set that go by this variant. */
+static enum status run_pieces(struct launcher *launcher, const struct scan_set *set,
+                              struct scan_type type, enum scan_variant_id variant,
+                              uint32_t *launches, struct error *err)
 {
-    const size_t first = sort_pieces(launcher, set, way, 0);
     struct scan_set few = *set;
     few.pieces = launcher->sorted;
-    few.count = first;
-    if (way == SCAN_VARIANT_GPU) {
-        few.count = sort_pieces(launcher, set, SCAN_WAY_TILE, first);
-        return launcher_run_tiles(launcher, &few, type, first, launches, err);
+    few.count = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        if (launcher->variants[i] == variant) {
+            scan_variant_zero_gaps(variant, &set->pieces[i]);
+            launcher->sorted[few.count++] = set->pieces[i];
+        }
     }
-    if (way == SCAN_VARIANT_LOOKBACK) {
+    if (variant == SCAN_VARIANT_GPU) {
+        return launcher_run_tiles(launcher, &few, type, launches, err);
+    }
+    if (variant == SCAN_VARIANT_LOOKBACK) {
         return launcher_run_lookback(launcher, &few, type, launches, err);
     }
-    for (size_t i = 0; i < few.count; i++) {
-        scan_variant_zero_gaps(way, &few.pieces[i]);
-    }
-    return run_variant(launcher, &few, type, way, launches, err);
+    return run_variant(launcher, &few, type, variant, launches, err);
 }
 
 /* Pieces that go the same way share their launches: of the vector kernel that suits them best, of
@@ -340,20 +328,20 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
     const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     const struct scan_type type = find_type(device, set);
-    bool wanted[SCAN_WAY_COUNT] = {false};
+    bool wanted[SCAN_VARIANT_COUNT] = {false};
     TRY(make_room(launcher, set->count, err));
     for (size_t i = 0; i < set->count; i++) {
         const struct scan_piece *piece = &set->pieces[i];
-        int way = by_tiles  ? launcher_choose_gpu_way(launcher, piece)
-                  : vectors ? (int)scan_variant_choose(piece)
-                            : SCAN_VARIANT_GENERIC;
-        TRY(IN_TESTS(scan_aids_choose(device, piece, &way, err), STATUS_OK));
-        launcher->ways[i] = (unsigned char)way;
-        wanted[way == SCAN_WAY_TILE ? SCAN_VARIANT_GPU : way] = true;
+        int variant = by_tiles  ? (int)launcher_choose_for_gpu(launcher, piece)
+                      : vectors ? (int)scan_variant_choose(piece)
+                                : SCAN_VARIANT_GENERIC;
+        TRY(IN_TESTS(scan_aids_choose(device, piece, &variant, err), STATUS_OK));
+        launcher->variants[i] = (unsigned char)variant;
+        wanted[variant] = true;
     }
-    for (int way = 0; way < SCAN_VARIANT_COUNT; way++) {
-        if (wanted[way]) {
-            TRY(run_way(launcher, set, type, (enum scan_variant_id)way, launches, err));
+    for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
+        if (wanted[i]) {
+            TRY(run_pieces(launcher, set, type, (enum scan_variant_id)i, launches, err));
         }
     }
     return STATUS_OK;

@@ -1,13 +1,12 @@
 /* The kernels for GPUs: any number of pieces at once, work-groups sharing their lines. A piece
- * goes one of four ways:
+ * goes one of three ways:
  *
  *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
  *   GPU       reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
- *             superblocks and of lines, and the scan itself
- *   TILE      each line within a tile: the scan alone, together with those of GPU
+ *             superblocks and of lines that are more than a tile, or carry, and the scan itself
  *   GENERIC   so many columns that a work-item each is enough
  *
- * Failures: launch.h. Thread: that of the device. */
+ * Failures: launcher.h. Thread: that of the device. */
 #include "kernels/launcher.h"
 
 #include "kernels/cl/gpu_tile.cl"
@@ -52,14 +51,18 @@ static void deal_lanes(const struct scan_plan *plan, struct scan_entry *entry)
     entry->group_divisor = along ? 1 : entry->tile_lines;
 }
 
+static bool carries(const struct scan_piece *piece)
+{
+    return piece->carry_in || piece->carry_out;
+}
+
 /* What follows from the tiles; work-groups of the piece. */
 static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
 {
-    const bool carries = piece->carry_in || piece->carry_out;
     entry->blocks = scan_ceil_div(entry->length, SCAN_BLOCK);
     entry->superblocks =
         scan_ceil_div(entry->block + entry->blocks, SCAN_SUPERBLOCK / SCAN_BLOCK);
-    entry->flags |= entry->tiles > 1 || carries ? ENTRY_SPINE : 0;
+    entry->flags |= entry->tiles > 1 || carries(piece) ? ENTRY_SPINE : 0;
     return scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
 }
 
@@ -172,10 +175,32 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     return STATUS_OK;
 }
 
-enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
-                               struct scan_type type, size_t spined, uint32_t *launches,
-                               struct error *err)
+/* Do sums come from outside its tiles, or leave them? */
+static bool has_spine(const struct scan_piece *piece)
 {
+    struct scan_entry tiling;
+    deal_lanes(piece->plan, &tiling);
+    return tiling.tiles > 1 || carries(piece);
+}
+
+/* Put the pieces with a spine first; gives their number. */
+static size_t order_by_spine(struct scan_piece *pieces, size_t count)
+{
+    size_t spined = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (has_spine(&pieces[i])) {
+            const struct scan_piece piece = pieces[i];
+            pieces[i] = pieces[spined];
+            pieces[spined++] = piece;
+        }
+    }
+    return spined;
+}
+
+enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
+                               struct scan_type type, uint32_t *launches, struct error *err)
+{
+    const size_t spined = order_by_spine(launcher->sorted, set->count);
     const cl_kernel *kernels = NULL;
     struct spines spines;
     TRY(programs_find(&launcher->programs, launcher->device, SCAN_VARIANT_GPU, type, &kernels,
@@ -231,9 +256,10 @@ enum status launcher_run_lookback(struct launcher *launcher, const struct scan_s
     return opencl_enqueue(device, &launch, launches, err);
 }
 
-/* ---- the way of a piece ---- */
+/* ---- choosing ---- */
 
-int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_piece *piece)
+enum scan_variant_id launcher_choose_for_gpu(const struct launcher *launcher,
+                                             const struct scan_piece *piece)
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
@@ -241,18 +267,12 @@ int launcher_choose_gpu_way(const struct launcher *launcher, const struct scan_p
     const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? 1
                                    : tried ? (uint64_t)LOOKBACK_FROM
                                            : UINT64_MAX;
-    const bool carries = piece->carry_in || piece->carry_out;
     const bool contiguous = scan_dim_is_unit(&plan->axis);
     const bool rows = contiguous && plan->dims <= 1;
-    struct scan_entry tiling;
     /* a test that asks for the kernels for GPUs by name gets them for every piece */
     if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
         return SCAN_VARIANT_GENERIC;
     }
-    deal_lanes(plan, &tiling);
-    if (tiling.tiles == 1 && !carries) {
-        return SCAN_WAY_TILE;
-    }
-    return contiguous && !carries && plan->axis.size >= lookback_from ? SCAN_VARIANT_LOOKBACK
-                                                                      : SCAN_VARIANT_GPU;
+    const bool long_line = contiguous && has_spine(piece) && plan->axis.size >= lookback_from;
+    return long_line && !carries(piece) ? SCAN_VARIANT_LOOKBACK : SCAN_VARIANT_GPU;
 }

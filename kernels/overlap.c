@@ -1,12 +1,10 @@
 /* Two elements share an address if there are index differences d[i], |d[i]| < size[i], not all
  * zero, with sum d[i] * stride[i] = 0. The question is hard in general, but not for layouts
- * that occur:
- *   - strides that nest (each is larger than all smaller dimensions reach together) never do;
- *   - more elements than addresses always do (pigeonhole);
- *   - dimensions that nest around or inside the others are set aside, the rest interleaves: two
- *     such dimensions have a closed form, more are searched, largest stride first, where the
- *     smaller ones must make up for what the larger ones are off by, which leaves few choices.
- * A search that takes too long ends as UNKNOWN. Nothing is allocated. Thread: any. */
+ * that occur: more elements than addresses always do (pigeonhole), two dimensions have a closed
+ * form, and more are searched, largest stride first, where the smaller ones must make up for
+ * what the larger ones are off by. That leaves few choices, and none where a stride is larger
+ * than all smaller dimensions reach together. A search that takes too long ends as UNKNOWN.
+ * Nothing is allocated. Thread: any. */
 #include "kernels/overlap.h"
 
 #include "proto/limits.h"
@@ -45,46 +43,6 @@ static void sort_by_stride(struct scan_extent *extents, size_t count)
             at--;
         }
         extents[at] = moving;
-    }
-}
-
-/* Does each of extents[first..count) step over all that the smaller ones reach? */
-static bool nested_from(const struct search *s, size_t first)
-{
-    bool nested = true;
-    for (size_t i = first; i < s->count; i++) {
-        nested = nested && (int64_t)s->extents[i].stride > s->below[i + 1];
-    }
-    return nested;
-}
-
-/* Leave extents[kept..count) out. */
-static void drop_inner(struct search *s, size_t kept)
-{
-    int64_t inner = s->below[kept];
-    for (size_t i = 0; i <= kept; i++) {
-        s->below[i] -= inner;
-    }
-    s->count = kept;
-}
-
-/* Leave out the outer dimensions that step over everything below them, and the inner ones that
- * fit between the multiples of everything above them: neither can take part in an overlap. */
-static void drop_free_dims(struct search *s)
-{
-    while (s->count > 0 && (int64_t)s->extents[0].stride > s->below[1]) {
-        s->extents++;
-        s->count--;
-        for (size_t i = 0; i <= s->count; i++) {
-            s->below[i] = s->below[i + 1];
-        }
-    }
-    uint64_t step = 0; /* of everything above */
-    for (size_t i = 0; i + 1 < s->count; i++) {
-        step = gcd(step, s->extents[i].stride);
-        if (s->below[i + 1] < (int64_t)step && nested_from(s, i + 1)) {
-            drop_inner(s, i + 1);
-        }
     }
 }
 
@@ -193,10 +151,6 @@ enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count)
     struct search s = {.extents = extents, .count = count, .steps = SCAN_OVERLAP_STEPS};
     for (size_t i = count; i > 0; i--) {
         s.below[i - 1] = s.below[i] + reach_of(&extents[i - 1]);
-    }
-    drop_free_dims(&s);
-    if (s.count < 2) {
-        return SCAN_OVERLAP_NONE;
     }
     if (has_more_elements_than_cells(&s)) {
         return SCAN_OVERLAP_FOUND;

@@ -45,7 +45,7 @@ struct scan_aids {
  * err   UNSUPPORTED: it has no kernels for them */
 MUST_CHECK enum status scan_aids_apply(struct opencl *device, struct error *err);
 
-/* *variant: the way that is chosen (launcher.h), then the variant that is asked for.
+/* *variant: the enum scan_variant_id that is chosen, then the one that is asked for.
  * err   UNSUPPORTED: that cannot run the piece */
 MUST_CHECK enum status scan_aids_choose(const struct opencl *device,
                                         const struct scan_piece *piece, int *variant,

@@ -4,11 +4,39 @@
 #ifndef TALLY_KERNELS_VARIANTS_H
 #define TALLY_KERNELS_VARIANTS_H
 
-#include "kernels/launch.h"
+#include "kernels/plan.h"
+
+#include <CL/cl.h>
 
 #include <sys/types.h> /* ulong: table.cl declares the rows of a launch with it */
 
 #include "kernels/cl/table.cl"
+
+/* A scan, or a box cut out of one, with all its cells in the buffers of its set. */
+struct scan_piece {
+    const struct scan_plan *plan; /* borrowed: geometry of the piece, flags of the scan */
+    uint64_t in_first; /* elements from the start of `in` to the cell of all indices 0 */
+    uint64_t out_first;
+    uint64_t position;   /* elements of each line, in traversal order, that earlier pieces did;
+                            a multiple of SCAN_BLOCK */
+    uint64_t carry_line; /* row of its first line in the carry planes */
+    bool carry_in;       /* take the lines' sums so far from there */
+    bool carry_out; /* leave the lines' sums there; its length is a multiple of SCAN_BLOCK */
+    void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
+                   or there are none. Only where CPU kernels work in host memory */
+};
+
+/* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
+ * otherwise). carry: two planes of carry_lines accumulators, S, the sum of whole superblocks,
+ * then B, the sum of whole blocks of the current superblock. */
+struct scan_set {
+    cl_mem in;
+    cl_mem out;
+    cl_mem carry; /* NULL if no piece carries */
+    uint64_t carry_lines;
+    const struct scan_piece *pieces; /* all of plans that batch with each other */
+    size_t count;
+};
 
 enum {
     SCAN_KERNELS_MAX = 4,

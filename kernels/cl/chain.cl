@@ -42,12 +42,9 @@
 #define CHAIN_TEST_DELAY(item)
 #endif
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_ia32_pause)
+#if defined(__x86_64__)
 #define CHAIN_PAUSE() __builtin_ia32_pause()
-#endif
-#endif
-#if !defined(CHAIN_PAUSE)
+#else
 #define CHAIN_PAUSE()
 #endif
 

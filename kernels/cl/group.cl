@@ -14,33 +14,28 @@
     static __attribute__((noinline)) /* seldom: not to be part of what runs often */
 /* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of
  * them into wider ones, and took minutes over it. */
-#if defined(__has_attribute)
 #if __has_attribute(intel_vec_len_hint)
 #define VECTOR_KERNEL __kernel __attribute__((intel_vec_len_hint(1)))
-#endif
-#endif
-#if !defined(VECTOR_KERNEL)
+#else
 #define VECTOR_KERNEL __kernel
 #endif
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 #if defined(ACC_INT)
 typedef elem_t lane_t;
-#define LANE_ZERO      ((lane_t)0)
-#define LANE_PLUS_ZERO ((lane_t)0)
 #else
 typedef acc_t lane_t;
-#define LANE_ZERO      ACC_ZERO
-#define LANE_PLUS_ZERO ACC_PLUS_ZERO
 #endif
+#define LANE_ZERO      ((lane_t)ACC_ZERO)
+#define LANE_PLUS_ZERO ((lane_t)ACC_PLUS_ZERO)
 
 #if defined(TRANSPOSED) || (defined(VERTICAL) && defined(ACC_F64))
 #define WIDTH 8
 #define VECS  1
-#elif defined(ACC_F64) || defined(ELEM_I64)
+#elif defined(ACC_F64) || (defined(ACC_INT) && ELEM_BYTES == 8)
 #define WIDTH 4
 #define VECS  2
-#elif defined(ELEM_I8) || defined(ELEM_I16)
+#elif defined(ACC_INT) && ELEM_BYTES <= 2
 #define WIDTH 16
 #define VECS  1
 #else
@@ -57,7 +52,7 @@ typedef acc_t lane_t;
 
 typedef VECTOR(lane_t, WIDTH) vec_t;
 /* Elements that are converted together, loaded and stored as one vector. */
-#if defined(ELEM_F16) || defined(ELEM_BF16)
+#if defined(BY_FLOAT)
 #define PACK 8
 #else
 #define PACK WIDTH
@@ -71,30 +66,10 @@ typedef struct {
 typedef struct {
     vec_t vec[VECTORS];
 } group_t;
-/* Every addition of sums, by name: tests/kernels/test_monoid.c has another in its place. */
-#if !defined(PLUS)
-#define PLUS(a, b) ((a) + (b))
-#endif
 #define EACH_VEC  _Pragma("unroll") for (int i = 0; i < VECTORS; i++)
 #define EACH_PACK _Pragma("unroll") for (int i = 0; i < VECTORS; i += PACK_VECS)
 
-/* Element bits that load as LANE_ZERO. */
-#if defined(ACC_INT)
-#define ELEM_ZERO ((elem_t)0)
-#elif defined(ELEM_F16) || defined(ELEM_BF16)
-#define ELEM_ZERO ((elem_t)0x8000)
-#else
-#define ELEM_ZERO (-(elem_t)0.0f)
-#endif
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_nontemporal_store)
 #define STREAM_STORE(value, p) __builtin_nontemporal_store(value, p)
-#endif
-#endif
-#if !defined(STREAM_STORE)
-#define STREAM_STORE(value, p) (*(p) = (value))
-#endif
 
 /* f(x, 0), f(x, 1) and so on, for each lane: shuffles want literals. */
 #define LANES_4(f, x) f(x, 0), f(x, 1), f(x, 2), f(x, 3)
@@ -117,72 +92,31 @@ typedef struct {
 #define REVERSED_LANE(v, l) PACK - 1 - (l)
 
 /* ---- conversions ---- */
-#if defined(ELEM_F16) && defined(__F16C__) && !defined(PORTABLE_F16)
-#define HARDWARE_F16
-#endif
-
-#if defined(ELEM_F16) || defined(ELEM_BF16)
-typedef VECTOR(float, PACK) float_pack_t;
-typedef VECTOR(uint, PACK) uint_pack_t;
-#define AS_UINT(x)  __builtin_astype(x, uint_pack_t)
-#define AS_FLOAT(x) __builtin_astype(x, float_pack_t)
-
-#if defined(HARDWARE_F16)
-INLINE float_pack_t pack_to_float(elem_pack_t x)
+#if defined(BY_FLOAT)
+#if defined(ELEM_F16) && defined(__F16C__)
+INLINE float8 pack_to_float(elem_pack_t x)
 {
     return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
 }
-INLINE elem_pack_t pack_from_float(float_pack_t x)
+INLINE elem_pack_t pack_from_float(float8 x)
 {
     elem_pack_t bits = __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_pack_t);
     return __builtin_convertvector(x == x, short8) ? bits : (elem_pack_t)0x7E00;
 }
-#elif defined(ELEM_F16)
-/* The scalar conversions of types.cl, lane by lane. */
-INLINE float_pack_t pack_to_float(elem_pack_t x)
-{
-    uint_pack_t half_bits = __builtin_convertvector(x, uint_pack_t);
-    uint_pack_t magnitude = (half_bits & 0x7FFF) << 13;
-    uint_pack_t rebias = magnitude + (112u << 23);
-    uint_pack_t small = AS_UINT(AS_FLOAT(rebias + (1u << 23)) - as_float(113u << 23));
-    uint_pack_t bits = magnitude < (1u << 23) ? small : rebias;
-    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits;
-    return AS_FLOAT(bits | (half_bits & 0x8000) << 16);
-}
-INLINE elem_pack_t pack_from_float(float_pack_t x)
-{
-    uint_pack_t bits = AS_UINT(x);
-    uint_pack_t magnitude = bits & 0x7FFFFFFF;
-    uint_pack_t sign = (bits >> 16) & 0x8000;
-    uint_pack_t small = AS_UINT(AS_FLOAT(magnitude) + 0.5f) - as_uint(0.5f);
-    uint_pack_t normal = (magnitude + ((magnitude >> 13) & 1) + 0xFFF - (112u << 23)) >> 13;
-    uint_pack_t rounded = magnitude < (113u << 23) ? small : normal;
-    rounded = magnitude >= (143u << 23) ? (uint_pack_t)0x7C00 : rounded;
-    rounded = magnitude > 0x7F800000 ? (uint_pack_t)0x7E00 : sign | rounded;
-    return __builtin_convertvector(rounded, elem_pack_t);
-}
 #else
-INLINE float_pack_t pack_to_float(elem_pack_t x)
+FLOAT_CONVERSIONS(INLINE, uint8, float8)
+INLINE float8 pack_to_float(elem_pack_t x)
 {
-    return AS_FLOAT(__builtin_convertvector(x, uint_pack_t) << 16);
+    return elem_to_float8(__builtin_convertvector(x, uint8));
 }
-INLINE elem_pack_t pack_from_float(float_pack_t x)
+INLINE elem_pack_t pack_from_float(float8 x)
 {
-    uint_pack_t bits = AS_UINT(x);
-    uint_pack_t rounded = ((bits & 0x10000) == 0 ? bits + 0x7FFF : bits + 0x8000) >> 16;
-    rounded = x == x ? rounded : (uint_pack_t)0x7FC0;
-    return __builtin_convertvector(rounded, elem_pack_t);
+    return __builtin_convertvector(elem_from_float8(x), elem_pack_t);
 }
-#endif
-
-#if defined(__AVX512F__) && defined(__has_builtin) && WIDTH == 8
-#if __has_builtin(__builtin_ia32_cvtpd2ps512_mask)
-#define HARDWARE_TO_ZERO
-#endif
 #endif
 
 #if defined(ACC_F64)
-/* As acc_to_odd_float(): floats that round to 16 bits as the accumulators themselves do. Where
+/* Floats that round to 16 bits as the accumulators themselves do, as in store_elem(). Where
  * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes:
  * in the last two bits, because the compiler takes a detour for a single one. Too large a value
  * becomes the largest float, which rounds to infinity like itself. */
@@ -192,11 +126,11 @@ INLINE float_vec_t to_odd_float(vec_t x)
 {
     const ulong low = (1UL << 29) - 1;
     ulong_vec_t bits = __builtin_astype(x, ulong_vec_t);
-#if defined(HARDWARE_TO_ZERO)
+#if defined(__AVX512F__) && WIDTH == 8 && __has_builtin(__builtin_ia32_cvtpd2ps512_mask)
     const int to_zero = 11; /* and no exceptions */
     const float_vec_t none = (float_vec_t)(0.0f);
-    uint_pack_t f = AS_UINT(__builtin_ia32_cvtpd2ps512_mask(x, none, 0xFF, to_zero));
-    return AS_FLOAT(f | (__builtin_convertvector((bits & low) != 0, uint_pack_t) & 3));
+    uint8 f = as_uint8(__builtin_ia32_cvtpd2ps512_mask(x, none, 0xFF, to_zero));
+    return as_float8(f | (__builtin_convertvector((bits & low) != 0, uint8) & 3));
 #else
     bits = (bits | ((bits & low) + low)) & ~low;
     return __builtin_convertvector(__builtin_astype(bits, vec_t), float_vec_t);
@@ -215,7 +149,7 @@ INLINE elem_pack_t narrow(pack_t p)
 #else
 INLINE pack_t widen(elem_pack_t x)
 {
-    float_pack_t f = pack_to_float(x);
+    float8 f = pack_to_float(x);
     pack_t p;
     p.vec[0] = __builtin_convertvector(__builtin_shufflevector(f, f, 0, 1, 2, 3), vec_t);
     p.vec[1] = __builtin_convertvector(__builtin_shufflevector(f, f, 4, 5, 6, 7), vec_t);
@@ -250,16 +184,6 @@ INLINE elem_pack_t narrow(pack_t p)
 }
 #endif
 
-/* Any NaN among elements as the type's positive quiet one: what narrow() has left to do. A
- * macro for vectors of any length. */
-#if defined(ELEM_F32)
-#define CANONICAL(v) ((v) == (v) ? (v) : as_float(0x7FC00000))
-#elif defined(ELEM_F64)
-#define CANONICAL(v) ((v) == (v) ? (v) : as_double(0x7FF8000000000000UL))
-#else
-#define CANONICAL(v) (v)
-#endif
-
 /* A private buffer as if it was memory: to a processor it is. */
 #define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))
 
@@ -292,7 +216,7 @@ INLINE void group_put(group_t *g, int i, elem_pack_t x)
 #endif
 }
 
-/* Their elements, but for CANONICAL(). */
+/* Their elements, but for CANONICAL(), which narrow() leaves to do. */
 INLINE elem_pack_t group_narrow(const group_t *g, int i)
 {
     pack_t p;

@@ -33,7 +33,7 @@
 #define QUAD_ELEMENTS (QUAD_GROUPS * GROUP)
 
 /* Elements of a group, one vector: as floats, where they are 16-bit ones. */
-#if defined(ELEM_F16) || defined(ELEM_BF16)
+#if defined(BY_FLOAT)
 typedef float cell_t;
 #define CELLS_LOAD(x)  pack_to_float(x)
 #define CELLS_STORE(f) pack_from_float(f)
@@ -496,7 +496,7 @@ INLINE void reduce_blocks_in_lanes(const struct lines *l, ulong k, ulong pitch, 
     }
     totals[0] = LANE_ZERO;
     for (uint i = 0; i < WIDTH; i++) {
-        totals[0] += sum[i];
+        totals[0] = PLUS(totals[0], sum[i]);
     }
 #else
     const struct lines line = *l; /* whose members stay in registers */

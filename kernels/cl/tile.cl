@@ -65,7 +65,7 @@ struct lines {
  * those of integers, and of eight float16 numbers in float64 (docs/design/numerics.md). */
 INLINE void rows_network(group_t v[ROWS])
 {
-#if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))
+#if defined(EXACT_SUMS)
 #pragma unroll
     for (int r = 1; r < ROWS; r++) {
         v[r] = group_add(v[r - 1], v[r]);
@@ -167,7 +167,7 @@ NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *hi
 #define SIDE TRANSPOSED_SIDE /* elements */
 #elif ELEM_BYTES == 8
 #define SIDE 4
-#elif ELEM_BYTES == 1
+#elif ELEM_BYTES == 1 && GROUP == 16
 #define SIDE 16
 #else
 #define SIDE 8

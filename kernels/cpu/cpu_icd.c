@@ -147,7 +147,8 @@ static void put_function(size_t offset, any_function function)
 #define PUT(entry, function) \
     put_function(offsetof(cl_icd_dispatch, entry), (any_function)(function))
 
-static void fill_dispatch(void)
+/* The first call of the driver, once; whoever has a handle came by it. */
+static void init_driver(void)
 {
     for (size_t at = 0; at < sizeof cpu_dispatch; at += sizeof(any_function)) {
         put_function(at, (any_function)missing_function);
@@ -168,12 +169,13 @@ static void fill_dispatch(void)
     cpu_queue_functions(&cpu_dispatch);
     cpu_memory_functions(&cpu_dispatch);
     cpu_program_functions(&cpu_dispatch);
+    cpu_pool_init();
 }
 
 cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, cl_uint *count)
 {
-    static pthread_once_t filled = PTHREAD_ONCE_INIT;
-    MUST(pthread_once(&filled, fill_dispatch));
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    MUST(pthread_once(&once, init_driver));
     if ((ids != NULL && room == 0) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }

@@ -14,15 +14,8 @@ enum {
 
 static uint64_t memory_bytes;
 
-static void ask_memory(void)
-{
-    memory_bytes = machine_memory_bytes();
-}
-
 uint64_t cpu_memory_bytes(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    MUST(pthread_once(&once, ask_memory));
     return memory_bytes;
 }
 
@@ -201,6 +194,7 @@ static cl_int CL_API_CALL unmap_buffer(cl_command_queue queue, cl_mem mem, void 
 
 void cpu_memory_functions(cl_icd_dispatch *table)
 {
+    memory_bytes = machine_memory_bytes();
     table->clCreateBuffer = create_buffer;
     table->clEnqueueReadBuffer = read_buffer;
     table->clEnqueueWriteBuffer = write_buffer;

@@ -52,7 +52,7 @@ static void pause_briefly(void)
 
 static unsigned threads_wanted;
 
-static void ask_threads(void)
+void cpu_pool_init(void)
 {
     const char *text = getenv("TALLY_OPENCL_THREADS"); /* NOLINT(concurrency-mt-unsafe) */
     unsigned long number = text != NULL ? strtoul(text, NULL, 10) : 0;
@@ -62,8 +62,6 @@ static void ask_threads(void)
 
 unsigned cpu_pool_threads(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    MUST(pthread_once(&once, ask_threads));
     return threads_wanted;
 }
 

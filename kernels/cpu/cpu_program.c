@@ -45,8 +45,6 @@ static void choose_level(void)
 
 const struct cpu_builtin *cpu_builtins_here(size_t *count)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    MUST(pthread_once(&once, choose_level));
     *count = chosen_count;
     return chosen;
 }
@@ -156,6 +154,7 @@ static cl_int CL_API_CALL set_kernel_arg(cl_kernel kernel, cl_uint number, size_
 
 void cpu_program_functions(cl_icd_dispatch *table)
 {
+    choose_level();
     table->clCreateProgramWithBuiltInKernels = create_program;
     table->clCreateKernel = create_kernel;
     table->clSetKernelArg = set_kernel_arg;

@@ -133,7 +133,7 @@ static inline void cpu_set(cl_int *code, cl_int value)
     }
 }
 
-/* Each file puts its functions into the dispatch table. */
+/* Each file puts its functions into the dispatch table, and settles what it will answer. */
 void cpu_device_functions(cl_icd_dispatch *table);
 void cpu_queue_functions(cl_icd_dispatch *table);
 void cpu_memory_functions(cl_icd_dispatch *table);
@@ -170,8 +170,8 @@ cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);
 
-/* Memory for buffers: what the machine and its control groups offer when it is first asked
- * for. (cpu_memory.c) */
+/* Memory for buffers: what the machine and its control groups offer when the platform is first
+ * asked for. (cpu_memory.c) */
 uint64_t cpu_memory_bytes(void);
 
 /* ---- a work-group, run by one thread: cpu_group.c ---- */
@@ -185,8 +185,10 @@ void cpu_group_run(const struct cpu_launch *launch, size_t group);
 
 /* ---- threads: cpu_pool.c ---- */
 
-/* Threads of a launch, the calling one among them: what $TALLY_OPENCL_THREADS says when it is
- * first asked for, else as many as affinity and control groups leave cores. At least 1. */
+/* Threads of a launch, the calling one among them: what $TALLY_OPENCL_THREADS says when the
+ * platform is first asked for, else as many as affinity and control groups leave cores. At
+ * least 1. */
+void cpu_pool_init(void);
 unsigned cpu_pool_threads(void);
 
 /* Somebody will want to run launches, or no longer: the last one to leave stops the threads. */

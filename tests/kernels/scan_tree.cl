@@ -22,6 +22,8 @@ typedef INDEX index_t;
 typedef ulong elem_t;
 typedef ulong acc_t;
 #define ELEM_BYTES    8
+#define ELEM_ZERO     0UL
+#define CANONICAL(v)  (v)
 #define ACC_ZERO      0UL
 #define ACC_PLUS_ZERO 1UL /* a leaf of its own: counted once if at all */
 

@@ -1,7 +1,7 @@
 /* Boxes of cut scans: together they hold every element once, none is larger than asked, and
  * those of a line come in the order of the axis. */
-#include "kernels/launch.h"
 #include "kernels/split.h"
+#include "kernels/variants.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
