@@ -11,7 +11,6 @@
 #include "server/sched/request.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 enum {
@@ -28,7 +27,6 @@ enum {
 struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
-    atomic_size_t waiting; /* written by holders of the lock */
     pthread_mutex_t lock;  /* guards everything below */
     struct fair_line line;
     uint64_t line_held; /* by those in the line, of the budget */
@@ -67,11 +65,6 @@ void admission_destroy(struct admission *admission)
         MUST(pthread_mutex_destroy(&admission->lock));
         free(admission);
     }
-}
-
-static void set_waiting(struct admission *admission)
-{
-    atomic_store_explicit(&admission->waiting, admission->line.count, memory_order_relaxed);
 }
 
 /* ---- places and memory ---- */
@@ -200,7 +193,6 @@ static void take_admitted(struct admission *admission, struct fair_cursor *curso
         chain->last->next = request;
     }
     chain->last = request;
-    set_waiting(admission);
 }
 
 /* The same, ended without having been served. */
@@ -209,7 +201,6 @@ static void drop_waiting(struct admission *admission, struct fair_cursor *cursor
 {
     forget_waiting(admission, cursor->current);
     fair_drop(cursor, dropped);
-    set_waiting(admission);
 }
 
 /* Let those go on who have begun and wait for more memory: what they need is what the others
@@ -271,35 +262,6 @@ static void hand_on(struct leaving *leaving)
 
 /* ---- before the body ---- */
 
-/* Its claim and those in the line that go before it: of its own client and priority, and as much
- * of each other client, as turns go. Thread: a holder of the lock. */
-static uint64_t bytes_in_line(struct admission *admission, const struct request *request,
-                              uint64_t claim)
-{
-    const struct client *client = request->client;
-    uint64_t own = claim;
-    uint64_t others = 0;
-    uint64_t flow = 0;
-    const struct client *flow_client = NULL;
-    for (const struct request *r = client->flows[FAIR_ADMISSION].first; r != NULL;
-         r = r->next) {
-        own += !request->high || r->high ? r->cost : 0;
-    }
-    for (struct fair_cursor cursor = fair_begin(&admission->line); cursor.current != NULL;
-         fair_step(&cursor)) {
-        if (cursor.current->client != flow_client) {
-            others += flow < own ? flow : own;
-            flow = 0;
-            flow_client = cursor.current->client;
-        }
-        bool goes_before = !request->high || cursor.current->high;
-        flow += flow_client != client && goes_before ? cursor.current->cost : 0;
-    }
-    others += flow < own ? flow : own;
-    uint64_t late = request->high ? (own + others - claim) / FAIR_AHEAD : 0; /* of the others */
-    return own + others + late;
-}
-
 enum status admission_check(struct admission *admission, const struct request *request,
                             uint64_t claim, uint64_t *wait_ns, struct error *err)
 {
@@ -310,7 +272,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    *wait_ns = crowd ? time_for(admission, bytes_in_line(admission, request, claim)) : 0;
+    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, claim);
+    *wait_ns = crowd ? time_for(admission, ahead + claim) : 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -340,7 +303,6 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         hold->held = request->reserved_bytes + hold->promised_bytes;
         admission->line_held += hold->held;
         fair_push_by_ticket(&admission->line, request);
-        set_waiting(admission);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -452,7 +414,7 @@ void admission_leave(struct admission *admission, struct request *request)
 
 void admission_wake(struct admission *admission)
 {
-    if (atomic_load_explicit(&admission->waiting, memory_order_relaxed) == 0) {
+    if (fair_count(&admission->line) == 0) {
         return;
     }
     struct leaving leaving = {0};

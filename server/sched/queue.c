@@ -28,8 +28,7 @@ enum lane_kind {
 
 struct queue {
     atomic_uint unannounced[LANE_COUNT];    /* pushes that nobody was woken for yet */
-    atomic_size_t waiting;                  /* requests; written by holders of the lock */
-    atomic_bool usable;                     /* likewise */
+    atomic_bool usable;                     /* written by holders of the lock */
     size_t max_requests;                    /* constant */
     pthread_mutex_t lock;                   /* guards everything below */
     pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
@@ -85,21 +84,11 @@ static void lane_insert(struct queue *queue, struct request *request, bool again
     } else {
         fair_push(&queue->lanes[lane], request);
     }
-    (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
 }
 
-/* Take the request at the cursor out of its lane: served. Thread: a holder of the lock. */
-static struct request *lane_take(struct queue *queue, struct fair_cursor *cursor)
+static size_t count_waiting(const struct queue *queue)
 {
-    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
-    return fair_take(cursor);
-}
-
-/* The same, dropped unserved. */
-static void lane_drop(struct queue *queue, struct fair_cursor *cursor, struct request **dropped)
-{
-    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
-    fair_drop(cursor, dropped);
+    return fair_count(&queue->lanes[LANE_SMALL]) + fair_count(&queue->lanes[LANE_LARGE]);
 }
 
 static enum status no_device(struct error *err)
@@ -113,7 +102,7 @@ enum status queue_admits(const struct queue *queue, struct error *err)
     if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         return no_device(err);
     }
-    if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >= queue->max_requests) {
+    if (count_waiting(queue) >= queue->max_requests) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu requests wait for a device already, the server's --queue-depth: "
                          "try again after Retry-After seconds",
@@ -124,7 +113,7 @@ enum status queue_admits(const struct queue *queue, struct error *err)
 
 bool queue_waits(const struct queue *queue)
 {
-    return atomic_load_explicit(&queue->waiting, memory_order_relaxed) > 0;
+    return count_waiting(queue) > 0;
 }
 
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
@@ -220,7 +209,7 @@ static struct request *take_everything(struct queue *queue)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
-            lane_drop(queue, &cursor, &chain);
+            fair_drop(&cursor, &chain);
         }
     }
     return chain;
@@ -242,10 +231,7 @@ uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->lock));
     for (int i = 0; i < LANE_COUNT; i++) {
-        size_t before = queue->lanes[i].count;
         earliest = deadline_earlier(earliest, fair_expire(&queue->lanes[i], now_ns, &expired));
-        (void)atomic_fetch_sub_explicit(&queue->waiting, before - queue->lanes[i].count,
-                                        memory_order_relaxed);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     request_end_expired(expired, now_ns, "a device");
@@ -319,12 +305,11 @@ static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker ta
 }
 
 /* Drop what needs no computing from the front of the lane. */
-static void drop_expired(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
-                         struct request **expired)
+static void drop_expired(struct fair_line *lane, uint64_t now_ns, struct request **expired)
 {
     struct fair_cursor cursor = fair_begin(lane);
     while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-        lane_drop(queue, &cursor, expired);
+        fair_drop(&cursor, expired);
     }
 }
 
@@ -361,20 +346,19 @@ static bool batch_has_room(const struct batch *batch, const struct request *requ
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
  * chain. */
-static void batch_form(struct queue *queue, struct fair_line *lane,
-                       const struct batcher_options *options, struct batch *batch,
-                       struct request **expired)
+static void batch_form(struct fair_line *lane, const struct batcher_options *options,
+                       struct batch *batch, struct request **expired)
 {
     uint64_t now_ns = clock_now_ns();
     struct fair_cursor cursor = fair_begin(lane);
-    batch_add(batch, lane_take(queue, &cursor), now_ns);
+    batch_add(batch, fair_take(&cursor), now_ns);
     size_t looked_at = 0;
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            lane_drop(queue, &cursor, expired);
+            fair_drop(&cursor, expired);
         } else if (batch_has_room(batch, cursor.current, options)) {
-            batch_add(batch, lane_take(queue, &cursor), now_ns);
+            batch_add(batch, fair_take(&cursor), now_ns);
         } else {
             fair_step(&cursor);
         }
@@ -436,7 +420,7 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
     const enum batcher_taker taker = taker_of(options); /* it may have changed since the last */
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
-        drop_expired(queue, &queue->lanes[i], now_ns, expired);
+        drop_expired(&queue->lanes[i], now_ns, expired);
     }
     *wait_ns = 0;
     enum lane_kind kind;
@@ -453,7 +437,7 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
         *wait_ns = until_ns;
         return false;
     }
-    batch_form(queue, lane, options, batch, expired);
+    batch_form(lane, options, batch, expired);
     if (lane->count == 0) { /* nobody need be woken for it any more */
         atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
     }
