@@ -125,6 +125,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
                                      .ticket = request->ticket,
                                      .deadline_ns = request->deadline_ns,
                                      .planned = true,
+                                     .alone = true,
                                      .device = -1,
                                      .slice = {.of = slices}};
     set_slicing(slices, slicing);

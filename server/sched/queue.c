@@ -338,8 +338,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct batcher_options *options)
 {
-    return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
-           batch->bytes < options->max_bytes &&
+    return !batch->first->alone && !request->alone && batch->bytes < options->max_bytes &&
            request_bytes(request) <= options->max_bytes - batch->bytes &&
            scan_plan_batches_with(&batch->first->plan, &request->plan);
 }
@@ -386,7 +385,7 @@ static uint64_t peers_until_ns(struct queue *queue, enum batcher_taker taker,
                                struct fair_line *lane, const struct batcher_options *options)
 {
     const struct request *first = fair_begin(lane).current;
-    if (options->delay_ns == 0 || queue->closed || first->slice.of != NULL ||
+    if (options->delay_ns == 0 || queue->closed || first->alone ||
         lane->count >= options->max_requests) {
         return 0;
     }

@@ -142,6 +142,7 @@ struct request {
     _Atomic enum request_state state; /* written by its owner */
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
+    bool alone; /* in its launch: it is a slice, or was too much for a device with others */
 
     struct completion *completion; /* borrowed: the way back to the loop of the connection */
     struct server *server;         /* borrowed */

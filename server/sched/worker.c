@@ -94,27 +94,23 @@ static void worker_fail(struct worker *worker, const char *reason)
                 worker->number, worker->info.name, reason);
 }
 
-/* Put requests into the record, both chains linked by next; it holds none. */
-static void hold_batch(struct worker *worker, struct request *batch, size_t count,
-                       struct request *rest)
+/* Put requests into the record, linked by next; it holds none. */
+static void hold_batch(struct worker *worker, struct request *batch, size_t count)
 {
     MUST(pthread_mutex_lock(&worker->lock));
-    assert(worker->batch == NULL && worker->rest == NULL);
+    assert(worker->batch == NULL);
     worker->batch = batch;
     worker->batch_count = count;
-    worker->rest = rest;
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
 /* Take them out again; NULL where worker_watch() was faster. */
-static struct request *let_batch_go(struct worker *worker, struct request **rest)
+static struct request *let_batch_go(struct worker *worker)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     struct request *batch = worker->batch;
-    *rest = worker->rest;
     worker->batch = NULL;
     worker->batch_count = 0;
-    worker->rest = NULL;
     MUST(pthread_mutex_unlock(&worker->lock));
     return batch;
 }
@@ -222,12 +218,9 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms) %s",
         (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), calls[worker->call]);
     worker->call_deadline_ns = 0;
-    struct request *rest = NULL;
     struct request *lost = NULL;
     if (worker->call == WORKER_CALL_RUN) { /* the record is empty during the others */
         lost = take_running_away(worker);
-        rest = worker->rest;
-        worker->rest = NULL;
     }
     bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, DEVICE_HUNG, reason);
@@ -237,7 +230,6 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
     fail_hung(worker, lost, reason);
-    queue_return(worker->plan->queue, rest);
 }
 
 /* ---- a batch ---- */
@@ -341,85 +333,57 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
     }
 }
 
-/* What became of a batch. */
-enum outcome {
-    OUTCOME_DONE,     /* every request was handed on */
-    OUTCOME_TOO_MUCH, /* nothing happened: the caller may try with less at a time */
-    OUTCOME_OUT       /* every request was handed on, and the device is out of use */
-};
-
-/* The device failed and is out of use from now on. */
-static void give_up(struct worker *worker, bool intact, const struct error *err)
+/* Together they are too much for the device, which has not changed them: one by one. */
+static void run_apart(struct worker *worker, struct request *first)
 {
-    worker_fail(worker, err->detail);
-    struct request *rest = NULL;
-    struct request *first = let_batch_go(worker, &rest);
-    if (intact) {
-        run_elsewhere(worker, first, err->detail);
-    } else {
-        fail_failed(worker, first, err->detail);
+    for (struct request *request = first; request != NULL; request = request->next) {
+        request->alone = true;
     }
-    queue_return(worker->plan->queue, rest);
-}
-
-/* Run the batch in the record. *rest: what runs after it, unless the device is out of use. */
-static enum outcome run_once(struct worker *worker, struct request **rest)
-{
-    struct error err = ERROR_INIT;
-    struct scan_report report = {0};
-    struct request *first = worker->batch; /* nobody else takes it before the call begins */
-    size_t count = worker->batch_count;
-    assert(first != NULL);
-    uint64_t bytes = fill_jobs(worker, first);
-    call_begin(worker, WORKER_CALL_RUN, bytes);
-    enum status status =
-        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
-    if (!call_end(worker)) {
-        /* All requests were taken away but for a slice. */
-        struct request *slice = let_batch_go(worker, &(struct request *){NULL});
-        fail_hung(worker, slice, worker->stats.last_error); /* of worker_watch() */
-        return OUTCOME_OUT;
-    }
-    if (status == STATUS_DEVICE_ERROR) {
-        give_up(worker, report.inputs_intact, &err);
-        return OUTCOME_OUT;
-    }
-    if (status != STATUS_OK && count > 1 && report.inputs_intact) {
-        return OUTCOME_TOO_MUCH;
-    }
-    (void)let_batch_go(worker, rest);
-    if (status == STATUS_OK) {
-        finish_batch(worker, first, count, &report);
-        return OUTCOME_DONE;
-    }
-    log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
-                worker->info.name, err.detail);
-    completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
-                    worker->info.name, err.detail,
-                    status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once" : "");
-    return OUTCOME_DONE;
+    queue_return(worker->plan->queue, first);
 }
 
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
  * use. Thread: who has the device. */
 static bool run_batch(struct worker *worker)
 {
-    struct request *rest = NULL;
-    enum outcome outcome = run_once(worker, &rest);
-    if (outcome == OUTCOME_TOO_MUCH) {
-        rest = let_batch_go(worker, &(struct request *){NULL});
-        outcome = OUTCOME_DONE;
+    struct error err = ERROR_INIT;
+    struct scan_report report = {0};
+    struct request *first = worker->batch; /* nobody else takes it before the call begins */
+    size_t count = worker->batch_count;
+    uint64_t bytes = fill_jobs(worker, first);
+    call_begin(worker, WORKER_CALL_RUN, bytes);
+    enum status status =
+        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
+    if (!call_end(worker)) {
+        /* All requests were taken away but for a slice. */
+        fail_hung(worker, let_batch_go(worker), worker->stats.last_error);
+        return false;
     }
-    while (rest != NULL && outcome == OUTCOME_DONE) { /* one by one */
-        struct request *first = rest;
-        struct request *others = first->next;
-        first->next = NULL;
-        hold_batch(worker, first, 1, others);
-        outcome = run_once(worker, &rest);
+    if (status == STATUS_DEVICE_ERROR) {
+        worker_fail(worker, err.detail);
+        first = let_batch_go(worker);
+        if (report.inputs_intact) {
+            run_elsewhere(worker, first, err.detail);
+        } else {
+            fail_failed(worker, first, err.detail);
+        }
+        return false;
     }
-    const bool works = outcome == OUTCOME_DONE;
-    worker->failures = works ? 0 : worker->failures;
-    return works;
+    (void)let_batch_go(worker);
+    worker->failures = 0;
+    if (status == STATUS_OK) {
+        finish_batch(worker, first, count, &report);
+    } else if (count > 1 && report.inputs_intact) {
+        run_apart(worker, first);
+    } else {
+        log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
+                    worker->info.name, err.detail);
+        completion_fail(
+            first, err.status, "device %zu (%s): %s%s", worker->number, worker->info.name,
+            err.detail,
+            status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once" : "");
+    }
+    return true;
 }
 
 /* ---- the thread ---- */
@@ -537,7 +501,7 @@ bool worker_run_here(struct worker *worker)
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN;
          i++) {
-        hold_batch(worker, first, count, NULL);
+        hold_batch(worker, first, count);
         works = run_batch(worker);
         ran = true;
     }
@@ -563,7 +527,7 @@ static bool serve_queue(struct worker *worker)
             return true;
         }
         if (result == BATCHER_TAKEN) {
-            hold_batch(worker, first, count, NULL);
+            hold_batch(worker, first, count);
             if (!run_batch(worker)) {
                 return false;
             }

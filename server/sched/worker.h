@@ -9,7 +9,7 @@
  * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, the
  * requests are taken from the worker. Those that the device is running are answered, but their
  * memory stays behind (the orphans): the device may still write there, and the worker returns
- * it when the call comes back. Those whose turn had not come go back to the queue. */
+ * it when the call comes back. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -82,7 +82,6 @@ struct worker {
     enum worker_call call;
     struct request *batch; /* owned: is next, or runs; NULL: nothing, or taken away */
     size_t batch_count;
-    struct request *rest;          /* owned: taken with the batch, runs after it */
     struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
     size_t orphan_count;
     uint64_t orphan_reserved;
