@@ -33,13 +33,13 @@ struct log {
     struct log_options options;
     atomic_uint_fast64_t dropped;
     pthread_t writer;
+    bool joined;            /* the writer: who closes the log knows */
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t changed; /* monotonic clock */
     char *filling;          /* owned */
     char *writing;          /* owned; the writer's alone */
     size_t filled;
     bool closing;
-    bool finished; /* the writer has left */
     uint64_t rate_second;
     uint64_t rate_lines; /* request lines in that second */
     uint64_t reported;   /* dropped lines already told */
@@ -302,8 +302,6 @@ static void *writer_main(void *argument)
     if (log->filled > 0) {
         write_filled(log);
     }
-    log->finished = true;
-    MUST(pthread_cond_broadcast(&log->changed));
     MUST(pthread_mutex_unlock(&log->lock));
     return NULL;
 }
@@ -347,17 +345,12 @@ bool log_finish(struct log *log)
     if (log == NULL) {
         return true;
     }
-    struct timespec until = clock_timespec(clock_now_ns() + NS_PER_S);
-    int waited = 0;
     MUST(pthread_mutex_lock(&log->lock));
     log->closing = true;
-    MUST(pthread_cond_broadcast(&log->changed));
-    while (!log->finished && waited == 0) {
-        waited = pthread_cond_timedwait(&log->changed, &log->lock, &until);
-    }
-    bool finished = log->finished;
+    MUST(pthread_cond_signal(&log->changed));
     MUST(pthread_mutex_unlock(&log->lock));
-    return finished;
+    log->joined = log->joined || thread_join_until(log->writer, clock_now_ns() + NS_PER_S);
+    return log->joined;
 }
 
 void log_close(struct log *log)
@@ -366,7 +359,6 @@ void log_close(struct log *log)
         return;
     }
     if (log_finish(log)) {
-        MUST(pthread_join(log->writer, NULL));
         log_free(log);
     } else {
         MUST(pthread_detach(log->writer)); /* stuck in write(); it keeps the log */

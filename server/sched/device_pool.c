@@ -9,6 +9,7 @@
 #include "server/sched/queue.h"
 #include "server/sched/worker.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,38 +305,13 @@ static enum status build_pool(const struct worker_plan *plan,
 /* The driver's answer to who is there, and who waits for it. */
 struct listing {
     const struct device_driver *driver;
-    bool own_alone;       /* other drivers are asked only where ours has no device */
-    pthread_mutex_t lock; /* guards done, abandoned */
-    pthread_cond_t ended; /* monotonic clock */
-    bool done;
-    bool abandoned; /* nobody waits any more: the thread frees it */
+    bool own_alone;   /* other drivers are asked only where ours has no device */
+    atomic_bool left; /* by the thread, or by who waited for it: the other one frees it */
     struct scan_device_info infos[DEVICE_POOL_MAX];
     size_t count;
     enum status status;
     struct error err;
 };
-
-static struct listing *listing_create(const struct device_driver *driver, bool own_alone)
-{
-    struct listing *listing = calloc(1, sizeof *listing);
-    if (listing == NULL) {
-        return NULL;
-    }
-    thread_cond_init(&listing->ended);
-    MUST(pthread_mutex_init(&listing->lock, NULL));
-    listing->driver = driver;
-    listing->own_alone = own_alone;
-    return listing;
-}
-
-static void listing_destroy(struct listing *listing)
-{
-    if (listing != NULL) {
-        MUST(pthread_cond_destroy(&listing->ended));
-        MUST(pthread_mutex_destroy(&listing->lock));
-        free(listing);
-    }
-}
 
 static void *list_devices(void *argument)
 {
@@ -347,13 +323,8 @@ static void *list_devices(void *argument)
         listing->status = listing->driver->list(listing->infos, DEVICE_POOL_MAX,
                                                 &listing->count, &listing->err);
     }
-    MUST(pthread_mutex_lock(&listing->lock));
-    listing->done = true;
-    bool abandoned = listing->abandoned;
-    MUST(pthread_cond_signal(&listing->ended));
-    MUST(pthread_mutex_unlock(&listing->lock));
-    if (abandoned) {
-        listing_destroy(listing);
+    if (atomic_exchange(&listing->left, true)) {
+        free(listing);
     }
     return NULL;
 }
@@ -364,23 +335,16 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
     struct listing *listing = *owned;
     pthread_t thread;
     TRY(thread_start(&thread, list_devices, listing, "listing the devices", err));
-    struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
-    int waited = 0;
-    MUST(pthread_mutex_lock(&listing->lock));
-    while (!listing->done && waited == 0) {
-        waited = pthread_cond_timedwait(&listing->ended, &listing->lock, &until);
-    }
-    bool done = listing->done;
-    listing->abandoned = !done;
-    MUST(pthread_mutex_unlock(&listing->lock));
-    if (done) {
-        MUST(pthread_join(thread, NULL));
+    if (thread_join_until(thread, clock_now_ns() + timeout_ns)) {
         return listing->status == STATUS_OK
                    ? STATUS_OK
                    : error_set(err, listing->status, "%s", listing->err.detail);
     }
     MUST(pthread_detach(thread));
     *owned = NULL;
+    if (atomic_exchange(&listing->left, true)) {
+        free(listing); /* it has just ended */
+    }
     return error_set(err, STATUS_DEVICE_ERROR,
                      "the OpenCL drivers did not say within %llu ms which devices there are "
                      "(%d times --device-timeout-ms)",
@@ -392,10 +356,12 @@ enum status device_pool_create(const struct device_pool_parts *parts,
                                struct error *err)
 {
     const struct worker_plan plan = make_plan(parts, driver);
-    struct listing *listing = listing_create(driver, means_own_alone(parts->config->devices));
+    struct listing *listing = calloc(1, sizeof *listing);
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
+    listing->driver = driver;
+    listing->own_alone = means_own_alone(parts->config->devices);
     bool chosen[DEVICE_POOL_MAX];
     enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
     if (status == STATUS_OK) {
@@ -405,7 +371,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
     if (status == STATUS_OK) {
         status = build_pool(&plan, listing->infos, chosen, listing->count, out, err);
     }
-    listing_destroy(listing);
+    free(listing);
     return status;
 }
 
@@ -428,7 +394,8 @@ bool device_pool_destroy(struct device_pool *pool)
     }
     bool joined = true;
     for (size_t i = 0; i < pool->count; i++) {
-        joined = worker_join(&pool->workers[i], until_ns) && joined;
+        const struct worker *worker = &pool->workers[i];
+        joined = (!worker->started || thread_join_until(worker->thread, until_ns)) && joined;
     }
     if (!joined) {
         return false;

@@ -378,10 +378,10 @@ static bool run_batch(struct worker *worker)
     } else {
         log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                     worker->info.name, err.detail);
-        completion_fail(
-            first, err.status, "device %zu (%s): %s%s", worker->number, worker->info.name,
-            err.detail,
-            status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once" : "");
+        completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
+                        worker->info.name, err.detail,
+                        status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once"
+                                                       : "");
     }
     return true;
 }
@@ -568,10 +568,6 @@ static void *worker_main(void *argument)
         worker->device = NULL;
         leave = leave || back_off(worker);
     }
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->exited = true;
-    MUST(pthread_cond_broadcast(&worker->changed));
-    MUST(pthread_mutex_unlock(&worker->lock));
     return NULL;
 }
 
@@ -590,25 +586,6 @@ void worker_stop(struct worker *worker)
     worker->stopping = true;
     MUST(pthread_cond_broadcast(&worker->changed));
     MUST(pthread_mutex_unlock(&worker->lock));
-}
-
-bool worker_join(struct worker *worker, uint64_t until_ns)
-{
-    if (!worker->started) {
-        return true;
-    }
-    struct timespec until = clock_timespec(until_ns);
-    int waited = 0;
-    MUST(pthread_mutex_lock(&worker->lock));
-    while (!worker->exited && waited == 0) {
-        waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
-    }
-    bool exited = worker->exited;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    if (exited) {
-        MUST(pthread_join(worker->thread, NULL));
-    }
-    return exited;
 }
 
 void worker_stats(struct worker *worker, struct device_stats *out)
