@@ -16,7 +16,6 @@
 #include <string.h>
 
 enum {
-    FIRST_PACKED_BYTES = 4096,
     SPARE_TEXT_BYTES = 64 << 10, /* reserved for a text, that are worth giving back early */
     STEP_BYTES = 64 << 10        /* packed between two steps: about a millisecond of numbers */
 };
@@ -49,33 +48,17 @@ struct infer_bytes infer_answer_bytes(struct request *request)
  * before it is used: a gzip stream of zeros takes a thousandth of them. */
 struct packed {
     struct request *request;
-    struct text text; /* its capacity is reserved, too */
+    struct text text;
     size_t count;
 };
-
-/* Have room for `want` bytes: twice as many as before, if that is enough. */
-static enum status grow_packed(struct packed *packed, size_t want, struct error *err)
-{
-    struct text *text = &packed->text;
-    if (want <= text->capacity) {
-        return STATUS_OK;
-    }
-    const size_t capacity = larger_of(larger_of(2 * text->capacity, want), FIRST_PACKED_BYTES);
-    const size_t more = capacity - text->capacity;
-    TRY(infer_charge(packed->request, more, err));
-    if (!text_grow(packed->request->server->memory, text, packed->count, capacity)) {
-        infer_discharge(packed->request, more);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a packed answer");
-    }
-    return STATUS_OK;
-}
 
 /* inflate_sink */
 static enum status append_packed(void *context, const void *bytes, size_t count,
                                  struct error *err)
 {
     struct packed *packed = context;
-    TRY(grow_packed(packed, packed->count + count, err));
+    TRY(infer_text_reserve(packed->request, &packed->text, packed->count, packed->count + count,
+                           0, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);
     packed->count += count;
     return STATUS_OK;
@@ -114,8 +97,7 @@ static enum status pack_views(struct request *request, const struct byte_view vi
     }
     deflate_destroy(pack);
     if (status != STATUS_OK) {
-        infer_discharge(request, packed.text.capacity);
-        text_free(request->server->memory, &packed.text);
+        infer_text_free(request, &packed.text);
         return status;
     }
     text_wrote(&packed.text, packed.count);

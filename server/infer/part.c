@@ -29,7 +29,7 @@ static enum status take_memory(struct request *request, const struct part_sizes 
     const size_t came = (size_t)request->codec_request.carry_bytes;
     if (came > 0) {
         part->carry = request->head;
-        request->head = (struct text){.bytes = NULL};
+        request->head = (struct text){.charged = part->carry.charged};
     }
     const bool carry = came > 0 || sizes->hands_on || !sizes->sums_apart;
     const bool taken =

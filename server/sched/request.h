@@ -120,18 +120,17 @@ struct request_body {
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
 
-    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved; /* of them: for the block; grows with the payload */
-    bool rest_reserved;      /* all of the block, and the answer's text */
-    size_t payload_room;     /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;      /* what the block must have in the end */
-    size_t output_at;        /* of them, before the output buffer */
-    size_t side_at;          /* and before what is copied together for a part (part.h) */
+    uint64_t
+        block_reserved;  /* of request.reserved_bytes: for the block; grows with the payload */
+    bool rest_reserved;  /* all of the block, and the answer's text */
+    size_t payload_room; /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;  /* what the block must have in the end */
+    size_t output_at;    /* of them, before the output buffer */
+    size_t side_at;      /* and before what is copied together for a part (part.h) */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
         struct text text; /* owned: a packed body as it came */
-        size_t reserved;  /* of request.reserved_bytes: for it */
         size_t count;     /* bytes in it */
         size_t at;        /* those before this are unpacked */
     } packed;
@@ -224,6 +223,7 @@ static inline void request_clear(struct request *request)
     request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
+    request->head.charged = 0; /* with what was reserved */
 }
 
 static inline enum request_state request_state(const struct request *request)

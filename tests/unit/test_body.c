@@ -298,7 +298,7 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.capacity);
+        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.charged);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
         assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
