@@ -47,7 +47,7 @@ struct config {
 };
 
 /* Parse environment and command line; fills in what depends on the machine (memory budget,
- * threads, cache directory).
+ * threads).
  * out   *config   config_deinit() is due whatever the result
  * err   INVALID_REQUEST, one sentence for the terminal */
 MUST_CHECK enum status config_parse(int argc, const char *const *argv,
