@@ -137,7 +137,8 @@ static enum status compress_answer(struct request *request, const struct paralle
     size_t packed_bytes = 0;
     struct error trouble = ERROR_INIT;
     const struct infer_bytes bytes = infer_answer_bytes(request);
-    enum status status = pack_views(request, &bytes, parallel, &packed, &packed_bytes, &trouble);
+    enum status status =
+        pack_views(request, &bytes, parallel, &packed, &packed_bytes, &trouble);
     if (status == STATUS_CLIENT_GONE) {
         discard_head(request);
         return parallel_given_up(err);

@@ -173,28 +173,11 @@ static bool is_hopeless(const struct admission *admission, const struct request 
            now_ns + time_for(admission, hold->wanted) > request->deadline_ns;
 }
 
-/* Requests that leave the line, oldest first, to be handed on outside the lock. */
-struct chain {
-    struct request *first;
-    struct request *last;
-};
-
+/* Requests that leave the line, to be handed on outside the lock. */
 struct leaving {
-    struct chain admitted;
-    struct request *hopeless; /* in no order */
+    struct request_list admitted; /* oldest first */
+    struct request *hopeless;     /* in no order */
 };
-
-/* Take the current request out of the line: admitted, which its client pays for. */
-static void take_admitted(struct fair_cursor *cursor, struct chain *chain)
-{
-    struct request *request = fair_take(cursor);
-    if (chain->first == NULL) {
-        chain->first = request;
-    } else {
-        chain->last->next = request;
-    }
-    chain->last = request;
-}
 
 /* Let those go on who have begun and wait for more memory: what they need is what the others
  * wait for in the end. Thread: a holder of the lock. */
@@ -204,7 +187,7 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
         if (has_begun(request) && grant_memory(admission, request, now_ns)) {
-            take_admitted(&cursor, &leaving->admitted);
+            request_append(&leaving->admitted, fair_take(&cursor));
         } else {
             fair_step(&cursor);
         }
@@ -225,7 +208,7 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
         } else if (has_begun(request) || (!any && over_its_part(admission, request))) {
             fair_step(&cursor);
         } else if (grant_memory(admission, request, now_ns)) {
-            take_admitted(&cursor, &leaving->admitted);
+            request_append(&leaving->admitted, fair_take(&cursor));
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
             break; /* nobody overtakes: who needs much would wait for ever */

@@ -315,8 +315,7 @@ static void drop_expired(struct fair_line *lane, uint64_t now_ns, struct request
 
 /* A batch being formed. */
 struct batch {
-    struct request *first;
-    struct request *last;
+    struct request_list requests;
     size_t count;
     uint64_t bytes;
 };
@@ -325,12 +324,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 {
     request_enter(request, REQUEST_RUNNING);
     request->times.started = now_ns;
-    if (batch->first == NULL) {
-        batch->first = request;
-    } else {
-        batch->last->next = request;
-    }
-    batch->last = request;
+    request_append(&batch->requests, request);
     batch->count++;
     batch->bytes += request_bytes(request);
 }
@@ -338,9 +332,10 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct batcher_options *options)
 {
-    return !batch->first->alone && !request->alone && batch->bytes < options->max_bytes &&
+    return !batch->requests.first->alone && !request->alone &&
+           batch->bytes < options->max_bytes &&
            request_bytes(request) <= options->max_bytes - batch->bytes &&
-           scan_plan_batches_with(&batch->first->plan, &request->plan);
+           scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
 }
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
@@ -472,7 +467,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
         request_end_expired(expired, clock_now_ns(), "a device");
     }
     if (result == BATCHER_TAKEN) {
-        *first = batch.first;
+        *first = batch.requests.first;
         *count = batch.count;
     }
     return result;

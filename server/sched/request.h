@@ -45,6 +45,7 @@
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
+#include "kernels/device.h"
 #include "kernels/plan.h"
 #include "proto/codec.h"
 #include "server/base/clock.h"
@@ -86,15 +87,17 @@ enum {
     REQUEST_MAGIC = 0x7a11e57
 };
 
+/* Requests one after the other, linked by next. */
+struct request_list {
+    struct request *first; /* NULL: there are none */
+    struct request *last;  /* valid if first is not NULL */
+};
+
 /* A part of a tensor that is scanned by itself (server/infer/slices.h); constant while it is
  * out, but for `overdue`. */
 struct request_slice {
-    struct slices *of; /* it belongs to this; NULL: not a slice but a request of a client */
-    void *carry;       /* borrowed; as in struct scan_job, and so are the next four */
-    uint64_t carry_lines;
-    uint64_t position;
-    bool more;
-    bool holes;
+    struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
+    struct scan_job job; /* the sums that it takes and hands on, and its holes */
     bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
@@ -224,6 +227,13 @@ static inline void request_clear(struct request *request)
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
     request->head.charged = 0; /* with what was reserved */
+}
+
+static inline void request_append(struct request_list *list, struct request *request)
+{
+    request->next = NULL;
+    *(list->first == NULL ? &list->first : &list->last->next) = request;
+    list->last = request;
 }
 
 static inline enum request_state request_state(const struct request *request)

@@ -252,16 +252,12 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
         copy_plan(&worker->plans[i], &request->plan);
         struct tensor_place in = request_input(request);
         struct tensor_place out = request_output(request);
-        worker->jobs[i] = (struct scan_job){.plan = &worker->plans[i],
-                                            .slab = in.slab,
-                                            .in_offset = in.offset,
-                                            .out_slab = out.slab,
-                                            .out_offset = out.offset,
-                                            .carry = request->slice.carry,
-                                            .carry_lines = request->slice.carry_lines,
-                                            .position = request->slice.position,
-                                            .more = request->slice.more,
-                                            .holes = request->slice.holes};
+        worker->jobs[i] = request->slice.job;
+        worker->jobs[i].plan = &worker->plans[i];
+        worker->jobs[i].slab = in.slab;
+        worker->jobs[i].in_offset = in.offset;
+        worker->jobs[i].out_slab = out.slab;
+        worker->jobs[i].out_offset = out.offset;
         bytes += request_bytes(request);
     }
     return bytes;
@@ -313,23 +309,21 @@ static void fail_failed(struct worker *worker, struct request *first, const char
  * that were moved before. */
 static void run_elsewhere(struct worker *worker, struct request *first, const char *reason)
 {
-    struct request *again = NULL;
-    struct request **again_tail = &again;
+    struct request_list again = {.first = NULL};
     while (first != NULL) {
         struct request *next = first->next;
         first->next = NULL;
         if (first->retries == 0) {
             first->retries++;
-            *again_tail = first;
-            again_tail = &first->next;
+            request_append(&again, first);
         } else {
             fail_failed(worker, first, reason);
         }
         first = next;
     }
-    if (again != NULL) {
+    if (again.first != NULL) {
         metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
-        queue_return(worker->plan->queue, again);
+        queue_return(worker->plan->queue, again.first);
     }
 }
 
