@@ -102,6 +102,13 @@ struct config_action_row {
 extern const struct config_action_row config_actions[];
 extern const size_t config_action_count;
 
+/* Its bounds, as they are written. */
+enum {
+    CONFIG_BOUND_BYTES = 32
+};
+void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
+                   char high[CONFIG_BOUND_BYTES]);
+
 /* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
 void config_flag_name(const char *field, char *text, size_t room);
 void config_variable_name(const char *field, char *text, size_t room);

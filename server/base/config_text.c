@@ -2,8 +2,6 @@
  * tallyd(8), which `make install` writes with --print-config man (tallyd.8 and the options). */
 #include "server/base/config.h"
 
-#include "proto/byte_size.h"
-
 #include <string.h>
 
 enum {
@@ -147,17 +145,13 @@ static void put_tag(FILE *out, const char *name, const char *value)
 /* What a number may be, and how many there may be of a list. */
 static void print_bounds(FILE *out, const struct config_row *row)
 {
-    char low[32];
-    char high[32];
-    if (row->type == CONFIG_SIZE) {
-        byte_size_text(row->min, low, sizeof low);
-        byte_size_text(row->max, high, sizeof high);
+    char low[CONFIG_BOUND_BYTES];
+    char high[CONFIG_BOUND_BYTES];
+    config_bounds(row, low, high);
+    if (row->type == CONFIG_SIZE || row->type == CONFIG_UINT) {
         (void)fprintf(out, "From %s to %s.\n", low, high);
-    } else if (row->type == CONFIG_UINT) {
-        (void)fprintf(out, "From %llu to %llu.\n", (unsigned long long)row->min,
-                      (unsigned long long)row->max);
     } else if (row->type == CONFIG_LIST) {
-        (void)fprintf(out, "At most %llu.\n", (unsigned long long)row->max);
+        (void)fprintf(out, "At most %s.\n", high);
     }
 }
 

@@ -40,7 +40,7 @@ static size_t head_whole(const struct request *request, size_t want)
     const int64_t declared = request->codec_request.body_bytes;
     const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
     const uint64_t need = request->body.head_need;
-    if (need == UINT64_MAX) { /* text that may reach to the end of the body */
+    if (need == UINT64_MAX || request->body.spill) { /* it may reach to the end of the body */
         return declared < 0 ? 0 : (size_t)declared;
     }
     return carry > 0 && want > CARRY_HEADER_BYTES
@@ -150,22 +150,12 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     return request->head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
 }
 
-/* Have room for so much more that is kept for later. */
-static enum status reserve_spill(struct request *request, size_t count, struct error *err)
-{
-    struct request_body *body = &request->body;
-    body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
-    enum status status = reserve_head(request, head_end(request) + count, err);
-    body->head_need = request->head_bytes;
-    return status;
-}
-
 /* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
 static enum status feed_spill(struct request *request, const char *bytes, size_t count,
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    TRY(reserve_spill(request, count, err));
+    TRY(reserve_head(request, head_end(request) + count, err));
     memcpy(request->head.bytes + head_end(request), bytes, count);
     body->spilled += count;
     return STATUS_OK;
@@ -203,7 +193,7 @@ static enum status reserve_landing(struct request *request, size_t count, struct
         const size_t wanted = smaller_of(count, body->head_need - request->head_bytes);
         return reserve_head(request, request->head_bytes + wanted, err);
     }
-    return body->spill ? reserve_spill(request, count, err)
+    return body->spill ? reserve_head(request, head_end(request) + count, err)
                        : reserve_payload(request, request->payload_received + count, err);
 }
 

@@ -378,16 +378,13 @@ void shm_release_all(struct shm_tensor shm[SHM_USES])
 struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
                               size_t align)
 {
-    struct tensor_place place = {.slab = NULL};
+    const struct tensor_place nowhere = {.slab = NULL};
     if (region->map == NULL || shm_map_broken(region->map)) {
-        return place;
+        return nowhere;
     }
-    size_t offset = shm_map_offset(region->map) + (size_t)window->offset;
-    if (offset % align == 0) {
-        place.slab = shm_map_slab(region->map);
-        place.offset = offset;
-    }
-    return place;
+    struct tensor_place place = shm_map_place(region->map);
+    place.offset += (size_t)window->offset;
+    return place.offset % align == 0 ? place : nowhere;
 }
 
 enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,

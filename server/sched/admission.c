@@ -274,7 +274,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
         request->cost = claim - hold->claim; /* for that it had its turn, or needed none */
-        fair_push_by_ticket(&admission->line, request);
+        fair_push(&admission->line, request, true);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));

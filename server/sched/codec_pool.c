@@ -91,12 +91,7 @@ bool codec_pool_explain(struct request *request)
     return true;
 }
 
-/* End a chain of requests whose time was over before their turn came. Thread: not a holder of the
- * lock. */
-static void end_expired(struct request *first)
-{
-    request_end_expired(first, clock_now_ns(), "a thread that converts it or its answer");
-}
+static const char our_turn[] = "a thread that converts it or its answer"; /* was waited for */
 
 /* ---- one after the other ---- */
 
@@ -139,8 +134,8 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     uint64_t interrupted_ns = worker.nested_ns;
     pool->begun[kind] += cost;
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_expired(expired);
     uint64_t start_ns = clock_now_ns();
+    request_end_expired(expired, start_ns, our_turn);
     worker.nested_ns = 0;
     if (request != NULL) {
         request->codec_job(request);
@@ -392,7 +387,7 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
     request->codec_job = job;
     request->cost = cost;
     MUST(pthread_mutex_lock(&pool->lock));
-    fair_push(&pool->lines[kind], request);
+    fair_push(&pool->lines[kind], request, false);
     MUST(pthread_cond_signal(&pool->work));
     MUST(pthread_mutex_unlock(&pool->lock));
 }
@@ -407,7 +402,7 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
             deadline_earlier(earliest, fair_expire(&pool->lines[kind], now_ns, &expired));
     }
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_expired(expired);
+    request_end_expired(expired, now_ns, our_turn);
     return earliest;
 }
 

@@ -90,7 +90,7 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
     return link;
 }
 
-static void line_push(struct fair_line *line, struct request *request, bool by_ticket)
+void fair_push(struct fair_line *line, struct request *request, bool by_ticket)
 {
     struct fair_flow *flow = flow_of(line, request);
     struct request **link = place_of(flow, request, by_ticket);
@@ -106,16 +106,6 @@ static void line_push(struct fair_line *line, struct request *request, bool by_t
         flow->last_high = request;
     }
     account(line, flow, request, true);
-}
-
-void fair_push(struct fair_line *line, struct request *request)
-{
-    line_push(line, request, false);
-}
-
-void fair_push_by_ticket(struct fair_line *line, struct request *request)
-{
-    line_push(line, request, true);
 }
 
 uint64_t fair_ahead(const struct fair_line *line, const struct client *client, bool high,

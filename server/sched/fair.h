@@ -70,12 +70,10 @@ struct fair_line {
 
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
 
-/* Put a request behind the others of its client and priority; request->client, ->cost and ->high
- * are set, and stay as they are until it leaves. */
-void fair_push(struct fair_line *line, struct request *request);
-
-/* Put it before those of them with a later ticket: it was admitted before them. */
-void fair_push_by_ticket(struct fair_line *line, struct request *request);
+/* Put a request behind the others of its client and priority; by_ticket: but before those of them
+ * with a later ticket, before which it was admitted. request->client, ->cost and ->high are set, and
+ * stay as they are until it leaves. */
+void fair_push(struct fair_line *line, struct request *request, bool by_ticket);
 
 /* How many wait. Thread: any, without a lock. */
 static inline size_t fair_count(const struct fair_line *line)

@@ -79,11 +79,7 @@ static void lane_insert(struct queue *queue, struct request *request, bool again
     enum lane_kind lane = lane_of(request);
     request->cost = request_bytes(request);
     request_enter(request, REQUEST_QUEUED);
-    if (again) {
-        fair_push_by_ticket(&queue->lanes[lane], request);
-    } else {
-        fair_push(&queue->lanes[lane], request);
-    }
+    fair_push(&queue->lanes[lane], request, again);
 }
 
 static size_t count_waiting(const struct queue *queue)

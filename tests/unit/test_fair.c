@@ -33,7 +33,7 @@ static struct request *make(struct client *client, bool high, uint64_t cost)
 static struct request *push(struct client *client, bool high, uint64_t cost)
 {
     struct request *request = make(client, high, cost);
-    fair_push(&line, request);
+    fair_push(&line, request, false);
     return request;
 }
 
@@ -153,10 +153,10 @@ static void what_comes_back_has_its_old_place_among_those_of_its_priority(void *
     struct request *old_high = make(&client, true, 1);
     struct request *normal = push(&client, false, 1);
     struct request *high = push(&client, true, 1);
-    fair_push_by_ticket(&line, old_normal);
-    fair_push_by_ticket(&line, old_high);
+    fair_push(&line, old_normal, true);
+    fair_push(&line, old_high, true);
     struct request *last = make(&client, true, 1);
-    fair_push_by_ticket(&line, last);
+    fair_push(&line, last, true);
     expect(old_high);
     expect(high);
     expect(last);
@@ -210,9 +210,9 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
             request->times.queued = takes;
             pushes++;
             if (dice % 16 == 0) {
-                fair_push_by_ticket(&line, request);
+                fair_push(&line, request, true);
             } else {
-                fair_push(&line, request);
+                fair_push(&line, request, false);
             }
         } else if (line.count > 0) {
             struct fair_cursor cursor = fair_begin(&line);
