@@ -124,16 +124,6 @@ static bool next_word(const char **text, char *word, size_t room)
     return length > 0;
 }
 
-static bool name_contains(const char *text, const char *part)
-{
-    return strcasestr(text, part) != NULL;
-}
-
-static bool is_number(const char *word)
-{
-    return strspn(word, "0123456789") == strlen(word);
-}
-
 /* "all" and the like, which name no device in particular. */
 static bool is_general(const char *word)
 {
@@ -159,13 +149,13 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
     if (strcasecmp(word, "gpu") == 0) {
         return info->kind == SCAN_DEVICE_GPU;
     }
-    if (is_number(word)) {
+    if (strspn(word, "0123456789") == strlen(word)) {
         char digits[24];
         (void)snprintf(digits, sizeof digits, "%zu", number);
         return strcmp(word, digits) == 0;
     }
-    return name_contains(info->name, word) || name_contains(info->platform, word) ||
-           name_contains(info->vendor, word);
+    return strcasestr(info->name, word) != NULL || strcasestr(info->platform, word) != NULL ||
+           strcasestr(info->vendor, word) != NULL;
 }
 
 /* Do all words name Tally's own device, and it alone, if there is one? */
@@ -194,40 +184,38 @@ static void describe_devices(const struct scan_device_info *infos, size_t count,
 }
 
 /* The devices that one word names; false: none. A name that the processor has with every driver
- * (its model, say) means Tally's own. */
+ * (its model, say) means Tally's own, device `own` of them. *named: that is meant, other than by
+ * "all" and the like. */
 static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
-                           bool own, bool *chosen)
+                           size_t own, bool *chosen, bool *named)
 {
+    const bool has_own = own < count;
+    const bool means_own = has_own && word_matches(word, own, &infos[own], true);
     bool found = false;
-    bool found_own = false;
     for (size_t i = 0; i < count; i++) {
-        bool match =
-            word_matches(word, i, &infos[i], own) && !(found_own && is_second(&infos[i], own));
+        const bool match = word_matches(word, i, &infos[i], has_own) &&
+                           !(means_own && is_second(&infos[i], true));
         chosen[i] = chosen[i] || match;
         found = found || match;
-        found_own = found_own || (match && infos[i].built_in);
     }
+    *named = *named || (means_own && !is_general(word));
     return found;
 }
 
-/* One driver for the processor. named: whether Tally's own was, other than by "all" and the
- * like. */
-static enum status settle_own(const struct scan_device_info *infos, size_t count, bool named,
-                              bool *chosen, struct error *err)
+/* One driver for the processor. named: whether Tally's own, device `own`, was. */
+static enum status settle_own(const struct scan_device_info *infos, size_t count, size_t own,
+                              bool named, bool *chosen, struct error *err)
 {
     bool second = false;
     for (size_t i = 0; i < count; i++) {
         second = second || (chosen[i] && is_second(&infos[i], true));
     }
-    for (size_t i = 0; i < count && second; i++) {
-        if (infos[i].built_in && chosen[i] && named) {
-            return error_set(
-                err, STATUS_INVALID_REQUEST,
-                "--devices names the processor twice: by Tally's own driver and by "
-                "another; choose one of them");
-        }
-        chosen[i] = chosen[i] && !infos[i].built_in;
+    if (second && chosen[own] && named) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--devices names the processor twice: by Tally's own driver and by "
+                         "another; choose one of them");
     }
+    chosen[own] = chosen[own] && !second;
     return STATUS_OK;
 }
 
@@ -236,31 +224,27 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 {
     char word[256];
     bool any = false;
-    bool own = false;   /* Tally's own driver has a device */
-    bool named = false; /* and it was named */
+    bool named = false;
+    size_t own = 0; /* the device of Tally's own driver; `count`: there is none */
     memset(chosen, 0, count * sizeof *chosen);
-    for (size_t i = 0; i < count; i++) {
-        own = own || infos[i].built_in;
+    while (own < count && !infos[own].built_in) {
+        own++;
     }
     while (next_word(&text, word, sizeof word)) {
         any = true;
-        if (!choose_by_word(word, infos, count, own, chosen)) {
+        if (!choose_by_word(word, infos, count, own, chosen, &named)) {
             char devices[300];
             describe_devices(infos, count, devices, sizeof devices);
             return error_set(err, STATUS_NO_DEVICE,
                              "--devices: \"%.100s\" names no OpenCL device; there is %s", word,
                              devices);
         }
-        for (size_t i = 0; i < count; i++) {
-            named = named || (infos[i].built_in && !is_general(word) &&
-                              word_matches(word, i, &infos[i], own));
-        }
     }
     if (!any) {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "--devices names nothing; write all, cpu, gpu, numbers or names");
     }
-    return own ? settle_own(infos, count, named, chosen, err) : STATUS_OK;
+    return own < count ? settle_own(infos, count, own, named, chosen, err) : STATUS_OK;
 }
 
 /* ---- making the pool ---- */

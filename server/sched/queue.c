@@ -20,10 +20,8 @@ enum {
 
 static const char shutting_down[] = "the service is shutting down";
 
-enum lane_kind {
-    LANE_SMALL,
-    LANE_LARGE,
-    LANE_COUNT
+enum {
+    LANE_COUNT = BATCHER_BOTH /* BATCHER_SMALL, BATCHER_LARGE */
 };
 
 struct queue {
@@ -33,7 +31,7 @@ struct queue {
     pthread_mutex_t lock;                   /* guards everything below */
     pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
     struct fair_line lanes[LANE_COUNT];
-    enum lane_kind turn; /* lane that is served next if anything waits in it */
+    enum batcher_taker turn; /* the lane that is served next if anything waits in it */
     bool closed;
     unsigned shakes; /* queue_shake() so far */
 };
@@ -49,8 +47,8 @@ enum status queue_create(size_t max_requests, struct queue **out, struct error *
     }
     MUST(pthread_mutex_init(&queue->lock, NULL));
     queue->max_requests = max_requests;
-    fair_init(&queue->lanes[LANE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
-    fair_init(&queue->lanes[LANE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
+    fair_init(&queue->lanes[BATCHER_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
+    fair_init(&queue->lanes[BATCHER_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
     atomic_init(&queue->usable, true);
     *out = queue;
     return STATUS_OK;
@@ -68,15 +66,15 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-static enum lane_kind lane_of(const struct request *request)
+static enum batcher_taker lane_of(const struct request *request)
 {
-    return request_bytes(request) > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
+    return request_bytes(request) > QUEUE_LARGE_BYTES ? BATCHER_LARGE : BATCHER_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    enum lane_kind lane = lane_of(request);
+    enum batcher_taker lane = lane_of(request);
     request->cost = request_bytes(request);
     request_enter(request, REQUEST_QUEUED);
     fair_push(&queue->lanes[lane], request, again);
@@ -84,7 +82,7 @@ static void lane_insert(struct queue *queue, struct request *request, bool again
 
 static size_t count_waiting(const struct queue *queue)
 {
-    return fair_count(&queue->lanes[LANE_SMALL]) + fair_count(&queue->lanes[LANE_LARGE]);
+    return fair_count(&queue->lanes[BATCHER_SMALL]) + fair_count(&queue->lanes[BATCHER_LARGE]);
 }
 
 static enum status no_device(struct error *err)
@@ -152,8 +150,7 @@ void queue_wake(struct queue *queue)
         /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
         if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
             atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
-            MUST(pthread_cond_broadcast(
-                &queue->arrived[i == LANE_SMALL ? BATCHER_SMALL : BATCHER_LARGE]));
+            MUST(pthread_cond_broadcast(&queue->arrived[i]));
             MUST(pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]));
         }
     }
@@ -284,17 +281,18 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
+static enum batcher_taker other_lane(enum batcher_taker lane)
+{
+    return lane == BATCHER_SMALL ? BATCHER_LARGE : BATCHER_SMALL;
+}
+
 /* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
 static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker taker,
-                                      enum lane_kind *kind)
+                                      enum batcher_taker *kind)
 {
-    if (taker != BATCHER_BOTH) {
-        *kind = taker == BATCHER_SMALL ? LANE_SMALL : LANE_LARGE;
-    } else {
-        *kind = queue->turn;
-        if (queue->lanes[*kind].count == 0) {
-            *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
-        }
+    *kind = taker == BATCHER_BOTH ? queue->turn : taker;
+    if (taker == BATCHER_BOTH && queue->lanes[*kind].count == 0) {
+        *kind = other_lane(*kind);
     }
     struct fair_line *lane = &queue->lanes[*kind];
     return lane->count == 0 ? NULL : lane;
@@ -413,7 +411,7 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
         drop_expired(&queue->lanes[i], now_ns, expired);
     }
     *wait_ns = 0;
-    enum lane_kind kind;
+    enum batcher_taker kind;
     struct fair_line *lane = lane_in_turn(queue, taker, &kind);
     if (lane == NULL) {
         return false;
@@ -432,7 +430,7 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
         atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
     }
     if (taker == BATCHER_BOTH) {
-        queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+        queue->turn = other_lane(kind);
     }
     return true;
 }

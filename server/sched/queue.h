@@ -106,7 +106,7 @@ size_t queue_count_model(struct queue *queue, int model);
 
 /* What a worker takes. */
 enum batcher_taker {
-    BATCHER_SMALL, /* the lane of small requests */
+    BATCHER_SMALL, /* the lane of small requests: this and the next are lanes, too */
     BATCHER_LARGE,
     BATCHER_BOTH, /* the lanes in turn */
     BATCHER_TAKERS
