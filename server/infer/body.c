@@ -40,8 +40,11 @@ static size_t head_whole(const struct request *request, size_t want)
     const int64_t declared = request->codec_request.body_bytes;
     const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
     const uint64_t need = request->body.head_need;
+    if (declared < 0) {
+        return 0; /* a head that says how long it is may say anything */
+    }
     if (need == UINT64_MAX || request->body.spill) { /* it may reach to the end of the body */
-        return declared < 0 ? 0 : (size_t)declared;
+        return (size_t)declared;
     }
     return carry > 0 && want > CARRY_HEADER_BYTES
                ? larger_of(need, carry + CARRY_ROOM) /* as its answer has it */
