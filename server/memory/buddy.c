@@ -27,7 +27,7 @@ struct leaf {
 
 struct buddy {
     unsigned top_order; /* order of the whole range */
-    LIST_HEAD(, leaf) free[ORDERS];
+    LIST_HEAD(free_list, leaf) free[ORDERS];
     size_t taken;
     struct leaf leaves[];
 };
