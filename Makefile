@@ -286,6 +286,8 @@ build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)
 	sh server/pages/console.sh $< $(@D)
 $(B)/server/pages/console.o: build/console/etag server/pages/console.html
+# The manual page but for its options.
+$(B)/server/base/config_text.o: server/base/tallyd.8
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<

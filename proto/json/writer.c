@@ -163,9 +163,8 @@ void json_writer_end_array(struct json_writer *w)
     close_bracket(w, "]");
 }
 
-/* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none. The rows are those of
- * RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static size_t utf8_sequence(const unsigned char *s, size_t left)
+/* The rows are those of RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+size_t utf8_sequence(const unsigned char *s, size_t left)
 {
     static const struct {
         unsigned char first;

@@ -83,4 +83,8 @@ void json_writer_begin_value(struct json_writer *w);
 char *json_writer_space(struct json_writer *w, size_t bytes);
 void json_writer_advance(struct json_writer *w, size_t bytes);
 
+/* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none. It looks at a byte only if
+ * those before it are right, so a NUL ends it, too. */
+size_t utf8_sequence(const unsigned char *s, size_t left);
+
 #endif

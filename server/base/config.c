@@ -64,25 +64,6 @@ void config_variable_name(const char *field, char *text, size_t room)
     }
 }
 
-static enum status check_bounds(const struct config_row *row, const char *source,
-                                const char *text, uint64_t value, struct error *err)
-{
-    if (value >= row->min && value <= row->max) {
-        return STATUS_OK;
-    }
-    if (row->type == CONFIG_SIZE) {
-        char low[32];
-        char high[32];
-        byte_size_text(row->min, low, sizeof low);
-        byte_size_text(row->max, high, sizeof high);
-        return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not from %s to %s", source,
-                         text, low, high);
-    }
-    return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not from %llu to %llu %s",
-                     source, text, (unsigned long long)row->min, (unsigned long long)row->max,
-                     row->unit);
-}
-
 static bool read_whole_number(const char *text, uint64_t *number)
 {
     bool fits = false;
@@ -90,20 +71,36 @@ static bool read_whole_number(const char *text, uint64_t *number)
     return digits > 0 && fits && text[digits] == '\0';
 }
 
+void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
+                   char high[CONFIG_BOUND_BYTES])
+{
+    if (row->type == CONFIG_SIZE) {
+        byte_size_text(row->min, low, CONFIG_BOUND_BYTES);
+        byte_size_text(row->max, high, CONFIG_BOUND_BYTES);
+    } else {
+        (void)snprintf(low, CONFIG_BOUND_BYTES, "%llu", (unsigned long long)row->min);
+        (void)snprintf(high, CONFIG_BOUND_BYTES, "%llu", (unsigned long long)row->max);
+    }
+}
+
 static enum status set_number(const struct config_row *row, const char *source,
                               const char *text, uint64_t *value, struct error *err)
 {
+    const bool is_size = row->type == CONFIG_SIZE;
     uint64_t number = 0;
-    bool right = row->type == CONFIG_SIZE ? byte_size_read(text, &number)
-                                          : read_whole_number(text, &number);
-    if (!right) {
+    if (!(is_size ? byte_size_read(text, &number) : read_whole_number(text, &number))) {
         return error_set(
             err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
-            row->type == CONFIG_SIZE
-                ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"
-                : "a whole number");
+            is_size ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"
+                    : "a whole number");
     }
-    TRY(check_bounds(row, source, text, number, err));
+    if (number < row->min || number > row->max) {
+        char low[CONFIG_BOUND_BYTES];
+        char high[CONFIG_BOUND_BYTES];
+        config_bounds(row, low, high);
+        return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not from %s to %s%s%s",
+                         source, text, low, high, is_size ? "" : " ", is_size ? "" : row->unit);
+    }
     *value = number;
     return STATUS_OK;
 }

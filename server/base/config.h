@@ -47,7 +47,7 @@ struct config {
 };
 
 /* Parse environment and command line; fills in what depends on the machine (memory budget,
- * threads, cache directory).
+ * threads).
  * out   *config   config_deinit() is due whatever the result
  * err   INVALID_REQUEST, one sentence for the terminal */
 MUST_CHECK enum status config_parse(int argc, const char *const *argv,
@@ -101,6 +101,13 @@ struct config_action_row {
 
 extern const struct config_action_row config_actions[];
 extern const size_t config_action_count;
+
+/* Its bounds, as they are written. */
+enum {
+    CONFIG_BOUND_BYTES = 32
+};
+void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
+                   char high[CONFIG_BOUND_BYTES]);
 
 /* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
 void config_flag_name(const char *field, char *text, size_t room);

@@ -3,35 +3,25 @@
 
 #include "server/base/clock.h"
 
-#include <sys/stat.h>
-
 #define LOOK_NS  (250 * NS_PER_MS)
 #define RETRY_NS (60 * NS_PER_S)
 
-static struct file_stamp stamp_of(const char *path)
+static struct stat look_at(const char *path)
 {
-    struct file_stamp stamp = {.bytes = 0};
     struct stat info;
-    if (path[0] != '\0' && stat(path, &info) == 0) {
-        stamp.device = info.st_dev;
-        stamp.inode = info.st_ino;
-        stamp.bytes = info.st_size;
-        stamp.changed = info.st_mtim;
-        stamp.is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-    }
-    return stamp;
+    return path[0] != '\0' && stat(path, &info) == 0 ? info : (struct stat){.st_size = 0};
 }
 
-static bool stamps_equal(const struct file_stamp *a, const struct file_stamp *b)
+static bool is_same(const struct stat *a, const struct stat *b)
 {
-    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
-           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
 void file_watch_take(struct file_watch *watch)
 {
     for (size_t i = 0; i < watch->count; i++) {
-        watch->taken[i] = watch->seen[i] = stamp_of(watch->paths[i]);
+        watch->taken[i] = watch->seen[i] = look_at(watch->paths[i]);
     }
     watch->retry_ns = 0;
 }
@@ -50,10 +40,11 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
         return false;
     }
     for (size_t i = 0; i < watch->count; i++) {
-        struct file_stamp now = stamp_of(watch->paths[i]);
-        settled = settled && stamps_equal(&now, &watch->seen[i]);
-        changed = changed || !stamps_equal(&now, &watch->taken[i]);
-        pipes = pipes || now.is_pipe;
+        struct stat now = look_at(watch->paths[i]);
+        settled = settled && is_same(&now, &watch->seen[i]);
+        changed = changed || !is_same(&now, &watch->taken[i]);
+        const mode_t kind = now.st_mode & S_IFMT; /* 0: there is none */
+        pipes = pipes || (kind != 0 && kind != S_IFREG && kind != S_IFDIR);
         watch->seen[i] = now;
     }
     watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */

@@ -10,27 +10,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
+#include <sys/stat.h>
 
 enum {
     FILE_WATCH_FILES = 3
-};
-
-struct file_stamp { /* all 0: there is no such file */
-    dev_t device;
-    ino_t inode;
-    off_t bytes;
-    struct timespec changed;
-    bool is_pipe; /* or another thing that may have nothing to read for now */
 };
 
 /* Files that belong together. */
 struct file_watch {
     size_t count;
     const char *paths[FILE_WATCH_FILES]; /* borrowed; "": no file */
-    struct file_stamp seen[FILE_WATCH_FILES];
-    struct file_stamp taken[FILE_WATCH_FILES];
+    struct stat seen[FILE_WATCH_FILES];  /* all 0: there is no such file; and of the next */
+    struct stat taken[FILE_WATCH_FILES];
     uint64_t look_ns;  /* the next */
     uint64_t retry_ns; /* 0: what was taken is in use */
 };

@@ -7,6 +7,7 @@
  * and an escape sequence cannot reach a terminal. */
 #include "server/base/log.h"
 
+#include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/base/thread.h"
 
@@ -33,13 +34,13 @@ struct log {
     struct log_options options;
     atomic_uint_fast64_t dropped;
     pthread_t writer;
+    bool joined;            /* the writer: who closes the log knows */
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t changed; /* monotonic clock */
     char *filling;          /* owned */
     char *writing;          /* owned; the writer's alone */
     size_t filled;
     bool closing;
-    bool finished; /* the writer has left */
     uint64_t rate_second;
     uint64_t rate_lines; /* request lines in that second */
     uint64_t reported;   /* dropped lines already told */
@@ -74,50 +75,14 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Length of the sequence that this byte begins; 0 if it begins none. */
-static size_t sequence_length(unsigned char first)
-{
-    if (first < 0x80) {
-        return 1;
-    }
-    if (first < 0xc2 || first > 0xf4) {
-        return 0;
-    }
-    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-/* Two bytes that no text begins a character with: overlong forms, surrogates, what lies beyond
- * Unicode, and the controls U+0080 to U+009F, which terminals obey. */
-static bool is_forbidden_start(unsigned char first, unsigned char second)
-{
-    switch (first) {
-    case 0xc2:
-    case 0xe0:
-        return second < 0xa0;
-    case 0xed:
-        return second > 0x9f;
-    case 0xf0:
-        return second < 0x90;
-    case 0xf4:
-        return second > 0x8f;
-    default:
-        return false;
-    }
-}
-
-/* Length of the well-formed, printable UTF-8 sequence at s; 0 if there is none. */
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none or it is a control character;
+ * terminals obey U+0080 to U+009F, too. */
 static size_t printable_length(const unsigned char *s)
 {
-    size_t length = sequence_length(s[0]);
-    if (length <= 1) {
-        return s[0] >= 0x20 && s[0] != 0x7f ? length : 0;
+    if (s[0] < 0x80) {
+        return s[0] >= 0x20 && s[0] != 0x7f;
     }
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
-            return 0; /* a NUL ends here too */
-        }
-    }
-    return is_forbidden_start(s[0], s[1]) ? 0 : length;
+    return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : utf8_sequence(s, 4);
 }
 
 /* In JSON a control character has its own escape; a stray byte is shown as text. */
@@ -302,8 +267,6 @@ static void *writer_main(void *argument)
     if (log->filled > 0) {
         write_filled(log);
     }
-    log->finished = true;
-    MUST(pthread_cond_broadcast(&log->changed));
     MUST(pthread_mutex_unlock(&log->lock));
     return NULL;
 }
@@ -347,17 +310,12 @@ bool log_finish(struct log *log)
     if (log == NULL) {
         return true;
     }
-    struct timespec until = clock_timespec(clock_now_ns() + NS_PER_S);
-    int waited = 0;
     MUST(pthread_mutex_lock(&log->lock));
     log->closing = true;
-    MUST(pthread_cond_broadcast(&log->changed));
-    while (!log->finished && waited == 0) {
-        waited = pthread_cond_timedwait(&log->changed, &log->lock, &until);
-    }
-    bool finished = log->finished;
+    MUST(pthread_cond_signal(&log->changed));
     MUST(pthread_mutex_unlock(&log->lock));
-    return finished;
+    log->joined = log->joined || thread_join_until(log->writer, clock_now_ns() + NS_PER_S);
+    return log->joined;
 }
 
 void log_close(struct log *log)
@@ -366,7 +324,6 @@ void log_close(struct log *log)
         return;
     }
     if (log_finish(log)) {
-        MUST(pthread_join(log->writer, NULL));
         log_free(log);
     } else {
         MUST(pthread_detach(log->writer)); /* stuck in write(); it keeps the log */

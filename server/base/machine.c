@@ -45,61 +45,51 @@ static uint64_t start_time_ns(uint64_t since_boot_ns)
     return known;
 }
 
-/* Fields 20 (threads) and 22 (start, in ticks since boot) of /proc/self/stat. */
-static void read_stat(struct machine_usage *out)
+/* Field 22 of /proc/self/stat, in ticks since boot; those before the name's ')' may be anything. */
+static double read_start_time(void)
 {
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (file == NULL) {
-        return;
-    }
     char line[1024];
-    const char *fields = fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
-    (void)fclose(file);
+    FILE *file = fopen("/proc/self/stat", "re");
+    const char *name_end =
+        file == NULL || fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
     long ticks = sysconf(_SC_CLK_TCK);
-    if (fields == NULL || ticks <= 0) {
-        return;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (name_end == NULL || ticks <= 0) {
+        return 0;
     }
     char *save = NULL;
-    char *word = strtok_r(line + (fields - line) + 1, " ", &save);
-    for (int field = 3; word != NULL; field++, word = strtok_r(NULL, " ", &save)) {
-        if (field == 20) {
-            out->threads = strtoull(word, NULL, 10);
-        } else if (field == 22) {
-            uint64_t since_boot_ns = strtoull(word, NULL, 10) * (1000000000u / (uint64_t)ticks);
-            out->start_time_seconds = (double)start_time_ns(since_boot_ns) / 1e9;
-        }
+    char *word = strtok_r(line + (name_end - line) + 1, " ", &save);
+    for (int field = 3; word != NULL && field < 22; field++) {
+        word = strtok_r(NULL, " ", &save);
     }
+    uint64_t since_boot = word == NULL ? 0 : strtoull(word, NULL, 10);
+    return (double)start_time_ns(since_boot * (NS_PER_S / (uint64_t)ticks)) / 1e9;
+}
+
+/* A line of a file in /proc that counts in KiB; 0: there is none. */
+static uint64_t read_kib(const char *path, const char *key)
+{
+    uint64_t kib = 0;
+    (void)machine_read_number(path, key, &kib);
+    return kib * 1024;
 }
 
 void machine_usage(struct machine_usage *out)
 {
-    *out = (struct machine_usage){.open_files = count_open_files()};
-    uint64_t pages[2] = {0, 0};
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file != NULL) {
-        char line[256];
-        if (fgets(line, sizeof line, file) != NULL) {
-            char *end = line;
-            pages[0] = strtoull(line, &end, 10);
-            pages[1] = strtoull(end, NULL, 10);
-        }
-        (void)fclose(file);
-    }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    out->virtual_bytes = pages[0] * page;
-    out->resident_bytes = pages[1] * page;
-    out->cpu_seconds = (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        out->max_files = limit.rlim_cur;
-    }
-    read_stat(out);
-    uint64_t total = 0;
-    uint64_t available = 0;
-    if (machine_read_number("/proc/meminfo", "MemTotal:", &total) &&
-        machine_read_number("/proc/meminfo", "MemAvailable:", &available) &&
-        available <= total) {
-        out->memory_total_bytes = total * 1024;
-        out->memory_used_bytes = (total - available) * 1024;
-    }
+    struct rlimit limit = {.rlim_cur = 0};
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    const uint64_t total = read_kib("/proc/meminfo", "MemTotal:");
+    const uint64_t available = read_kib("/proc/meminfo", "MemAvailable:");
+    *out =
+        (struct machine_usage){.resident_bytes = read_kib("/proc/self/status", "VmRSS:"),
+                               .virtual_bytes = read_kib("/proc/self/status", "VmSize:"),
+                               .open_files = count_open_files(),
+                               .max_files = limit.rlim_cur,
+                               .cpu_seconds = (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9,
+                               .start_time_seconds = read_start_time(),
+                               .memory_total_bytes = total,
+                               .memory_used_bytes = total > available ? total - available : 0};
+    (void)machine_read_number("/proc/self/status", "Threads:", &out->threads);
 }

@@ -8,8 +8,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS] = METRICS_SECONDS_BOUNDS;
-const double metrics_batch_bounds[METRICS_BATCH_BUCKETS] = METRICS_BATCH_BOUNDS;
+const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS] = {
+    25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3,
+    25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1,    2.5,    5,    10};
+const double metrics_batch_bounds[METRICS_BATCH_BUCKETS] = {1,  2,   4,   8,   16,   32,
+                                                            64, 128, 256, 512, 1024, 2048};
 
 enum status metrics_create(struct metrics **out, struct error *err)
 {

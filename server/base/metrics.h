@@ -165,17 +165,6 @@ MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t
 
 typedef _Atomic uint64_t metrics_cell;
 
-/* Upper bounds of histogram buckets; a last bucket for what is above them all. */
-#define METRICS_SECONDS_BOUNDS                                                                 \
-    {                                                                                          \
-        25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, \
-            250e-3, 500e-3, 1, 2.5, 5, 10                                                      \
-    }
-#define METRICS_BATCH_BOUNDS                              \
-    {                                                     \
-        1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048 \
-    }
-
 enum {
     METRICS_SECONDS_BUCKETS = 18,
     METRICS_BATCH_BUCKETS = 12,
@@ -235,6 +224,7 @@ struct metrics {
     struct metrics_model_cells models[];
 };
 
+/* Upper bounds of histogram buckets; a last bucket for what is above them all. */
 extern const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS];
 extern const double metrics_batch_bounds[METRICS_BATCH_BUCKETS];
 

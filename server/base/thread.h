@@ -1,10 +1,11 @@
 /* What pthread lacks: a condition whose waits are by the monotonic clock (clock.h), in one call,
- * and a sentence where there is no thread. */
+ * a sentence where there is no thread, and an end of the wait for one that may be stuck. */
 #ifndef TALLY_SERVER_THREAD_H
 #define TALLY_SERVER_THREAD_H
 
 #include "proto/macros.h"
 #include "proto/status.h"
+#include "server/base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,6 +35,20 @@ MUST_CHECK static inline enum status thread_start(pthread_t *thread, void *(*run
                      failure == EAGAIN ? "the system allows no other, or has no memory for it "
                                          "(ulimit -u, ulimit -v, or a limit of a container?)"
                                        : strerrordesc_np(failure));
+}
+
+/* Join the thread if it ends before then; false: it goes on. By looking, because joins with a
+ * deadline go by a clock that may be set, or are unknown to ThreadSanitizer. */
+MUST_CHECK static inline bool thread_join_until(pthread_t thread, uint64_t until_ns)
+{
+    const struct timespec moment = clock_timespec(NS_PER_MS / 5);
+    while (pthread_tryjoin_np(thread, NULL) != 0) {
+        if (clock_now_ns() >= until_ns) {
+            return false;
+        }
+        (void)nanosleep(&moment, NULL);
+    }
+    return true;
 }
 
 #endif

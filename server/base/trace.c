@@ -11,7 +11,6 @@
 #include "server/base/clock.h"
 #include "server/base/http_post.h"
 #include "server/base/thread.h"
-#include "server/base/trace_json.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -253,37 +252,28 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns)
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* NULL stands for "". */
-static void copy_text(char *to, size_t room, const char *from)
+/* Have a text where it stays; NULL stands for "". */
+static void keep_text(const char **text, char *place, size_t room)
 {
-    size_t count = from == NULL ? 0 : strnlen(from, room - 1);
-    memcpy(to, from == NULL ? "" : from, count);
-    to[count] = '\0';
+    size_t count = *text == NULL ? 0 : strnlen(*text, room - 1);
+    memcpy(place, *text == NULL ? "" : *text, count);
+    place[count] = '\0';
+    *text = place;
 }
 
 static void fill_record(struct trace_record *record, const struct trace_request *request)
 {
-    const struct log_request *line = request->line;
+    struct log_request *line = &record->line;
+    record->request = *request;
     record->context = *request->context;
-    record->route = request->route;
-    record->method = line->method[0] != '\0' ? line->method : "_OTHER";
-    record->format = line->format;
-    record->dtype = line->dtype;
-    record->outcome = line->outcome;
-    copy_text(record->path, sizeof record->path, line->path);
-    copy_text(record->client, sizeof record->client, line->client);
-    copy_text(record->id, sizeof record->id, line->id);
-    copy_text(record->shape, sizeof record->shape, line->shape);
-    copy_text(record->detail, sizeof record->detail, line->detail);
-    record->tls = request->tls;
-    record->http_status = line->http_status;
-    record->bytes_in = line->bytes_in;
-    record->bytes_out = line->bytes_out;
-    record->batch = line->batch;
-    record->device = line->device;
-    record->times = request->times;
-    record->answered_ns = request->answered_ns;
-    record->ended_ns = request->ended_ns;
+    record->line = *request->line;
+    record->request.context = &record->context;
+    record->request.line = line;
+    keep_text(&line->path, record->path, sizeof record->path);
+    keep_text(&line->client, record->client, sizeof record->client);
+    keep_text(&line->id, record->id, sizeof record->id);
+    keep_text(&line->shape, record->shape, sizeof record->shape);
+    keep_text(&line->detail, record->detail, sizeof record->detail);
 }
 
 bool tracer_due(struct tracer *tracer)

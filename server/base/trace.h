@@ -11,7 +11,7 @@
 #include "proto/status.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
-#include "server/base/trace_context.h"
+#include "server/base/trace_json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,17 +40,7 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
  * dropped. */
 bool tracer_due(struct tracer *tracer);
 
-/* A sampled request that has ended. Strings are borrowed for the call; method, path, format, dtype
- * and outcome of the line are static. */
-struct trace_request {
-    const struct trace_context *context;
-    const struct log_request *line;
-    const char *route; /* static; NULL: none is known */
-    bool tls;
-    struct metrics_times times;
-    uint64_t answered_ns; /* its answer began to be sent, 0: none was */
-    uint64_t ended_ns;
-};
+/* A sampled request that has ended. Texts are borrowed for the call. */
 void tracer_add(struct tracer *tracer, const struct trace_request *request);
 
 #endif

@@ -12,11 +12,6 @@ enum {
     STATE_VALUE_MAX = 256
 };
 
-static bool is_lower_or_digit(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
@@ -84,37 +79,25 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 
 /* ---- tracestate ---- */
 
-/* Length of what a key consists of at text, up to a character of no key. */
-static size_t key_run(const char *text, size_t count)
-{
-    size_t i = 0;
-    while (i < count && (is_lower_or_digit(text[i]) || strchr("_-*/", text[i]) != NULL)) {
-        i++;
-    }
-    return i;
-}
-
-static bool is_letter(char c)
-{
-    return c >= 'a' && c <= 'z';
-}
-
 /* "key = lcalpha 0*255( lcalpha / DIGIT / "_" / "-"/ "*" / "/" )", or
- * "( lcalpha / DIGIT ) 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). */
+ * "( lcalpha / DIGIT ) 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). What follows it is of no
+ * key. */
 static bool key_is_valid(const char *text, size_t count)
 {
-    size_t run = key_run(text, count);
-    if (run == 0 || !is_lower_or_digit(text[0])) {
+    static const char rest[] =
+        "abcdefghijklmnopqrstuvwxyz0123456789_-*/"; /* a letter: >= 'a' */
+    const size_t run = strspn(text, rest);
+    if (run == 0 || run > count || strspn(text, "_-*/") > 0) {
         return false;
     }
     if (run == count) {
-        return count <= STATE_KEY_MAX && is_letter(text[0]);
+        return count <= STATE_KEY_MAX && text[0] >= 'a';
     }
     const char *system = text + run + 1;
-    size_t system_count = count - run - 1;
+    const size_t system_count = count - run - 1;
     return run <= STATE_TENANT_MAX && text[run] == '@' && system_count > 0 &&
-           system_count <= STATE_SYSTEM_MAX && is_letter(system[0]) &&
-           key_run(system, system_count) == system_count;
+           system_count <= STATE_SYSTEM_MAX && system[0] >= 'a' &&
+           strspn(system, rest) == system_count;
 }
 
 /* "value = 0*255(chr) nblk-chr", printable ASCII but comma and equals sign; the blanks at its end

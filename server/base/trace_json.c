@@ -75,14 +75,19 @@ struct span {
     uint64_t end_ns;
 };
 
-static void begin_span(struct json_writer *w, const struct trace_record *record,
+static bool is_method_known(const struct log_request *line)
+{
+    return line->method[0] != '\0';
+}
+
+static void begin_span(struct json_writer *w, const struct trace_request *request,
                        const struct span *span)
 {
     json_writer_begin_object(w);
-    member_hex(w, "traceId", record->context.trace, 2);
+    member_hex(w, "traceId", request->context->trace, 2);
     member_hex(w, "spanId", &span->id, 1);
-    if (record->context.state[0] != '\0') {
-        json_writer_member_string(w, "traceState", record->context.state);
+    if (request->context->state[0] != '\0') {
+        json_writer_member_string(w, "traceState", request->context->state);
     }
     if (span->parent != 0) {
         member_hex(w, "parentSpanId", &span->parent, 1);
@@ -94,41 +99,43 @@ static void begin_span(struct json_writer *w, const struct trace_record *record,
     member_number(w, "endTimeUnixNano", span->end_ns);
 }
 
-static void write_attributes(struct json_writer *w, const struct trace_record *record)
+static void write_attributes(struct json_writer *w, const struct trace_request *request)
 {
+    const struct log_request *line = request->line;
     json_writer_member_array(w, "attributes");
-    text_attribute(w, "http.request.method", record->method);
-    text_attribute(w, "http.route", record->route);
-    text_attribute(w, "url.path", record->path);
-    text_attribute(w, "url.scheme", record->tls ? "https" : "http");
-    text_attribute(w, "client.address", record->client);
+    text_attribute(w, "http.request.method", is_method_known(line) ? line->method : "_OTHER");
+    text_attribute(w, "http.route", request->route);
+    text_attribute(w, "url.path", line->path);
+    text_attribute(w, "url.scheme", request->tls ? "https" : "http");
+    text_attribute(w, "client.address", line->client);
     text_attribute(w, "network.protocol.version", "1.1");
-    if (record->http_status != 0) {
-        number_attribute(w, "http.response.status_code", record->http_status);
+    if (line->http_status != 0) {
+        number_attribute(w, "http.response.status_code", line->http_status);
     }
-    if (record->http_status == 0 || record->http_status >= 500) {
-        text_attribute(w, "error.type", record->outcome);
+    if (line->http_status == 0 || line->http_status >= 500) {
+        text_attribute(w, "error.type", line->outcome);
     }
-    number_attribute(w, "http.request.body.size", record->bytes_in);
-    number_attribute(w, "http.response.body.size", record->bytes_out);
-    text_attribute(w, "tally.request_id", record->id);
-    text_attribute(w, "tally.outcome", record->outcome);
-    text_attribute(w, "tally.format", record->format);
-    text_attribute(w, "tally.dtype", record->dtype);
-    text_attribute(w, "tally.shape", record->shape);
-    if (record->batch > 0) {
-        number_attribute(w, "tally.batch", record->batch);
+    number_attribute(w, "http.request.body.size", line->bytes_in);
+    number_attribute(w, "http.response.body.size", line->bytes_out);
+    text_attribute(w, "tally.request_id", line->id);
+    text_attribute(w, "tally.outcome", line->outcome);
+    text_attribute(w, "tally.format", line->format);
+    text_attribute(w, "tally.dtype", line->dtype);
+    text_attribute(w, "tally.shape", line->shape);
+    if (line->batch > 0) {
+        number_attribute(w, "tally.batch", line->batch);
     }
-    if (record->device >= 0) {
-        number_attribute(w, "tally.device", (uint64_t)record->device);
+    if (line->device >= 0) {
+        number_attribute(w, "tally.device", (uint64_t)line->device);
     }
     json_writer_end_array(w);
 }
 
-static void write_request(struct json_writer *w, const struct trace_record *record,
+static void write_request(struct json_writer *w, const struct trace_request *request,
                           uint64_t epoch_ns)
 {
-    const struct metrics_times *times = &record->times;
+    const struct log_request *line = request->line;
+    const struct metrics_times *times = &request->times;
     const struct {
         const char *name;
         uint64_t begin_ns;
@@ -139,15 +146,14 @@ static void write_request(struct json_writer *w, const struct trace_record *reco
         {"queue", times->queued, times->started},
         {"compute", times->started, times->computed},
         {"encode", times->computed, times->finished},
-        {"send", record->answered_ns, record->ended_ns},
+        {"send", request->answered_ns, request->ended_ns},
     };
-    const struct trace_context *context = &record->context;
+    const struct trace_context *context = request->context;
     char name[TRACE_PATH_BYTES];
     /* "{method} {target}", the target being http.route; "HTTP" for an unknown method */
-    bool known = record->method[0] != '_';
-    (void)snprintf(name, sizeof name, "%s%s%s", known ? record->method : "HTTP",
-                   record->route != NULL ? " " : "",
-                   record->route != NULL ? record->route : "");
+    (void)snprintf(name, sizeof name, "%s%s%s", is_method_known(line) ? line->method : "HTTP",
+                   request->route != NULL ? " " : "",
+                   request->route != NULL ? request->route : "");
     unsigned remote = context->parent != 0 ? SPAN_IS_REMOTE : 0;
     const struct span root = {.name = name,
                               .id = context->span,
@@ -155,14 +161,14 @@ static void write_request(struct json_writer *w, const struct trace_record *reco
                               .flags = context->flags | SPAN_HAS_REMOTE | remote,
                               .kind = SPAN_KIND_SERVER,
                               .begin_ns = epoch_ns + times->arrived,
-                              .end_ns = epoch_ns + record->ended_ns};
-    begin_span(w, record, &root);
-    write_attributes(w, record);
+                              .end_ns = epoch_ns + request->ended_ns};
+    begin_span(w, request, &root);
+    write_attributes(w, request);
     /* "For HTTP status codes in the 4xx range span status MUST be left unset" of a server */
-    if (record->http_status == 0 || record->http_status >= 500) {
+    if (line->http_status == 0 || line->http_status >= 500) {
         json_writer_member_object(w, "status");
         json_writer_member_uint(w, "code", STATUS_CODE_ERROR);
-        json_writer_member_string(w, "message", record->detail);
+        json_writer_member_string(w, "message", line->detail);
         json_writer_end_object(w);
     }
     json_writer_end_object(w);
@@ -177,7 +183,7 @@ static void write_request(struct json_writer *w, const struct trace_record *reco
                                    .kind = SPAN_KIND_INTERNAL,
                                    .begin_ns = epoch_ns + stages[i].begin_ns,
                                    .end_ns = epoch_ns + stages[i].end_ns};
-        begin_span(w, record, &stage);
+        begin_span(w, request, &stage);
         json_writer_end_object(w);
     }
 }
@@ -206,7 +212,7 @@ void trace_json_write(struct json_writer *w, const struct trace_sender *sender,
     json_writer_end_object(w);
     json_writer_member_array(w, "spans");
     for (size_t i = 0; i < count; i++) {
-        write_request(w, &records[i], epoch_ns);
+        write_request(w, &records[i].request, epoch_ns);
     }
     json_writer_end_array(w);
     json_writer_end_object(w);

@@ -8,6 +8,7 @@
 
 #include "proto/json/writer.h"
 #include "proto/limits.h"
+#include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/base/trace_context.h"
 
@@ -22,27 +23,26 @@ enum {
 };
 
 /* A request that has ended. */
+struct trace_request {
+    const struct trace_context *context;
+    const struct log_request *line; /* method, format, dtype and outcome are static */
+    const char *route;              /* static; NULL: none is known */
+    bool tls;
+    struct metrics_times times;
+    uint64_t answered_ns; /* its answer began to be sent, 0: none was */
+    uint64_t ended_ns;
+};
+
+/* The same with all that it points to, while it waits to be sent. */
 struct trace_record {
+    struct trace_request request;
     struct trace_context context;
-    const char *route; /* static, as the next four */
-    const char *method;
-    const char *format;
-    const char *dtype;
-    const char *outcome;
+    struct log_request line;
     char path[TRACE_PATH_BYTES];
     char client[INET6_ADDRSTRLEN];
     char id[LIMIT_REQUEST_ID + 1];
     char shape[TRACE_TEXT_BYTES];
     char detail[TRACE_TEXT_BYTES];
-    bool tls;
-    unsigned http_status;
-    uint64_t bytes_in;
-    uint64_t bytes_out;
-    uint32_t batch;
-    int device;
-    struct metrics_times times;
-    uint64_t answered_ns;
-    uint64_t ended_ns;
 };
 
 /* Who sends them. */

@@ -15,7 +15,6 @@
 #include <string.h>
 
 enum {
-    FIRST_BYTES = 4096,
     FORGET_BYTES = 32 << 20, /* of numbers' text */
     FORGET_STEP = 16 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
@@ -35,27 +34,21 @@ static enum status refuse_too_large(const struct request *request, const char *w
                          : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
 }
 
-/* Capacity to give the head so that it can hold `want` bytes. */
-static size_t head_capacity_for(const struct request *request, size_t want)
+/* Bytes that the head has in the end, for its place to be taken at once; 0: nobody knows. */
+static size_t head_whole(const struct request *request, size_t want)
 {
     const int64_t declared = request->codec_request.body_bytes;
     const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
-    uint64_t most = request->body.head_need;
-    uint64_t at_once = 0;
-    if (most == UINT64_MAX) { /* text that may reach to the end of the body */
-        at_once = (uint64_t)declared;
-    } else if (carry > 0) {
-        most = larger_of(most, carry + CARRY_ROOM); /* as its answer has it */
-        at_once = want > CARRY_HEADER_BYTES ? most : 0;
+    const uint64_t need = request->body.head_need;
+    if (declared < 0) {
+        return 0; /* a head that says how long it is may say anything */
     }
-    if (declared >= 0 && (uint64_t)declared >= carry && at_once > 0) {
-        return larger_of(at_once, want);
+    if (need == UINT64_MAX || request->body.spill) { /* it may reach to the end of the body */
+        return (size_t)declared;
     }
-    size_t capacity = FIRST_BYTES;
-    while (capacity < want) {
-        capacity *= 2; /* bounded by twice --max-body-bytes */
-    }
-    return smaller_of(most, capacity);
+    return carry > 0 && want > CARRY_HEADER_BYTES
+               ? larger_of(need, carry + CARRY_ROOM) /* as its answer has it */
+               : need;
 }
 
 /* Bytes of its buffer that are in use: the head's, and behind its NUL what is kept for later. */
@@ -67,25 +60,8 @@ static size_t head_end(const struct request *request)
 /* Make room for a head of `want` bytes and its NUL. */
 static enum status reserve_head(struct request *request, size_t want, struct error *err)
 {
-    struct request_body *body = &request->body;
-    if (want > 0 && want <= body->head_reserved && want < request->head.capacity) {
-        return STATUS_OK;
-    }
-    size_t capacity = head_capacity_for(request, want);
-    uint64_t charged = larger_of(larger_of(2 * body->head_reserved, want), FIRST_BYTES);
-    charged = smaller_of(charged, capacity);
-    if (charged > body->head_reserved) {
-        TRY(infer_charge(request, charged - body->head_reserved, err));
-        body->head_reserved = charged;
-    }
-    const size_t used = head_end(request);
-    if (capacity < request->head.capacity) {
-        return STATUS_OK;
-    }
-    return text_grow(request->server->memory, &request->head, used, capacity + 1)
-               ? STATUS_OK
-               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                           capacity);
+    return infer_text_reserve(request, &request->head, head_end(request), want,
+                              head_whole(request, want), err);
 }
 
 /* Text may reach to the end of the body: then it is decoded when that has come, not before. */
@@ -145,7 +121,6 @@ enum status body_begin(struct request *request, struct error *err)
 enum status body_forget_text(struct request *request, struct json_cut text,
                              const struct parallel *parallel, struct error *err)
 {
-    struct request_body *body = &request->body;
     struct text *head = &request->head;
     const size_t first = (size_t)(text.text - head->bytes);
     size_t at = first + text.bytes;
@@ -156,7 +131,7 @@ enum status body_forget_text(struct request *request, struct json_cut text,
         const size_t step = smaller_of(at - first, FORGET_STEP);
         const size_t back = memory_untouch(&head->block, at - step, at);
         infer_discharge(request, back);
-        body->head_reserved -= back;
+        head->charged -= back;
         at -= step;
         if (at > first && !parallel_step(parallel)) {
             return parallel_given_up(err);
@@ -178,22 +153,12 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     return request->head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
 }
 
-/* Have room for so much more that is kept for later. */
-static enum status reserve_spill(struct request *request, size_t count, struct error *err)
-{
-    struct request_body *body = &request->body;
-    body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
-    enum status status = reserve_head(request, head_end(request) + count, err);
-    body->head_need = request->head_bytes;
-    return status;
-}
-
 /* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
 static enum status feed_spill(struct request *request, const char *bytes, size_t count,
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    TRY(reserve_spill(request, count, err));
+    TRY(reserve_head(request, head_end(request) + count, err));
     memcpy(request->head.bytes + head_end(request), bytes, count);
     body->spilled += count;
     return STATUS_OK;
@@ -211,26 +176,13 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Room for so much more of a packed body, which --max-body-bytes bounds: its buffer has all of it at
- * once if its length is known, as pages that nobody wrote to cost nothing, but what is charged is
- * twice what came. */
+/* Room for so much more of a packed body, which --max-body-bytes bounds. */
 static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
     struct packed_body *packed = &request->body.packed;
-    const size_t want = packed->count + more;
-    const size_t whole = request->body.declared < 0 ? 0 : (size_t)request->body.declared;
-    if (want > packed->reserved) {
-        size_t charged = larger_of(larger_of(2 * packed->reserved, want), FIRST_BYTES);
-        charged = whole >= want ? smaller_of(charged, whole) : charged;
-        TRY(infer_charge(request, charged - packed->reserved, err));
-        packed->reserved = charged;
-    }
-    const size_t capacity = larger_of(packed->reserved, whole);
-    return capacity <= packed->text.capacity ||
-                   text_grow(request->server->memory, &packed->text, packed->count, capacity)
-               ? STATUS_OK
-               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                           capacity);
+    const int64_t declared = request->body.declared;
+    return infer_text_reserve(request, &packed->text, packed->count, packed->count + more,
+                              declared < 0 ? 0 : (size_t)declared, err);
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
@@ -244,7 +196,7 @@ static enum status reserve_landing(struct request *request, size_t count, struct
         const size_t wanted = smaller_of(count, body->head_need - request->head_bytes);
         return reserve_head(request, request->head_bytes + wanted, err);
     }
-    return body->spill ? reserve_spill(request, count, err)
+    return body->spill ? reserve_head(request, head_end(request) + count, err)
                        : reserve_payload(request, request->payload_received + count, err);
 }
 
@@ -262,11 +214,11 @@ static struct landing landing_of(struct request *request)
     if (body->inflate != NULL) {
         struct text *text = &body->packed.text;
         return (struct landing){&text->block, body->packed.count, text->capacity,
-                                body->packed.reserved};
+                                text->charged};
     }
     if (body->head_need != request->head_bytes || body->spill) {
         return (struct landing){&request->head.block, head_end(request), request->head.capacity,
-                                body->head_reserved};
+                                request->head.charged};
     }
     return (struct landing){&request->block, request->payload_received,
                             request->call.payload_max, body->payload_room};
@@ -412,8 +364,7 @@ void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
-    infer_discharge(request, packed->reserved);
-    text_free(request->server->memory, &packed->text);
+    infer_text_free(request, &packed->text);
     *packed = (struct packed_body){.count = 0};
     inflate_destroy(body->inflate);
     body->inflate = NULL;

@@ -3,6 +3,7 @@
  *
  * What goes wrong: without memory for packing the answer goes out as it is; without memory for its
  * text, or given up between two pieces, the request ends with an error. Thread: the owner. */
+#define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/infer/infer.h"
 
 #include "server/base/clock.h"
@@ -13,10 +14,14 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 
+#include <assert.h>
+#include <limits.h>
 #include <string.h>
+#include <zlib.h>
 
 enum {
-    FIRST_PACKED_BYTES = 4096,
+    PACK_LEVEL = 1, /* tensors pack badly: do not spend time on them */
+    PACK_MEMORY = 8,
     SPARE_TEXT_BYTES = 64 << 10, /* reserved for a text, that are worth giving back early */
     STEP_BYTES = 64 << 10        /* packed between two steps: about a millisecond of numbers */
 };
@@ -45,50 +50,32 @@ struct infer_bytes infer_answer_bytes(struct request *request)
 
 /* ---- packing ---- */
 
-/* What comes out of packing, in memory that grows with it, each byte reserved from the budget
- * before it is used: a gzip stream of zeros takes a thousandth of them. */
-struct packed {
-    struct request *request;
-    struct text text; /* its capacity is reserved, too */
-    size_t count;
-};
-
-/* Have room for `want` bytes: twice as many as before, if that is enough. */
-static enum status grow_packed(struct packed *packed, size_t want, struct error *err)
+/* Pack the input, or up to the end of the stream, into a text that grows with what comes out, each
+ * byte reserved from the budget before it is used: a gzip stream of zeros takes a thousandth of
+ * them. */
+static enum status pack_input(struct request *request, z_stream *stream, int flush,
+                              struct text *text, struct error *err)
 {
-    struct text *text = &packed->text;
-    if (want <= text->capacity) {
-        return STATUS_OK;
-    }
-    const size_t capacity = larger_of(larger_of(2 * text->capacity, want), FIRST_PACKED_BYTES);
-    const size_t more = capacity - text->capacity;
-    TRY(infer_charge(packed->request, more, err));
-    if (!text_grow(packed->request->server->memory, text, packed->count, capacity)) {
-        infer_discharge(packed->request, more);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a packed answer");
-    }
+    int code = Z_OK;
+    do { /* a full text may have left packed bytes inside zlib */
+        const size_t used = stream->total_out;
+        TRY(infer_text_reserve(request, text, used, used + 1, 0, err));
+        stream->next_out = (unsigned char *)text->bytes + used;
+        stream->avail_out = (uInt)smaller_of(text->charged - used, UINT_MAX);
+        code = deflate(stream, flush);
+        assert(code != Z_STREAM_ERROR); /* all that can go wrong: the stream is no stream */
+    } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
     return STATUS_OK;
 }
 
-/* inflate_sink */
-static enum status append_packed(void *context, const void *bytes, size_t count,
-                                 struct error *err)
-{
-    struct packed *packed = context;
-    TRY(grow_packed(packed, packed->count + count, err));
-    memcpy(packed->text.bytes + packed->count, bytes, count);
-    packed->count += count;
-    return STATUS_OK;
-}
-
-static enum status pack_view(struct deflate *pack, struct byte_view view,
-                             const struct parallel *parallel, struct packed *packed,
+static enum status pack_view(struct request *request, z_stream *stream, struct byte_view view,
+                             const struct parallel *parallel, struct text *text,
                              struct error *err)
 {
     for (size_t at = 0; at < view.count; at += STEP_BYTES) {
-        const size_t count = smaller_of(view.count - at, STEP_BYTES);
-        TRY(deflate_feed(pack, (const char *)view.bytes + at, count, append_packed, packed,
-                         err));
+        stream->next_in = (const unsigned char *)view.bytes + at;
+        stream->avail_in = (uInt)smaller_of(view.count - at, STEP_BYTES);
+        TRY(pack_input(request, stream, Z_NO_FLUSH, text, err));
         if (!parallel_step(parallel)) {
             return parallel_given_up(err);
         }
@@ -96,30 +83,35 @@ static enum status pack_view(struct deflate *pack, struct byte_view view,
     return STATUS_OK;
 }
 
-/* Pack both, one after the other; *out has what comes out, reserved for the request.
+/* Pack both, one after the other; *out has the *bytes that come out.
  * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up by `parallel`. Nothing is
  *       left reserved then */
-static enum status pack_views(struct request *request, const struct byte_view views[2],
-                              const struct parallel *parallel, struct packed *out,
+static enum status pack_views(struct request *request, const struct infer_bytes *views,
+                              const struct parallel *parallel, struct text *out, size_t *bytes,
                               struct error *err)
 {
-    struct packed packed = {.request = request};
-    struct deflate *pack = NULL;
-    enum status status = deflate_create(request->accept_coding, &pack, err);
-    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
-        status = pack_view(pack, views[i], parallel, &packed, err);
+    z_stream stream = {.zalloc = Z_NULL};
+    struct text text = {.bytes = NULL};
+    if (deflateInit2(&stream, PACK_LEVEL, Z_DEFLATED,
+                     inflate_window_bits(request->accept_coding), PACK_MEMORY,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
+    }
+    enum status status = pack_view(request, &stream, views->head, parallel, &text, err);
+    if (status == STATUS_OK) {
+        status = pack_view(request, &stream, views->payload, parallel, &text, err);
     }
     if (status == STATUS_OK) {
-        status = deflate_finish(pack, append_packed, &packed, err);
+        status = pack_input(request, &stream, Z_FINISH, &text, err);
     }
-    deflate_destroy(pack);
+    (void)deflateEnd(&stream);
     if (status != STATUS_OK) {
-        infer_discharge(request, packed.text.capacity);
-        text_free(request->server->memory, &packed.text);
+        infer_text_free(request, &text);
         return status;
     }
-    text_wrote(&packed.text, packed.count);
-    *out = packed;
+    text_wrote(&text, stream.total_out);
+    *out = text;
+    *bytes = stream.total_out;
     return STATUS_OK;
 }
 
@@ -141,22 +133,22 @@ static enum status compress_answer(struct request *request, const struct paralle
                                    struct error *err)
 {
     struct answer *answer = &request->answer;
-    struct packed packed = {.count = 0};
+    struct text packed;
+    size_t packed_bytes = 0;
     struct error trouble = ERROR_INIT;
-    struct infer_bytes bytes = infer_answer_bytes(request);
+    const struct infer_bytes bytes = infer_answer_bytes(request);
     enum status status =
-        pack_views(request, (const struct byte_view[]){bytes.head, bytes.payload}, parallel,
-                   &packed, &trouble);
+        pack_views(request, &bytes, parallel, &packed, &packed_bytes, &trouble);
     if (status == STATUS_CLIENT_GONE) {
         discard_head(request);
         return parallel_given_up(err);
     }
     if (status == STATUS_OK) {
         discard_head(request);
-        request->answer_text = packed.text;
-        answer->room = packed.text.bytes;
+        request->answer_text = packed;
+        answer->room = packed.bytes;
         answer->head = answer->room;
-        answer->head_bytes = packed.count;
+        answer->head_bytes = packed_bytes;
         answer->payload_bytes = 0;
         request->answer_coding = request->accept_coding;
     }

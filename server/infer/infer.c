@@ -178,7 +178,7 @@ static enum status complete_input(struct request *request, const struct parallel
                       request->out_bytes - computed, err));
     if (gaps_come_first(request)) {
         request->plan.gaps = false;
-        request->slice.holes = true; /* they are to be left alone */
+        request->slice.job.holes = true; /* they are to be left alone */
     }
     return STATUS_OK;
 }

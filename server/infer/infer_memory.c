@@ -13,6 +13,7 @@
 #include "server/sched/server.h"
 
 enum {
+    FIRST_TEXT_BYTES = 4096,
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
@@ -129,6 +130,31 @@ void infer_discharge(struct request *request, uint64_t bytes)
     request->reserved_bytes -= bytes;
 }
 
+enum status infer_text_reserve(struct request *request, struct text *text, size_t used,
+                               size_t want, size_t whole, struct error *err)
+{
+    if (want <= text->charged && want < text->capacity) {
+        return STATUS_OK;
+    }
+    size_t charged = larger_of(larger_of(2 * text->charged, want), FIRST_TEXT_BYTES);
+    charged = whole >= want ? smaller_of(charged, whole) : charged;
+    charged = larger_of(charged, text->charged);
+    TRY(infer_charge(request, charged - text->charged, err));
+    text->charged = charged;
+    const size_t capacity = larger_of(charged, whole) + 1;
+    return capacity <= text->capacity ||
+                   text_grow(request->server->memory, text, used, capacity)
+               ? STATUS_OK
+               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of text",
+                           capacity - 1);
+}
+
+void infer_text_free(struct request *request, struct text *text)
+{
+    infer_discharge(request, text->charged);
+    text_free(request->server->memory, text);
+}
+
 /* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
  * nothing: what came need never be moved. */
 static enum status take_block(struct request *request, struct error *err)
@@ -192,10 +218,10 @@ static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
     const bool announced = body->inflate != NULL && body->declared > 0;
-    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.capacity;
-    const uint64_t needs[] = {body->head_reserved, packed,
-                              body->block_bytes,   infer_text_bytes(request),
-                              request->part_bytes, request->shm_bytes};
+    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.charged;
+    const uint64_t needs[] = {request->head.charged, packed,
+                              body->block_bytes,     infer_text_bytes(request),
+                              request->part_bytes,   request->shm_bytes};
     uint64_t sum = 0;
     for (size_t i = 0; i < ARRAY_COUNT(needs); i++) {
         if (__builtin_add_overflow(sum, needs[i], &sum)) {
@@ -219,7 +245,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
         guess = long_one ? body->limit : guess * INFLATE_FACTOR;
     }
     if (declared == 0 && request->times.received != 0 && body->inflate == NULL) {
-        return body->head_reserved;
+        return request->head.charged;
     }
     if (declared == 0) {
         /* The text, and room to grow; the rest when it is decoded. */

@@ -24,6 +24,16 @@ MUST_CHECK enum status infer_charge(struct request *request, uint64_t bytes, str
 /* Give so much of that back now. Thread: the owner. */
 void infer_discharge(struct request *request, uint64_t bytes);
 
+/* Have memory for `want` bytes of a text and a NUL; the first `used` stay. What is charged is twice
+ * what came, but the place is taken at once where it is known that there will be `whole` bytes, not
+ * 0: pages that nobody wrote to cost nothing. Thread: the owner. */
+MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *text,
+                                          size_t used, size_t want, size_t whole,
+                                          struct error *err);
+
+/* Free a text that was reserved so, and give back what it was charged with. Thread: the owner. */
+void infer_text_free(struct request *request, struct text *text);
+
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);

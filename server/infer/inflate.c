@@ -10,9 +10,7 @@
 enum {
     WINDOW = 15,      /* zlib's largest */
     GZIP_FORMAT = 16, /* added to WINDOW */
-    PACK_LEVEL = 1,   /* tensors pack badly: do not spend time on them */
-    PACK_MEMORY = 8,
-    PIECE = 32768 /* bytes handed on at a time */
+    PIECE = 32768     /* bytes handed on at a time */
 };
 
 struct inflate {
@@ -23,7 +21,7 @@ struct inflate {
     unsigned char piece[PIECE];
 };
 
-static int window_bits(enum coding coding)
+int inflate_window_bits(enum coding coding)
 {
     return coding == CODING_GZIP ? WINDOW + GZIP_FORMAT : WINDOW;
 }
@@ -43,7 +41,7 @@ enum status inflate_create(enum coding coding, struct inflate **out, struct erro
     unpack->coding = coding;
     unpack->ended = false;
     unpack->follows = false;
-    if (inflateInit2(&unpack->stream, window_bits(coding)) != Z_OK) {
+    if (inflateInit2(&unpack->stream, inflate_window_bits(coding)) != Z_OK) {
         free(unpack);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
     }
@@ -129,67 +127,4 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
 enum status inflate_finish(struct inflate *unpack, struct error *err)
 {
     return unpack->ended ? STATUS_OK : refuse_member(unpack, "it is cut short", err);
-}
-
-struct deflate {
-    z_stream stream;
-    unsigned char piece[PIECE];
-};
-
-enum status deflate_create(enum coding coding, struct deflate **out, struct error *err)
-{
-    struct deflate *pack = malloc(sizeof *pack);
-    if (pack != NULL) {
-        pack->stream = (z_stream){.zalloc = Z_NULL};
-    }
-    if (pack == NULL || deflateInit2(&pack->stream, PACK_LEVEL, Z_DEFLATED, window_bits(coding),
-                                     PACK_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
-        free(pack);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
-    }
-    *out = pack;
-    return STATUS_OK;
-}
-
-void deflate_destroy(struct deflate *pack)
-{
-    if (pack != NULL) {
-        (void)deflateEnd(&pack->stream);
-        free(pack);
-    }
-}
-
-/* Pack until the input is used up, or up to the end of the stream, handing on what fills the
- * piece. */
-static enum status pack_all(struct deflate *pack, int flush, inflate_sink sink, void *context,
-                            struct error *err)
-{
-    z_stream *stream = &pack->stream;
-    int code = Z_OK;
-    do {
-        stream->next_out = pack->piece;
-        stream->avail_out = PIECE;
-        code = deflate(stream, flush);
-        assert(code != Z_STREAM_ERROR); /* all that can go wrong: the stream is no stream */
-        size_t count = PIECE - stream->avail_out;
-        TRY(count == 0 ? STATUS_OK : sink(context, pack->piece, count, err));
-        /* A full piece may have left packed bytes inside zlib. */
-    } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
-    return STATUS_OK;
-}
-
-enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
-                         inflate_sink sink, void *context, struct error *err)
-{
-    assert(count <= UINT_MAX);
-    pack->stream.next_in = bytes;
-    pack->stream.avail_in = (uInt)count;
-    return pack_all(pack, Z_NO_FLUSH, sink, context, err);
-}
-
-enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
-                           struct error *err)
-{
-    pack->stream.avail_in = 0;
-    return pack_all(pack, Z_FINISH, sink, context, err);
 }

@@ -1,9 +1,8 @@
-/* Content-Encoding: request bodies are unpacked and answers packed piece by piece.
+/* Content-Encoding of request bodies: unpacked piece by piece (answers are packed by encode.c).
  * What comes out goes to a sink, some 32 KiB at a time, which ends the work where that is too much
- * (body.c). Truncated and
- * corrupt streams and bytes after the end are refused; several gzip members in a row are one
- * stream, as RFC 1952 says. "deflate" is the zlib format, as RFC 9110 says. Thread: one at a
- * time per stream. */
+ * (body.c). Truncated and corrupt streams and bytes after the end are refused; several gzip members
+ * in a row are one stream, as RFC 1952 says. "deflate" is the zlib format, as RFC 9110 says.
+ * Thread: one at a time per stream. */
 #ifndef TALLY_SERVER_INFLATE_H
 #define TALLY_SERVER_INFLATE_H
 
@@ -15,11 +14,13 @@
 
 struct inflate; /* opaque */
 
+/* The format, as zlib's functions are told. coding: CODING_GZIP or CODING_DEFLATE */
+int inflate_window_bits(enum coding coding);
+
 /* Takes the bytes that come out; a failure ends the work with it. */
 typedef enum status (*inflate_sink)(void *context, const void *bytes, size_t count,
                                     struct error *err);
 
-/* coding: CODING_GZIP or CODING_DEFLATE */
 MUST_CHECK enum status inflate_create(enum coding coding, struct inflate **out,
                                       struct error *err);
 void inflate_destroy(struct inflate *unpack); /* NULL is fine */
@@ -32,21 +33,5 @@ MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, s
 /* The body has ended.
  * err   INVALID_ENCODING: the stream has not */
 MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err);
-
-struct deflate; /* opaque */
-
-MUST_CHECK enum status deflate_create(enum coding coding, struct deflate **out,
-                                      struct error *err);
-void deflate_destroy(struct deflate *pack); /* NULL is fine */
-
-/* Pack the next piece of the answer.
- * err   what the sink says */
-MUST_CHECK enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
-                                    inflate_sink sink, void *context, struct error *err);
-
-/* The answer has ended: pack the rest.
- * err   what the sink says */
-MUST_CHECK enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
-                                      struct error *err);
 
 #endif

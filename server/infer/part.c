@@ -1,10 +1,7 @@
 /* Parts between their carries; see part.h. */
 #include "server/infer/part.h"
 
-#include "server/infer/part_phases.h"
-#include "server/infer/part_sizes.h"
-#include "server/infer/part_sums.h"
-#include "server/infer/part_totals.h"
+#include "server/infer/part_work.h"
 #include "server/sched/server.h"
 
 #include <inttypes.h>
@@ -21,15 +18,15 @@ enum {
 /* Have memory for the carry to answer and for the sums; of floats these are in it. A carry that
  * came as it is, before the part, has its memory for that of the answer: its sums are where the
  * kernels want them. */
-static enum status take_memory(struct request *request, const struct part_sizes *sizes,
-                               struct error *err)
+static enum status take_memory(struct request *request, struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     struct part *part = request->part;
     struct memory *memory = request->server->memory;
     const size_t came = (size_t)request->codec_request.carry_bytes;
     if (came > 0) {
         part->carry = request->head;
-        request->head = (struct text){.bytes = NULL};
+        request->head = (struct text){.charged = part->carry.charged};
     }
     const bool carry = came > 0 || sizes->hands_on || !sizes->sums_apart;
     const bool taken =
@@ -52,10 +49,10 @@ static enum status take_memory(struct request *request, const struct part_sizes 
 }
 
 /* The sums that came, as the kernels have them. */
-static enum status take_sums(const struct request *request, const struct part_sizes *sizes,
-                             unsigned char *sums, const struct parallel *parallel,
-                             struct error *err)
+static enum status take_sums(const struct request *request, unsigned char *sums,
+                             const struct parallel *parallel, struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const unsigned char *came = request->call.carry.start;
     unsigned char *behind = sums + sizes->lines * sizes->sum_bytes; /* B */
     if (came != NULL && came + CARRY_HEADER_BYTES == sums) {
@@ -82,10 +79,10 @@ static enum status take_sums(const struct request *request, const struct part_si
 
 /* What came with the carry, and the rest of its block. *position: of the first of them; then of
  * what comes behind. */
-static enum status prepare_aside(struct request *request, const struct part_sizes *sizes,
-                                 uint64_t *position, const struct parallel *parallel,
-                                 struct error *err)
+static enum status prepare_aside(struct request *request, uint64_t *position,
+                                 const struct parallel *parallel, struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     char *aside = part_aside(request);
     const uint64_t bytes = sizes->held * sizes->lines * sizes->element_bytes;
     const unsigned char *held =
@@ -93,7 +90,7 @@ static enum status prepare_aside(struct request *request, const struct part_size
     struct part_phase *phase = NULL;
     TRY(parallel_copy(parallel, aside, held, bytes, err));
     TRY(part_read_planes(request, 0, sizes->head, aside + bytes, parallel, err));
-    TRY(part_phase_add_aside(request, sizes, sizes->held + sizes->head, &phase, err));
+    TRY(part_phase_add_aside(request, sizes->held + sizes->head, &phase, err));
     phase->position = part_kernel_position(*position);
     phase->more = sizes->held + sizes->head == SCAN_BLOCK;
     *position += SCAN_BLOCK;
@@ -102,9 +99,10 @@ static enum status prepare_aside(struct request *request, const struct part_size
 
 /* Elements for the carry to answer, behind its sums: those since the last whole block. Of
  * integers the last ones, in the place of the sums, until these are known. */
-static enum status keep_held(struct request *request, const struct part_sizes *sizes,
-                             const struct parallel *parallel, struct error *err)
+static enum status keep_held(struct request *request, const struct parallel *parallel,
+                             struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const char *came = (const char *)request->call.carry.start;
     char *keep = request->part->carry.bytes + CARRY_HEADER_BYTES;
     uint64_t count = sizes->elements > 0 ? 1 : 0;
@@ -125,34 +123,35 @@ static enum status keep_held(struct request *request, const struct part_sizes *s
     return part_read_planes(request, sizes->elements - count, count, keep, parallel, err);
 }
 
-static enum status prepare_part(struct request *request, const struct part_sizes *sizes,
-                                const struct parallel *parallel, struct error *err)
+static enum status prepare_part(struct request *request, const struct parallel *parallel,
+                                struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const struct scan_call *call = &request->call;
     uint64_t position = 0;
-    TRY(take_sums(request, sizes, request->part->sums, parallel, err));
+    TRY(take_sums(request, request->part->sums, parallel, err));
     if (call->carry.start != NULL) { /* of integers: any but 0 */
         position = sizes->is_float ? call->carry.position - sizes->held : SCAN_SUPERBLOCK;
     }
     if (sizes->held > 0 && sizes->head > 0 && sizes->lines > 0) {
-        TRY(prepare_aside(request, sizes, &position, parallel, err));
+        TRY(prepare_aside(request, &position, parallel, err));
     }
     if (sizes->hands_on) {
-        TRY(keep_held(request, sizes, parallel, err));
+        TRY(keep_held(request, parallel, err));
     }
     if (request->plan.elements == 0) {
         return STATUS_OK;
     }
     if (sizes->block_elements > 0) {
         struct part_phase *phase =
-            part_phase_add(request, sizes, &request->plan, sizes->head, sizes->block_elements);
+            part_phase_add(request, &request->plan, sizes->head, sizes->block_elements);
         phase->position = part_kernel_position(position);
         phase->more = sizes->is_float && sizes->hands_on;
         position += sizes->block_elements;
     }
     if (sizes->tail > 0) {
         struct part_phase *phase = part_phase_add(
-            request, sizes, &request->plan, sizes->head + sizes->block_elements, sizes->tail);
+            request, &request->plan, sizes->head + sizes->block_elements, sizes->tail);
         phase->position = part_kernel_position(position);
     }
     return STATUS_OK;
@@ -170,9 +169,9 @@ enum status part_prepare(struct request *request, const struct parallel *paralle
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a part");
     }
     request->part->sizes = sizes;
-    TRY(take_memory(request, &sizes, err));
-    return sizes.totals ? part_totals_prepare(request, &sizes, parallel, err)
-                        : prepare_part(request, &sizes, parallel, err);
+    TRY(take_memory(request, err));
+    return sizes.totals ? part_totals_prepare(request, parallel, err)
+                        : prepare_part(request, parallel, err);
 }
 
 void part_destroy(struct part *part, struct memory *memory)
@@ -189,9 +188,10 @@ void part_destroy(struct part *part, struct memory *memory)
 /* The sums of lines from..end-1 after the part: what they were where it has no elements
  * (outputs: NULL), else the last output and, where that is not in it, the last element, which is
  * in `kept`. */
-static void keep_sums_of(const struct request *request, const struct part_sizes *sizes,
-                         const char *outputs, char *kept, uint64_t from, uint64_t end)
+static void keep_sums_of(const struct request *request, const char *outputs, char *kept,
+                         uint64_t from, uint64_t end)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const size_t bytes = sizes->element_bytes;
     for (uint64_t i = from; i < end; i++) {
         uint64_t value = 0;
@@ -207,9 +207,10 @@ static void keep_sums_of(const struct request *request, const struct part_sizes 
 
 /* An integer's sum after the part: the last output, and the last element where that is not in
  * it. Without elements it is what it was. */
-static enum status keep_last_sums(const struct request *request, const struct part_sizes *sizes,
+static enum status keep_last_sums(const struct request *request,
                                   const struct parallel *parallel, struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     char *kept = request->part->carry.bytes + CARRY_HEADER_BYTES;
     char *outputs = NULL;
     if (sizes->elements > 0) {
@@ -227,7 +228,7 @@ static enum status keep_last_sums(const struct request *request, const struct pa
         TRY(part_planes_move(&move, parallel, err));
     }
     for (uint64_t at = 0; at < sizes->lines; at += PART_SUMS_AT_ONCE) {
-        keep_sums_of(request, sizes, outputs, kept, at,
+        keep_sums_of(request, outputs, kept, at,
                      smaller_of(sizes->lines, at + PART_SUMS_AT_ONCE));
         if (!parallel_step(parallel)) {
             return parallel_given_up(err);
@@ -263,9 +264,10 @@ static void finish_piece(void *context, int index)
 }
 
 /* The carry has all that it hands on: settle its sums, write its header, and offer it. */
-static enum status answer_carry(struct request *request, const struct part_sizes *sizes,
-                                const struct parallel *parallel, struct error *err)
+static enum status answer_carry(struct request *request, const struct parallel *parallel,
+                                struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const struct scan_desc *desc = &request->call.desc;
     const struct carry_head head = {.dtype = sizes->dtype,
                                     .precision = desc->precision,
@@ -305,9 +307,10 @@ static enum status answer_carry(struct request *request, const struct part_sizes
     return STATUS_OK;
 }
 
-static enum status finish_part(struct request *request, const struct part_sizes *sizes,
-                               const struct parallel *parallel, struct error *err)
+static enum status finish_part(struct request *request, const struct parallel *parallel,
+                               struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     if (sizes->held > 0 && sizes->head > 0 && sizes->lines > 0) {
         const struct part_planes move = {
             .plan = &request->plan,
@@ -321,15 +324,14 @@ static enum status finish_part(struct request *request, const struct part_sizes 
         return STATUS_OK;
     }
     if (!sizes->is_float) {
-        TRY(keep_last_sums(request, sizes, parallel, err));
+        TRY(keep_last_sums(request, parallel, err));
     }
-    return answer_carry(request, sizes, parallel, err);
+    return answer_carry(request, parallel, err);
 }
 
 enum status part_finish(struct request *request, const struct parallel *parallel,
                         struct error *err)
 {
-    const struct part_sizes *sizes = &request->part->sizes;
-    return sizes->totals ? part_totals_finish(request, sizes, parallel, err)
-                         : finish_part(request, sizes, parallel, err);
+    return request->part->sizes.totals ? part_totals_finish(request, parallel, err)
+                                       : finish_part(request, parallel, err);
 }

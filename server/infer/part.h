@@ -20,8 +20,32 @@
 #define TALLY_SERVER_PART_H
 
 #include "kernels/split.h"
-#include "server/infer/part_sizes.h"
 #include "server/sched/request.h"
+
+/* How the lines are cut, and the bytes of what lies beside the tensors: what is measured is what is
+ * taken. Of totals, nothing comes and there is no output of its own. */
+struct part_sizes {
+    enum dtype dtype;
+    bool is_float;
+    bool totals;
+    bool hands_on; /* a carry is answered */
+    size_t element_bytes;
+    size_t sum_bytes; /* of one sum, as kernels have it */
+    uint64_t lines;
+    uint64_t elements;        /* along the axis */
+    uint64_t held;            /* of a line, that came */
+    uint64_t head;            /* of a line, that go aside behind these */
+    uint64_t block_elements;  /* in the whole blocks behind that, or in all that follows */
+    uint64_t tail;            /* elements less than a block, from which nothing is handed on */
+    uint64_t superblocks;     /* totals: whole ones */
+    uint64_t totals_per_line; /* of these, and of what is left */
+    uint64_t aside_bytes;     /* in the block */
+    uint64_t sum_count;       /* of S, and of B */
+    uint64_t both_sums_bytes;
+    uint64_t carry_bytes; /* to answer */
+    bool sums_apart;      /* the kernels' sums are in memory of their own, not in a carry */
+    uint64_t carry_room_bytes; /* as it comes and goes, and CARRY_ROOM behind it */
+};
 
 /* A run along the axis that is scanned with sums of its lines, in or out. */
 struct part_phase {

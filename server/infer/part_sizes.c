@@ -1,8 +1,7 @@
-/* Sizes of parts and totals; see part_sizes.h. */
-#include "server/infer/part_sizes.h"
+/* How a part, or a tensor whose totals are asked for, is cut, and the bytes that come of it. Pure. */
+#include "server/infer/part_work.h"
 
 #include "kernels/device.h"
-#include "server/infer/part.h"
 #include "server/sched/server.h"
 
 static bool multiply_by(uint64_t *value, uint64_t factor)

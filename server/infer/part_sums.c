@@ -1,5 +1,5 @@
-/* Sums of lines; see part_sums.h. */
-#include "server/infer/part_sums.h"
+/* The sums of lines, as a part's kernels and its carry have them. Pure. */
+#include "server/infer/part_work.h"
 
 #include <string.h>
 
@@ -29,11 +29,6 @@ static uint32_t settled_float(uint32_t bits)
 {
     const uint32_t magnitude = bits & (UINT32_MAX >> 1);
     return magnitude > UINT32_C(0x7F800000) ? UINT32_C(0x7FC00000) : bits;
-}
-
-uint64_t part_sum_settled(uint64_t bits, size_t bytes)
-{
-    return bytes == sizeof(uint64_t) ? settled_double(bits) : settled_float((uint32_t)bits);
 }
 
 void part_sums_settle(void *sums, size_t bytes, uint64_t count)

@@ -1,8 +1,7 @@
-/* Totals of superblocks; see part_totals.h. */
-#include "server/infer/part_totals.h"
-
-#include "server/infer/part_phases.h"
-#include "server/infer/part_sums.h"
+/* Totals: what the lines sum up to in each superblock of the axis, [lines][superblocks] in the
+ * accumulator's type. Whole superblocks are lines of their own; what is left is one more line of
+ * each line, filled up with elements that change nothing. */
+#include "server/infer/part_work.h"
 
 #include <string.h>
 
@@ -30,10 +29,11 @@ static enum status fill_with_zeros(const struct part_sizes *sizes, char *element
     return STATUS_OK;
 }
 
-enum status part_totals_prepare(struct request *request, const struct part_sizes *sizes,
-                                const struct parallel *parallel, struct error *err)
+enum status part_totals_prepare(struct request *request, const struct parallel *parallel,
+                                struct error *err)
 {
     struct part *part = request->part;
+    const struct part_sizes *sizes = &part->sizes;
     const struct scan_plan *plan = &request->plan;
     const uint64_t whole = sizes->superblocks * SCAN_SUPERBLOCK;
     unsigned char *rest = part->sums + 2 * sizes->superblocks * sizes->lines * sizes->sum_bytes;
@@ -45,14 +45,14 @@ enum status part_totals_prepare(struct request *request, const struct part_sizes
         const uint64_t before = plan->reverse ? sizes->elements - whole : 0;
         scan_plan_superblocks(plan, &part->superblocks);
         part->superblocks.gaps = false; /* what is left over lies there */
-        phase = part_phase_add(request, sizes, &part->superblocks, 0, SCAN_SUPERBLOCK);
+        phase = part_phase_add(request, &part->superblocks, 0, SCAN_SUPERBLOCK);
         phase->in_offset += before * plan->axis.in_stride * sizes->element_bytes;
         phase->out_offset += before * plan->axis.out_stride * sizes->element_bytes;
         phase->sum_lines = sizes->superblocks * sizes->lines;
         phase->more = true;
     }
     if (sizes->block_elements > 0) {
-        phase = part_phase_add(request, sizes, plan, whole, sizes->block_elements);
+        phase = part_phase_add(request, plan, whole, sizes->block_elements);
         phase->sums = rest;
         phase->more = true;
     }
@@ -62,7 +62,7 @@ enum status part_totals_prepare(struct request *request, const struct part_sizes
                             (SCAN_BLOCK - sizes->tail) * sizes->lines, parallel, err));
         TRY(part_read_planes(request, whole + sizes->block_elements, sizes->tail, aside,
                              parallel, err));
-        TRY(part_phase_add_aside(request, sizes, SCAN_BLOCK, &phase, err));
+        TRY(part_phase_add_aside(request, SCAN_BLOCK, &phase, err));
         phase->sums = rest;
         phase->position = sizes->block_elements;
         phase->more = true;
@@ -93,14 +93,16 @@ static uint64_t total_of(const struct part_sizes *sizes, const unsigned char *su
         const float sum = parts[0] + parts[1];
         memcpy(&total, &sum, sizeof sum);
     }
-    return part_sum_settled(total, sizes->sum_bytes);
+    part_sums_settle(&total, sizes->sum_bytes, 1);
+    return total;
 }
 
-enum status part_totals_finish(struct request *request, const struct part_sizes *sizes,
-                               const struct parallel *parallel, struct error *err)
+enum status part_totals_finish(struct request *request, const struct parallel *parallel,
+                               struct error *err)
 {
     const struct scan_desc *desc = &request->call.desc;
     const struct part *part = request->part;
+    const struct part_sizes *sizes = &part->sizes;
     const size_t bytes =
         dtype_info(carry_sum_dtype(sizes->dtype, request->plan.precision))->bytes;
     const unsigned char *rest =

@@ -125,6 +125,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
                                      .ticket = request->ticket,
                                      .deadline_ns = request->deadline_ns,
                                      .planned = true,
+                                     .alone = true,
                                      .device = -1,
                                      .slice = {.of = slices}};
     set_slicing(slices, slicing);
@@ -152,20 +153,21 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
     const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
     size_t in_offset = whole->in_offset;
     size_t out_offset = whole->out_offset;
-    slice->slice.carry = cut->carries ? slices->carry : NULL;
-    slice->slice.carry_lines = slice->plan.lines;
-    slice->slice.position = cut->position;
-    slice->slice.more = cut->more;
-    slice->slice.holes = cut->holes;
+    struct scan_job *job = &slice->slice.job;
+    *job = (struct scan_job){.carry = cut->carries ? slices->carry : NULL,
+                             .carry_lines = slice->plan.lines,
+                             .position = cut->position,
+                             .more = cut->more,
+                             .holes = cut->holes};
     slice->slice.last = slices->steps_done + cut->steps == slices->slicing.steps;
     if (slices->part != NULL) {
         const struct part_phase *phase = &slices->part->phases[slices->part->phase];
         in_offset = phase->in_offset;
         out_offset = phase->out_offset;
-        slice->slice.carry = phase->sums + cut->line * phase->sum_bytes;
-        slice->slice.carry_lines = phase->sum_lines;
-        slice->slice.position += phase->position;
-        slice->slice.more = cut->more || phase->more;
+        job->carry = phase->sums + cut->line * phase->sum_bytes;
+        job->carry_lines = phase->sum_lines;
+        job->position += phase->position;
+        job->more = cut->more || phase->more;
         slice->slice.last =
             slice->slice.last && slices->part->phase + 1 == slices->part->phase_count;
     }

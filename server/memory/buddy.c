@@ -6,12 +6,11 @@
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 enum {
     ORDERS = 32
 };
-
-#define NO_LEAF UINT32_MAX
 
 enum leaf_state {
     LEAF_INSIDE,
@@ -21,15 +20,14 @@ enum leaf_state {
 
 /* One per leaf; meaningful for the first leaf of a block. */
 struct leaf {
-    uint32_t next; /* free list of its order */
-    uint32_t previous;
+    LIST_ENTRY(leaf) free; /* those of its order */
     uint8_t order;
     uint8_t state; /* enum leaf_state */
 };
 
 struct buddy {
     unsigned top_order; /* order of the whole range */
-    uint32_t free_list[ORDERS];
+    LIST_HEAD(free_list, leaf) free[ORDERS];
     size_t taken;
     struct leaf leaves[];
 };
@@ -43,29 +41,19 @@ static unsigned order_of(size_t bytes)
     return order;
 }
 
-static void link_free(struct buddy *buddy, uint32_t leaf, unsigned order)
-{
-    uint32_t next = buddy->free_list[order];
-    buddy->leaves[leaf] = (struct leaf){
-        .next = next, .previous = NO_LEAF, .order = (uint8_t)order, .state = LEAF_FREE};
-    if (next != NO_LEAF) {
-        buddy->leaves[next].previous = leaf;
-    }
-    buddy->free_list[order] = leaf;
-}
-
-static void unlink_free(struct buddy *buddy, uint32_t leaf)
+static void set_free(struct buddy *buddy, uint32_t leaf, unsigned order)
 {
     struct leaf *block = &buddy->leaves[leaf];
-    if (block->previous != NO_LEAF) {
-        buddy->leaves[block->previous].next = block->next;
-    } else {
-        buddy->free_list[block->order] = block->next;
-    }
-    if (block->next != NO_LEAF) {
-        buddy->leaves[block->next].previous = block->previous;
-    }
-    block->state = LEAF_INSIDE;
+    block->order = (uint8_t)order;
+    block->state = LEAF_FREE;
+    LIST_INSERT_HEAD(&buddy->free[order], block, free);
+}
+
+/* It is free no more. */
+static void set_state(struct leaf *block, enum leaf_state state)
+{
+    LIST_REMOVE(block, free);
+    block->state = (uint8_t)state;
 }
 
 struct buddy *buddy_create(size_t bytes)
@@ -77,10 +65,7 @@ struct buddy *buddy_create(size_t bytes)
         return NULL;
     }
     buddy->top_order = top;
-    for (int i = 0; i < ORDERS; i++) {
-        buddy->free_list[i] = NO_LEAF;
-    }
-    link_free(buddy, 0, top);
+    set_free(buddy, 0, top); /* and no other is: an empty list is all zeroes */
     return buddy;
 }
 
@@ -93,20 +78,20 @@ bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset)
 {
     unsigned wanted = order_of(bytes);
     unsigned order = wanted;
-    while (order <= buddy->top_order && buddy->free_list[order] == NO_LEAF) {
+    while (order <= buddy->top_order && LIST_EMPTY(&buddy->free[order])) {
         order++;
     }
     if (order > buddy->top_order) {
         return false;
     }
-    uint32_t leaf = buddy->free_list[order];
-    unlink_free(buddy, leaf);
+    struct leaf *block = LIST_FIRST(&buddy->free[order]);
+    const uint32_t leaf = (uint32_t)(block - buddy->leaves);
+    set_state(block, LEAF_TAKEN);
     while (order > wanted) {
         order--;
-        link_free(buddy, leaf + (UINT32_C(1) << order), order); /* keep the lower half */
+        set_free(buddy, leaf + (UINT32_C(1) << order), order); /* keep the lower half */
     }
-    buddy->leaves[leaf].order = (uint8_t)wanted;
-    buddy->leaves[leaf].state = LEAF_TAKEN;
+    block->order = (uint8_t)wanted;
     buddy->taken++;
     *offset = (size_t)leaf * BUDDY_MIN_BYTES;
     return true;
@@ -121,14 +106,15 @@ void buddy_give(struct buddy *buddy, size_t offset)
     buddy->taken--;
     while (order < buddy->top_order) {
         uint32_t other = leaf ^ (UINT32_C(1) << order);
-        if (buddy->leaves[other].state != LEAF_FREE || buddy->leaves[other].order != order) {
+        struct leaf *block = &buddy->leaves[other];
+        if (block->state != LEAF_FREE || block->order != order) {
             break;
         }
-        unlink_free(buddy, other);
+        set_state(block, LEAF_INSIDE);
         leaf = leaf < other ? leaf : other;
         order++;
     }
-    link_free(buddy, leaf, order);
+    set_free(buddy, leaf, order);
 }
 
 bool buddy_unused(const struct buddy *buddy)

@@ -416,41 +416,37 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
     return NULL;
 }
 
-/* Cut idle slabs off, the longest unused first, until `need` more fit the budget. */
-static struct idle_slab *evict_idle(struct memory *memory, uint64_t need)
+/* Cut off the idle slabs that were last used before then, and of the others the longest unused
+ * until `need` more bytes, if not 0, fit the budget. Thread: a holder of the lock. */
+static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
-    struct idle_slab *evicted = NULL;
-    while (memory->idle != NULL && memory->slab_bytes + need > memory->options.budget_bytes) {
-        struct idle_slab **link = &memory->idle;
-        while ((*link)->next != NULL) {
-            link = &(*link)->next;
-        }
-        struct idle_slab *oldest = *link;
-        *link = NULL;
-        memory->slab_bytes -= slab_bytes(oldest->slab);
-        oldest->next = evicted;
-        evicted = oldest;
+    const uint64_t after = memory->slab_bytes + need;
+    const uint64_t budget = memory->options.budget_bytes;
+    const uint64_t excess = need > 0 && after > budget ? after - budget : 0;
+    uint64_t later = 0; /* of those behind the place of the cut */
+    for (const struct idle_slab *idle = memory->idle; idle != NULL; idle = idle->next) {
+        later += slab_bytes(idle->slab);
     }
-    return evicted;
-}
-
-static struct idle_slab *take_all_idle(struct memory *memory)
-{
-    MUST(pthread_mutex_lock(&memory->lock));
-    struct idle_slab *all = memory->idle;
-    memory->idle = NULL;
-    for (struct idle_slab *idle = all; idle != NULL; idle = idle->next) {
-        memory->slab_bytes -= slab_bytes(idle->slab);
+    struct idle_slab **link = &memory->idle;
+    while (*link != NULL && (*link)->since_ns > before_ns &&
+           later - slab_bytes((*link)->slab) >= excess) {
+        later -= slab_bytes((*link)->slab);
+        link = &(*link)->next;
     }
-    MUST(pthread_mutex_unlock(&memory->lock));
-    return all;
+    struct idle_slab *cut = *link;
+    *link = NULL;
+    memory->slab_bytes -= later;
+    return cut;
 }
 
 static struct slab *create_own(struct memory *memory, uint64_t bytes)
 {
     struct slab *slab = slab_create(bytes);
     if (slab == NULL) {
-        destroy_idle(take_all_idle(memory)); /* the system is short: give it what we can */
+        MUST(pthread_mutex_lock(&memory->lock));
+        struct idle_slab *all = cut_idle(memory, UINT64_MAX, 0);
+        MUST(pthread_mutex_unlock(&memory->lock));
+        destroy_idle(all); /* the system is short: give it what we can */
         slab = slab_create(bytes);
     }
     return slab;
@@ -462,7 +458,7 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
     uint64_t need = own_slab_bytes(bytes);
     MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = pick_idle(memory, need);
-    struct idle_slab *evicted = idle == NULL ? evict_idle(memory, need) : NULL;
+    struct idle_slab *evicted = idle == NULL ? cut_idle(memory, 0, need) : NULL;
     MUST(pthread_mutex_unlock(&memory->lock));
     let_leave(memory, evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
@@ -512,7 +508,7 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
     if (!fits) {
         const uint64_t need = own_slab_bytes(usable);
         MUST(pthread_mutex_lock(&memory->lock));
-        struct idle_slab *evicted = evict_idle(memory, need - before);
+        struct idle_slab *evicted = cut_idle(memory, 0, need - before);
         MUST(pthread_mutex_unlock(&memory->lock));
         let_leave(memory, evicted);
         fits = slab_extend(block->slab, need);
@@ -605,21 +601,6 @@ void memory_give(struct memory *memory, struct memory_block *block)
     *block = (struct memory_block){0};
 }
 
-/* Cut off the idle slabs that were last used before then. The list is ordered by that time. */
-static struct idle_slab *cut_idle_before(struct memory *memory, uint64_t before_ns)
-{
-    struct idle_slab **link = &memory->idle;
-    while (*link != NULL && (*link)->since_ns > before_ns) {
-        link = &(*link)->next;
-    }
-    struct idle_slab *cut = *link;
-    *link = NULL;
-    for (struct idle_slab *idle = cut; idle != NULL; idle = idle->next) {
-        memory->slab_bytes -= slab_bytes(idle->slab);
-    }
-    return cut;
-}
-
 /* Remove a shared slab that was last used before then; never the first, which is always wanted
  * again. */
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
@@ -647,7 +628,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     uint64_t before_ns = now_ns > keep_ns ? now_ns - keep_ns : 0;
     struct shared_slab shared;
     MUST(pthread_mutex_lock(&memory->lock));
-    struct idle_slab *idle = cut_idle_before(memory, before_ns);
+    struct idle_slab *idle = cut_idle(memory, before_ns, 0);
     MUST(pthread_mutex_unlock(&memory->lock));
     let_leave(memory, idle);
     while (cut_shared_before(memory, before_ns, &shared)) {

@@ -378,16 +378,13 @@ void shm_release_all(struct shm_tensor shm[SHM_USES])
 struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
                               size_t align)
 {
-    struct tensor_place place = {.slab = NULL};
+    const struct tensor_place nowhere = {.slab = NULL};
     if (region->map == NULL || shm_map_broken(region->map)) {
-        return place;
+        return nowhere;
     }
-    size_t offset = shm_map_offset(region->map) + (size_t)window->offset;
-    if (offset % align == 0) {
-        place.slab = shm_map_slab(region->map);
-        place.offset = offset;
-    }
-    return place;
+    struct tensor_place place = shm_map_place(region->map);
+    place.offset += (size_t)window->offset;
+    return place.offset % align == 0 ? place : nowhere;
 }
 
 enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
@@ -414,30 +411,6 @@ enum status shm_verify(const struct shm_region *region, const struct shm_window 
     return check_window(region, window, err);
 }
 
-/* One pread or pwrite, whichever pointer is given; again if a signal came. */
-static ssize_t copy_some(int fd, void *to, const void *from, size_t bytes, uint64_t position)
-{
-    ssize_t moved = 0;
-    do {
-        moved = to != NULL ? pread(fd, to, bytes, (off_t)position)
-                           : pwrite(fd, from, bytes, (off_t)position);
-    } while (moved < 0 && errno == EINTR);
-    return moved;
-}
-
-/* What pwrite would do to a shrunk object is make it grow again: look first. */
-static enum status check_copy(const struct shm_region *region, const struct shm_window *window,
-                              uint64_t bytes, struct error *err)
-{
-    if (bytes > window->bytes) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "%" PRIu64 " bytes do not fit into a shared memory window of "
-                         "%" PRIu64 " bytes: make the output region larger",
-                         bytes, window->bytes);
-    }
-    return check_window(region, window, err);
-}
-
 /* What is copied: one of the pointers is there. */
 struct transfer {
     char *to;
@@ -445,39 +418,40 @@ struct transfer {
     uint64_t bytes;
 };
 
-/* Copy what comes after the first `done` bytes, as far as one call goes, and count it. */
-static enum status copy_on(const struct shm_region *region, const struct shm_window *window,
-                           const struct transfer *transfer, uint64_t *done, struct error *err)
-{
-    uint64_t position = region->info.offset + window->offset + *done;
-    uint64_t left = transfer->bytes - *done;
-    char *to = transfer->to == NULL ? NULL : transfer->to + *done;
-    const char *from = transfer->from == NULL ? NULL : transfer->from + *done;
-    ssize_t moved = copy_some(region->fd, to, from,
-                              left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE, position);
-    if (moved <= 0) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "the shared memory object could not be %s beyond byte %" PRIu64
-                         " of the window: has it become smaller?",
-                         to != NULL ? "read" : "written", *done);
-    }
-    *done += (uint64_t)moved;
-    return STATUS_OK;
-}
-
 static enum status copy_window(const struct shm_region *region, const struct shm_window *window,
                                const struct transfer *transfer, const struct parallel *parallel,
                                struct error *err)
 {
+    const uint64_t begin = region->info.offset + window->offset;
     uint64_t done = 0;
-    enum status status = check_copy(region, window, transfer->bytes, err);
-    while (status == STATUS_OK && done < transfer->bytes) {
+    if (transfer->bytes > window->bytes) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "%" PRIu64 " bytes do not fit into a shared memory window of "
+                         "%" PRIu64 " bytes: make the output region larger",
+                         transfer->bytes, window->bytes);
+    }
+    TRY(check_window(region, window, err)); /* pwrite would make a shrunk object grow again */
+    while (done < transfer->bytes) {
         if (done > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);
         }
-        status = copy_on(region, window, transfer, &done, err);
+        const size_t some = smaller_of(transfer->bytes - done, COPY_AT_ONCE);
+        const off_t at = (off_t)(begin + done);
+        ssize_t moved = transfer->to != NULL
+                            ? pread(region->fd, transfer->to + done, some, at)
+                            : pwrite(region->fd, transfer->from + done, some, at);
+        if (moved < 0 && errno == EINTR) {
+            continue;
+        }
+        if (moved <= 0) {
+            return error_set(err, STATUS_SHM_ERROR,
+                             "the shared memory object could not be %s beyond byte %" PRIu64
+                             " of the window: has it become smaller?",
+                             transfer->to != NULL ? "read" : "written", done);
+        }
+        done += (uint64_t)moved;
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status shm_read(const struct shm_region *region, const struct shm_window *window, void *to,

@@ -174,14 +174,9 @@ void shm_map_destroy(struct shm_map *map)
     free(map);
 }
 
-struct slab *shm_map_slab(const struct shm_map *map)
+struct tensor_place shm_map_place(const struct shm_map *map)
 {
-    return map->slab;
-}
-
-size_t shm_map_offset(const struct shm_map *map)
-{
-    return map->offset;
+    return (struct tensor_place){map->slab, map->offset};
 }
 
 bool shm_map_broken(const struct shm_map *map)

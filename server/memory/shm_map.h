@@ -7,7 +7,7 @@
 #ifndef TALLY_SERVER_SHM_MAP_H
 #define TALLY_SERVER_SHM_MAP_H
 
-#include "kernels/slab.h"
+#include "server/memory/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,8 +23,7 @@ enum {
 struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes);
 void shm_map_destroy(struct shm_map *map); /* nobody uses it any more; NULL is fine */
 
-struct slab *shm_map_slab(const struct shm_map *map);
-size_t shm_map_offset(const struct shm_map *map); /* of the first byte, in the slab */
+struct tensor_place shm_map_place(const struct shm_map *map); /* of the first byte */
 bool shm_map_broken(const struct shm_map *map); /* pages were missing: what it holds is lost */
 
 #endif

@@ -11,7 +11,10 @@ static bool move_to_block(struct memory *memory, struct text *text, size_t used,
     if (memory_take(memory, capacity, &block, NULL) != STATUS_OK) {
         return false;
     }
-    struct text moved = {(char *)slab_data(block.slab) + block.offset, capacity, block};
+    struct text moved = {.bytes = (char *)slab_data(block.slab) + block.offset,
+                         .capacity = capacity,
+                         .charged = text->charged,
+                         .block = block};
     if (used > 0) {
         memcpy(moved.bytes, text->bytes, used);
     }

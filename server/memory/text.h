@@ -1,6 +1,7 @@
 /* The bytes of a text that grows: a body as it came, the numbers of an answer. Short ones have
  * memory from malloc(), long ones a block of the pool, which keeps it for the next one: fresh
- * pages cost more than what is written to them. Their part of the budget is the caller's business.
+ * pages cost more than what is written to them. Their part of the budget is the caller's business
+ * (infer_memory.h).
  * Thread: one at a time per text. */
 #ifndef TALLY_SERVER_TEXT_H
 #define TALLY_SERVER_TEXT_H
@@ -14,6 +15,7 @@ enum {
 struct text {
     char *bytes; /* owned; NULL: none yet */
     size_t capacity;
+    size_t charged;            /* of the memory budget, for it */
     struct memory_block block; /* where they lie if they are long */
 };
 

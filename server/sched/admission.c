@@ -11,7 +11,6 @@
 #include "server/sched/request.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 enum {
@@ -28,12 +27,9 @@ enum {
 struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
-    atomic_size_t waiting; /* written by holders of the lock */
-    pthread_mutex_t lock;  /* guards everything below */
+    pthread_mutex_t lock; /* guards everything below */
     struct fair_line line;
-    uint64_t line_held; /* by those in the line, of the budget */
     size_t active;
-    size_t active_waiting;  /* of them, for a larger claim */
     uint64_t active_bytes;  /* of their claims */
     uint64_t claimed_bytes; /* of the claims of all who have one */
     uint64_t stuck_since_ns;
@@ -67,11 +63,6 @@ void admission_destroy(struct admission *admission)
         MUST(pthread_mutex_destroy(&admission->lock));
         free(admission);
     }
-}
-
-static void set_waiting(struct admission *admission)
-{
-    atomic_store_explicit(&admission->waiting, admission->line.count, memory_order_relaxed);
 }
 
 /* ---- places and memory ---- */
@@ -120,6 +111,19 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
     return within ? memory_budget(admission->memory) - most : 0;
 }
 
+/* Memory of those in the line but this one, which took it while they seemed small. */
+static uint64_t held_by_others(const struct admission *admission, const struct request *request)
+{
+    uint64_t held = 0;
+    const struct fair_flow *flow = admission->line.tail;
+    for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
+        for (const struct request *r = flow->first; r != NULL; r = r->next) {
+            held += r == request ? 0 : r->reserved_bytes + r->admission.promised_bytes;
+        }
+    }
+    return held;
+}
+
 /* Take the memory, and a place if it has none and needs one. False: not now. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
 {
@@ -130,7 +134,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
      * the whole budget would wait for the request's own memory. */
     uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
-    uint64_t behind = begins && admission->active == 0 ? admission->line_held - hold->held : 0;
+    uint64_t behind = begins && admission->active == 0 ? held_by_others(admission, request) : 0;
     uint64_t lack = behind + small_part(admission, missing);
     uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
@@ -169,48 +173,11 @@ static bool is_hopeless(const struct admission *admission, const struct request 
            now_ns + time_for(admission, hold->wanted) > request->deadline_ns;
 }
 
-/* Requests that leave the line, oldest first, to be handed on outside the lock. */
-struct chain {
-    struct request *first;
-    struct request *last;
-};
-
+/* Requests that leave the line, to be handed on outside the lock. */
 struct leaving {
-    struct chain admitted;
-    struct request *hopeless; /* in no order */
+    struct request_list admitted; /* oldest first */
+    struct request *hopeless;     /* in no order */
 };
-
-/* The request is about to leave the line. */
-static void forget_waiting(struct admission *admission, struct request *request)
-{
-    admission->active_waiting -= request->admission.goes_on;
-    admission->line_held -= request->admission.held;
-    request->admission.held = 0;
-}
-
-/* Take the current request out of the line: admitted, which its client pays for. */
-static void take_admitted(struct admission *admission, struct fair_cursor *cursor,
-                          struct chain *chain)
-{
-    forget_waiting(admission, cursor->current);
-    struct request *request = fair_take(cursor);
-    if (chain->first == NULL) {
-        chain->first = request;
-    } else {
-        chain->last->next = request;
-    }
-    chain->last = request;
-    set_waiting(admission);
-}
-
-/* The same, ended without having been served. */
-static void drop_waiting(struct admission *admission, struct fair_cursor *cursor,
-                         struct request **dropped)
-{
-    forget_waiting(admission, cursor->current);
-    fair_drop(cursor, dropped);
-    set_waiting(admission);
-}
 
 /* Let those go on who have begun and wait for more memory: what they need is what the others
  * wait for in the end. Thread: a holder of the lock. */
@@ -220,7 +187,7 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
         if (has_begun(request) && grant_memory(admission, request, now_ns)) {
-            take_admitted(admission, &cursor, &leaving->admitted);
+            request_append(&leaving->admitted, fair_take(&cursor));
         } else {
             fair_step(&cursor);
         }
@@ -237,11 +204,11 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
         struct request *request = cursor.current;
         bool any = first && admission->active == 0;
         if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
-            drop_waiting(admission, &cursor, &leaving->hopeless);
+            fair_drop(&cursor, &leaving->hopeless);
         } else if (has_begun(request) || (!any && over_its_part(admission, request))) {
             fair_step(&cursor);
         } else if (grant_memory(admission, request, now_ns)) {
-            take_admitted(admission, &cursor, &leaving->admitted);
+            request_append(&leaving->admitted, fair_take(&cursor));
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
             break; /* nobody overtakes: who needs much would wait for ever */
@@ -271,35 +238,6 @@ static void hand_on(struct leaving *leaving)
 
 /* ---- before the body ---- */
 
-/* Its claim and those in the line that go before it: of its own client and priority, and as much
- * of each other client, as turns go. Thread: a holder of the lock. */
-static uint64_t bytes_in_line(struct admission *admission, const struct request *request,
-                              uint64_t claim)
-{
-    const struct client *client = request->client;
-    uint64_t own = claim;
-    uint64_t others = 0;
-    uint64_t flow = 0;
-    const struct client *flow_client = NULL;
-    for (const struct request *r = client->flows[FAIR_ADMISSION].first; r != NULL;
-         r = r->next) {
-        own += !request->high || r->high ? r->cost : 0;
-    }
-    for (struct fair_cursor cursor = fair_begin(&admission->line); cursor.current != NULL;
-         fair_step(&cursor)) {
-        if (cursor.current->client != flow_client) {
-            others += flow < own ? flow : own;
-            flow = 0;
-            flow_client = cursor.current->client;
-        }
-        bool goes_before = !request->high || cursor.current->high;
-        flow += flow_client != client && goes_before ? cursor.current->cost : 0;
-    }
-    others += flow < own ? flow : own;
-    uint64_t late = request->high ? (own + others - claim) / FAIR_AHEAD : 0; /* of the others */
-    return own + others + late;
-}
-
 enum status admission_check(struct admission *admission, const struct request *request,
                             uint64_t claim, uint64_t *wait_ns, struct error *err)
 {
@@ -310,7 +248,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    *wait_ns = crowd ? time_for(admission, bytes_in_line(admission, request, claim)) : 0;
+    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, claim);
+    *wait_ns = crowd ? time_for(admission, ahead + claim) : 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -335,12 +274,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
         request->cost = claim - hold->claim; /* for that it had its turn, or needed none */
-        hold->goes_on = is_active(request);
-        admission->active_waiting += hold->goes_on;
-        hold->held = request->reserved_bytes + hold->promised_bytes;
-        admission->line_held += hold->held;
-        fair_push_by_ticket(&admission->line, request);
-        set_waiting(admission);
+        fair_push(&admission->line, request, true);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -452,7 +386,7 @@ void admission_leave(struct admission *admission, struct request *request)
 
 void admission_wake(struct admission *admission)
 {
-    if (atomic_load_explicit(&admission->waiting, memory_order_relaxed) == 0) {
+    if (fair_count(&admission->line) == 0) {
         return;
     }
     struct leaving leaving = {0};
@@ -464,65 +398,42 @@ void admission_wake(struct admission *admission)
 
 /* ---- the tick ---- */
 
-/* Nobody is active, and all who wait have begun. Thread: a holder of the lock. */
-static bool only_slow_ones_wait(struct admission *admission)
-{
-    struct fair_cursor c = fair_begin(&admission->line);
-    bool waits = c.current != NULL && admission->active == 0;
-    while (waits && c.current != NULL) {
-        waits = is_slow(c.current);
-        fair_step(&c);
-    }
-    return waits;
-}
-
 /* All who have a place wait for more memory than there is, so none will ever give any back, or
  * all who wait do without a place: the one that came last ends. Thread: a holder of the lock.
  * returns that one, taken out of the line, or NULL */
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
-    bool all_active = admission->active > 0 && admission->active_waiting == admission->active;
-    if (!all_active && !only_slow_ones_wait(admission)) {
+    const bool any_active = admission->active > 0;
+    struct fair_cursor last = {.current = NULL};
+    struct request *ended = NULL;
+    size_t stuck = 0;
+    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
+         fair_step(&c)) {
+        const bool is_stuck = any_active ? is_active(c.current) : is_slow(c.current);
+        const bool later = last.current == NULL || c.current->ticket > last.current->ticket;
+        stuck += is_stuck;
+        last = is_stuck && later ? c : last;
+    }
+    if (stuck == 0 || stuck < (any_active ? admission->active : admission->line.count)) {
         admission->stuck_since_ns = 0;
         return NULL;
     }
     if (admission->stuck_since_ns == 0) {
         admission->stuck_since_ns = now_ns;
     }
-    if (clock_span_ns(admission->stuck_since_ns, now_ns) < STUCK_MS * NS_PER_MS) {
-        return NULL;
+    if (clock_span_ns(admission->stuck_since_ns, now_ns) >= STUCK_MS * NS_PER_MS) {
+        admission->stuck_since_ns = 0;
+        fair_drop(&last, &ended);
     }
-    struct fair_cursor last = {.current = NULL};
-    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
-         fair_step(&c)) {
-        if (is_active(c.current) == all_active &&
-            (last.current == NULL || c.current->ticket > last.current->ticket)) {
-            last = c;
-        }
-    }
-    struct request *ended = NULL;
-    if (last.current != NULL) {
-        drop_waiting(admission, &last, &ended);
-    }
-    admission->stuck_since_ns = 0;
     return ended;
 }
 
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
-    uint64_t earliest = 0;
     struct leaving leaving = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
-    struct fair_cursor cursor = fair_begin(&admission->line);
-    while (cursor.current != NULL) {
-        if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            drop_waiting(admission, &cursor, &expired);
-        } else {
-            earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
-            fair_step(&cursor);
-        }
-    }
+    uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
     struct request *stuck = break_deadlock(admission, now_ns);
     admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -543,7 +454,7 @@ void admission_close(struct admission *admission)
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
-        drop_waiting(admission, &cursor, &chain);
+        fair_drop(&cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
     completion_fail(chain, STATUS_DRAINING, "the service is shutting down");

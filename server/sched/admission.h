@@ -62,8 +62,6 @@ struct admission_hold {
     enum admission_state state;
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
     uint64_t wanted;         /* in the line: the claim it waits for */
-    uint64_t held;           /* in the line: memory that is reserved or promised to it */
-    bool goes_on;            /* in the line, and ACTIVE already */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };
 

@@ -35,14 +35,6 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
-static void client_free(struct client *client)
-{
-    if (client != NULL) {
-        free(client->name);
-        free(client);
-    }
-}
-
 /* Of one bucket, those that nobody holds and that are not ahead of their rate. Thread: a holder of
  * the lock. */
 static void drop_unused(struct client **link, uint64_t now_ns)
@@ -54,7 +46,8 @@ static void drop_unused(struct client **link, uint64_t now_ns)
             link = &client->next;
         } else {
             *link = client->next;
-            client_free(client);
+            free(client->name);
+            free(client);
         }
     }
 }
@@ -112,15 +105,19 @@ static struct client **find(struct clients *clients, const uint64_t key[2], cons
     return link;
 }
 
-static struct client *client_make(const char *name)
+static struct client *client_make(struct clients *clients, const uint64_t key[2],
+                                  const char *name)
 {
     struct client *client = calloc(1, sizeof *client);
-    if (client != NULL && name != NULL) {
-        client->name = strdup(name);
-        if (client->name == NULL) {
-            client_free(client);
-            return NULL;
-        }
+    if (client == NULL) {
+        return NULL;
+    }
+    memcpy(client->key, key, sizeof client->key);
+    client->clients = clients;
+    client->name = name == NULL ? NULL : strdup(name);
+    if (name != NULL && client->name == NULL) {
+        free(client);
+        return NULL;
     }
     return client;
 }
@@ -132,12 +129,7 @@ static struct client *client_get(struct clients *clients, const uint64_t key[2],
     drop_unused(bucket_of(clients, key), clock_now_ns());
     struct client **link = find(clients, key, name);
     if (*link == NULL) {
-        struct client *client = client_make(name);
-        if (client != NULL) {
-            memcpy(client->key, key, sizeof client->key);
-            client->clients = clients;
-            *link = client;
-        }
+        *link = client_make(clients, key, name);
     }
     struct client *found = *link;
     if (found != NULL) {

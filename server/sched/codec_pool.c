@@ -10,7 +10,6 @@
 #include "server/sched/completion.h"
 #include "server/sched/request.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,9 +48,6 @@ struct account {
 };
 
 struct codec_pool {
-    /* Requests in each line; written by holders of the lock, looked at by others between two
-     * pieces of work. */
-    atomic_size_t waiting[CLASS_COUNT];
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
     pthread_cond_t piece_done;
@@ -95,12 +91,7 @@ bool codec_pool_explain(struct request *request)
     return true;
 }
 
-/* End a chain of requests whose time was over before their turn came. Thread: not a holder of the
- * lock. */
-static void end_expired(struct request *first)
-{
-    request_end_expired(first, clock_now_ns(), "a thread that converts it or its answer");
-}
+static const char our_turn[] = "a thread that converts it or its answer"; /* was waited for */
 
 /* ---- one after the other ---- */
 
@@ -114,7 +105,6 @@ static struct request *next_request(struct codec_pool *pool, enum work_class kin
         if (cursor.current == NULL) {
             return NULL;
         }
-        (void)atomic_fetch_sub_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
         if (request_verdict(cursor.current, clock_now_ns()) == STATUS_OK) {
             return fair_take(&cursor);
         }
@@ -144,8 +134,8 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     uint64_t interrupted_ns = worker.nested_ns;
     pool->begun[kind] += cost;
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_expired(expired);
     uint64_t start_ns = clock_now_ns();
+    request_end_expired(expired, start_ns, our_turn);
     worker.nested_ns = 0;
     if (request != NULL) {
         request->codec_job(request);
@@ -177,7 +167,7 @@ static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
 static bool others_wait(const struct codec_pool *pool, enum work_class kind)
 {
     for (int c = 0; c < (int)kind; c++) {
-        if (atomic_load_explicit(&pool->waiting[c], memory_order_relaxed) > 0) {
+        if (fair_count(&pool->lines[c]) > 0) {
             return true;
         }
     }
@@ -397,8 +387,7 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
     request->codec_job = job;
     request->cost = cost;
     MUST(pthread_mutex_lock(&pool->lock));
-    fair_push(&pool->lines[kind], request);
-    (void)atomic_fetch_add_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
+    fair_push(&pool->lines[kind], request, false);
     MUST(pthread_cond_signal(&pool->work));
     MUST(pthread_mutex_unlock(&pool->lock));
 }
@@ -409,14 +398,11 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&pool->lock));
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        size_t before = pool->lines[kind].count;
         earliest =
             deadline_earlier(earliest, fair_expire(&pool->lines[kind], now_ns, &expired));
-        (void)atomic_fetch_sub_explicit(&pool->waiting[kind], before - pool->lines[kind].count,
-                                        memory_order_relaxed);
     }
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_expired(expired);
+    request_end_expired(expired, now_ns, our_turn);
     return earliest;
 }
 
@@ -426,16 +412,8 @@ static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *
                             bool high, uint64_t bytes)
 {
     enum work_class kind = class_of(bytes);
-    const struct fair_line *line = &pool->lines[kind];
-    const struct fair_flow *flow = &client->flows[line->id];
-    /* Its own, and of every other client as much as it gets itself. */
-    uint64_t turn = (high ? flow->high_cost : flow->cost) + bytes;
-    uint64_t all = 0;
-    if (__builtin_mul_overflow(turn, line->flows, &all)) {
-        all = UINT64_MAX;
-    }
-    uint64_t ahead = smaller_of(high ? line->high_cost : line->cost, all);
-    ahead += (high ? ahead / FAIR_AHEAD : 0) + pool->begun[kind] / 2;
+    uint64_t ahead =
+        fair_ahead(&pool->lines[kind], client, high, bytes) + pool->begun[kind] / 2;
     bool shared = false; /* with other classes: they get a share of each thread */
     for (int c = 0; c < CLASS_COUNT; c++) {
         shared |= c != (int)kind && pool->lines[c].cost + pool->begun[c] > 0;
@@ -462,7 +440,7 @@ size_t codec_pool_waiting(struct codec_pool *pool)
 {
     size_t waiting = 0;
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        waiting += atomic_load_explicit(&pool->waiting[kind], memory_order_relaxed);
+        waiting += fair_count(&pool->lines[kind]);
     }
     return waiting;
 }

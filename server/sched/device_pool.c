@@ -9,6 +9,7 @@
 #include "server/sched/queue.h"
 #include "server/sched/worker.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,16 +124,6 @@ static bool next_word(const char **text, char *word, size_t room)
     return length > 0;
 }
 
-static bool name_contains(const char *text, const char *part)
-{
-    return strcasestr(text, part) != NULL;
-}
-
-static bool is_number(const char *word)
-{
-    return strspn(word, "0123456789") == strlen(word);
-}
-
 /* "all" and the like, which name no device in particular. */
 static bool is_general(const char *word)
 {
@@ -158,13 +149,13 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
     if (strcasecmp(word, "gpu") == 0) {
         return info->kind == SCAN_DEVICE_GPU;
     }
-    if (is_number(word)) {
+    if (strspn(word, "0123456789") == strlen(word)) {
         char digits[24];
         (void)snprintf(digits, sizeof digits, "%zu", number);
         return strcmp(word, digits) == 0;
     }
-    return name_contains(info->name, word) || name_contains(info->platform, word) ||
-           name_contains(info->vendor, word);
+    return strcasestr(info->name, word) != NULL || strcasestr(info->platform, word) != NULL ||
+           strcasestr(info->vendor, word) != NULL;
 }
 
 /* Do all words name Tally's own device, and it alone, if there is one? */
@@ -193,40 +184,38 @@ static void describe_devices(const struct scan_device_info *infos, size_t count,
 }
 
 /* The devices that one word names; false: none. A name that the processor has with every driver
- * (its model, say) means Tally's own. */
+ * (its model, say) means Tally's own, device `own` of them. *named: that is meant, other than by
+ * "all" and the like. */
 static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
-                           bool own, bool *chosen)
+                           size_t own, bool *chosen, bool *named)
 {
+    const bool has_own = own < count;
+    const bool means_own = has_own && word_matches(word, own, &infos[own], true);
     bool found = false;
-    bool found_own = false;
     for (size_t i = 0; i < count; i++) {
-        bool match =
-            word_matches(word, i, &infos[i], own) && !(found_own && is_second(&infos[i], own));
+        const bool match = word_matches(word, i, &infos[i], has_own) &&
+                           !(means_own && is_second(&infos[i], true));
         chosen[i] = chosen[i] || match;
         found = found || match;
-        found_own = found_own || (match && infos[i].built_in);
     }
+    *named = *named || (means_own && !is_general(word));
     return found;
 }
 
-/* One driver for the processor. named: whether Tally's own was, other than by "all" and the
- * like. */
-static enum status settle_own(const struct scan_device_info *infos, size_t count, bool named,
-                              bool *chosen, struct error *err)
+/* One driver for the processor. named: whether Tally's own, device `own`, was. */
+static enum status settle_own(const struct scan_device_info *infos, size_t count, size_t own,
+                              bool named, bool *chosen, struct error *err)
 {
     bool second = false;
     for (size_t i = 0; i < count; i++) {
         second = second || (chosen[i] && is_second(&infos[i], true));
     }
-    for (size_t i = 0; i < count && second; i++) {
-        if (infos[i].built_in && chosen[i] && named) {
-            return error_set(
-                err, STATUS_INVALID_REQUEST,
-                "--devices names the processor twice: by Tally's own driver and by "
-                "another; choose one of them");
-        }
-        chosen[i] = chosen[i] && !infos[i].built_in;
+    if (second && chosen[own] && named) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--devices names the processor twice: by Tally's own driver and by "
+                         "another; choose one of them");
     }
+    chosen[own] = chosen[own] && !second;
     return STATUS_OK;
 }
 
@@ -235,31 +224,27 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 {
     char word[256];
     bool any = false;
-    bool own = false;   /* Tally's own driver has a device */
-    bool named = false; /* and it was named */
+    bool named = false;
+    size_t own = 0; /* the device of Tally's own driver; `count`: there is none */
     memset(chosen, 0, count * sizeof *chosen);
-    for (size_t i = 0; i < count; i++) {
-        own = own || infos[i].built_in;
+    while (own < count && !infos[own].built_in) {
+        own++;
     }
     while (next_word(&text, word, sizeof word)) {
         any = true;
-        if (!choose_by_word(word, infos, count, own, chosen)) {
+        if (!choose_by_word(word, infos, count, own, chosen, &named)) {
             char devices[300];
             describe_devices(infos, count, devices, sizeof devices);
             return error_set(err, STATUS_NO_DEVICE,
                              "--devices: \"%.100s\" names no OpenCL device; there is %s", word,
                              devices);
         }
-        for (size_t i = 0; i < count; i++) {
-            named = named || (infos[i].built_in && !is_general(word) &&
-                              word_matches(word, i, &infos[i], own));
-        }
     }
     if (!any) {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "--devices names nothing; write all, cpu, gpu, numbers or names");
     }
-    return own ? settle_own(infos, count, named, chosen, err) : STATUS_OK;
+    return own < count ? settle_own(infos, count, own, named, chosen, err) : STATUS_OK;
 }
 
 /* ---- making the pool ---- */
@@ -304,38 +289,13 @@ static enum status build_pool(const struct worker_plan *plan,
 /* The driver's answer to who is there, and who waits for it. */
 struct listing {
     const struct device_driver *driver;
-    bool own_alone;       /* other drivers are asked only where ours has no device */
-    pthread_mutex_t lock; /* guards done, abandoned */
-    pthread_cond_t ended; /* monotonic clock */
-    bool done;
-    bool abandoned; /* nobody waits any more: the thread frees it */
+    bool own_alone;   /* other drivers are asked only where ours has no device */
+    atomic_bool left; /* by the thread, or by who waited for it: the other one frees it */
     struct scan_device_info infos[DEVICE_POOL_MAX];
     size_t count;
     enum status status;
     struct error err;
 };
-
-static struct listing *listing_create(const struct device_driver *driver, bool own_alone)
-{
-    struct listing *listing = calloc(1, sizeof *listing);
-    if (listing == NULL) {
-        return NULL;
-    }
-    thread_cond_init(&listing->ended);
-    MUST(pthread_mutex_init(&listing->lock, NULL));
-    listing->driver = driver;
-    listing->own_alone = own_alone;
-    return listing;
-}
-
-static void listing_destroy(struct listing *listing)
-{
-    if (listing != NULL) {
-        MUST(pthread_cond_destroy(&listing->ended));
-        MUST(pthread_mutex_destroy(&listing->lock));
-        free(listing);
-    }
-}
 
 static void *list_devices(void *argument)
 {
@@ -347,13 +307,8 @@ static void *list_devices(void *argument)
         listing->status = listing->driver->list(listing->infos, DEVICE_POOL_MAX,
                                                 &listing->count, &listing->err);
     }
-    MUST(pthread_mutex_lock(&listing->lock));
-    listing->done = true;
-    bool abandoned = listing->abandoned;
-    MUST(pthread_cond_signal(&listing->ended));
-    MUST(pthread_mutex_unlock(&listing->lock));
-    if (abandoned) {
-        listing_destroy(listing);
+    if (atomic_exchange(&listing->left, true)) {
+        free(listing);
     }
     return NULL;
 }
@@ -364,23 +319,16 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
     struct listing *listing = *owned;
     pthread_t thread;
     TRY(thread_start(&thread, list_devices, listing, "listing the devices", err));
-    struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
-    int waited = 0;
-    MUST(pthread_mutex_lock(&listing->lock));
-    while (!listing->done && waited == 0) {
-        waited = pthread_cond_timedwait(&listing->ended, &listing->lock, &until);
-    }
-    bool done = listing->done;
-    listing->abandoned = !done;
-    MUST(pthread_mutex_unlock(&listing->lock));
-    if (done) {
-        MUST(pthread_join(thread, NULL));
+    if (thread_join_until(thread, clock_now_ns() + timeout_ns)) {
         return listing->status == STATUS_OK
                    ? STATUS_OK
                    : error_set(err, listing->status, "%s", listing->err.detail);
     }
     MUST(pthread_detach(thread));
     *owned = NULL;
+    if (atomic_exchange(&listing->left, true)) {
+        free(listing); /* it has just ended */
+    }
     return error_set(err, STATUS_DEVICE_ERROR,
                      "the OpenCL drivers did not say within %llu ms which devices there are "
                      "(%d times --device-timeout-ms)",
@@ -392,10 +340,12 @@ enum status device_pool_create(const struct device_pool_parts *parts,
                                struct error *err)
 {
     const struct worker_plan plan = make_plan(parts, driver);
-    struct listing *listing = listing_create(driver, means_own_alone(parts->config->devices));
+    struct listing *listing = calloc(1, sizeof *listing);
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
+    listing->driver = driver;
+    listing->own_alone = means_own_alone(parts->config->devices);
     bool chosen[DEVICE_POOL_MAX];
     enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
     if (status == STATUS_OK) {
@@ -405,7 +355,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
     if (status == STATUS_OK) {
         status = build_pool(&plan, listing->infos, chosen, listing->count, out, err);
     }
-    listing_destroy(listing);
+    free(listing);
     return status;
 }
 
@@ -428,7 +378,8 @@ bool device_pool_destroy(struct device_pool *pool)
     }
     bool joined = true;
     for (size_t i = 0; i < pool->count; i++) {
-        joined = worker_join(&pool->workers[i], until_ns) && joined;
+        const struct worker *worker = &pool->workers[i];
+        joined = (!worker->started || thread_join_until(worker->thread, until_ns)) && joined;
     }
     if (!joined) {
         return false;

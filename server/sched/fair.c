@@ -51,6 +51,21 @@ static bool has_others(const struct fair_flow *flow)
     return flow->last != flow->last_high || !flow->first->high;
 }
 
+/* It is in the flow and the line from now on, or not any more. */
+static void account(struct fair_line *line, struct fair_flow *flow,
+                    const struct request *request, bool enters)
+{
+    const uint64_t cost = enters ? request->cost : -request->cost;
+    const size_t one = enters ? 1 : SIZE_MAX;
+    flow->cost += cost;
+    line->cost += cost;
+    atomic_store_explicit(&line->count, fair_count(line) + one, memory_order_relaxed);
+    if (request->high) {
+        flow->high_cost += cost;
+        line->high_count += one;
+    }
+}
+
 /* Where a request has its place: behind those of its priority, by_ticket only behind those that
  * are older. One of another priority may stand before all, whose turn it is (let_other_go()). */
 static struct request **place_of(struct fair_flow *flow, const struct request *request,
@@ -75,7 +90,7 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
     return link;
 }
 
-static void line_push(struct fair_line *line, struct request *request, bool by_ticket)
+void fair_push(struct fair_line *line, struct request *request, bool by_ticket)
 {
     struct fair_flow *flow = flow_of(line, request);
     struct request **link = place_of(flow, request, by_ticket);
@@ -90,24 +105,21 @@ static void line_push(struct fair_line *line, struct request *request, bool by_t
     if (request->high && (request->next == NULL || !request->next->high)) {
         flow->last_high = request;
     }
-    flow->cost += request->cost;
-    line->count++;
-    line->cost += request->cost;
-    if (request->high) {
-        flow->high_cost += request->cost;
-        line->high_count++;
-        line->high_cost += request->cost;
+    account(line, flow, request, true);
+}
+
+uint64_t fair_ahead(const struct fair_line *line, const struct client *client, bool high,
+                    uint64_t cost)
+{
+    const struct fair_flow *own = &client->flows[line->id];
+    const uint64_t own_cost = high ? own->high_cost : own->cost;
+    const struct fair_flow *flow = line->tail;
+    uint64_t ahead = own_cost;
+    for (size_t i = 0; i < line->flows; i++, flow = flow->next) {
+        const uint64_t waits = high ? flow->high_cost : flow->cost;
+        ahead += flow == own ? 0 : smaller_of(waits, own_cost + cost);
     }
-}
-
-void fair_push(struct fair_line *line, struct request *request)
-{
-    line_push(line, request, false);
-}
-
-void fair_push_by_ticket(struct fair_line *line, struct request *request)
-{
-    line_push(line, request, true);
+    return high ? ahead + ahead / FAIR_AHEAD : ahead; /* and others, which keep it waiting */
 }
 
 const struct request *fair_first(const struct fair_flow *flow, bool high)
@@ -213,14 +225,7 @@ static struct request *take_out(struct fair_cursor *cursor)
         bool more = cursor->previous != NULL && cursor->previous->high;
         flow->last_high = more ? cursor->previous : NULL;
     }
-    flow->cost -= request->cost;
-    line->count--;
-    line->cost -= request->cost;
-    if (request->high) {
-        flow->high_cost -= request->cost;
-        line->high_count--;
-        line->high_cost -= request->cost;
-    }
+    account(line, flow, request, false);
     cursor->current = request->next;
     request->next = NULL;
     if (flow->first == NULL) {

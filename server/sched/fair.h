@@ -22,10 +22,12 @@
 #ifndef TALLY_SERVER_FAIR_H
 #define TALLY_SERVER_FAIR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct client;
 struct request;
 
 enum {
@@ -60,21 +62,29 @@ struct fair_line {
     int64_t quantum;        /* cost units a turn */
     struct fair_flow *tail; /* of the ring: its next is the current; NULL: nothing waits */
     size_t flows;           /* in the ring */
-    size_t count;           /* requests */
+    atomic_size_t count;    /* requests; fair_count() is for who has no lock */
     uint64_t cost;          /* of all of them */
     size_t high_count;      /* those of high priority */
-    uint64_t high_cost;
     unsigned ahead; /* of them, went before the current client's turn, since one that did not */
 };
 
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
 
-/* Put a request behind the others of its client and priority; request->client, ->cost and ->high
- * are set, and stay as they are until it leaves. */
-void fair_push(struct fair_line *line, struct request *request);
+/* Put a request behind the others of its client and priority; by_ticket: but before those of them
+ * with a later ticket, before which it was admitted. request->client, ->cost and ->high are set, and
+ * stay as they are until it leaves. */
+void fair_push(struct fair_line *line, struct request *request, bool by_ticket);
 
-/* Put it before those of them with a later ticket: it was admitted before them. */
-void fair_push_by_ticket(struct fair_line *line, struct request *request);
+/* How many wait. Thread: any, without a lock. */
+static inline size_t fair_count(const struct fair_line *line)
+{
+    return atomic_load_explicit(&line->count, memory_order_relaxed);
+}
+
+/* About how much cost goes before one more request of this client, priority and cost: what the
+ * client has waiting, and of every other one as much as it gets itself by then. */
+uint64_t fair_ahead(const struct fair_line *line, const struct client *client, bool high,
+                    uint64_t cost);
 
 /* The first of a client's requests of this priority that waits, NULL if none does. */
 const struct request *fair_first(const struct fair_flow *flow, bool high);

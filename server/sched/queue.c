@@ -20,21 +20,18 @@ enum {
 
 static const char shutting_down[] = "the service is shutting down";
 
-enum lane_kind {
-    LANE_SMALL,
-    LANE_LARGE,
-    LANE_COUNT
+enum {
+    LANE_COUNT = BATCHER_BOTH /* BATCHER_SMALL, BATCHER_LARGE */
 };
 
 struct queue {
     atomic_uint unannounced[LANE_COUNT];    /* pushes that nobody was woken for yet */
-    atomic_size_t waiting;                  /* requests; written by holders of the lock */
-    atomic_bool usable;                     /* likewise */
+    atomic_bool usable;                     /* written by holders of the lock */
     size_t max_requests;                    /* constant */
     pthread_mutex_t lock;                   /* guards everything below */
     pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
     struct fair_line lanes[LANE_COUNT];
-    enum lane_kind turn; /* lane that is served next if anything waits in it */
+    enum batcher_taker turn; /* the lane that is served next if anything waits in it */
     bool closed;
     unsigned shakes; /* queue_shake() so far */
 };
@@ -50,8 +47,8 @@ enum status queue_create(size_t max_requests, struct queue **out, struct error *
     }
     MUST(pthread_mutex_init(&queue->lock, NULL));
     queue->max_requests = max_requests;
-    fair_init(&queue->lanes[LANE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
-    fair_init(&queue->lanes[LANE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
+    fair_init(&queue->lanes[BATCHER_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
+    fair_init(&queue->lanes[BATCHER_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
     atomic_init(&queue->usable, true);
     *out = queue;
     return STATUS_OK;
@@ -69,37 +66,23 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-static enum lane_kind lane_of(const struct request *request)
+static enum batcher_taker lane_of(const struct request *request)
 {
-    return request_bytes(request) > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
+    return request_bytes(request) > QUEUE_LARGE_BYTES ? BATCHER_LARGE : BATCHER_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    enum lane_kind lane = lane_of(request);
+    enum batcher_taker lane = lane_of(request);
     request->cost = request_bytes(request);
     request_enter(request, REQUEST_QUEUED);
-    if (again) {
-        fair_push_by_ticket(&queue->lanes[lane], request);
-    } else {
-        fair_push(&queue->lanes[lane], request);
-    }
-    (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
+    fair_push(&queue->lanes[lane], request, again);
 }
 
-/* Take the request at the cursor out of its lane: served. Thread: a holder of the lock. */
-static struct request *lane_take(struct queue *queue, struct fair_cursor *cursor)
+static size_t count_waiting(const struct queue *queue)
 {
-    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
-    return fair_take(cursor);
-}
-
-/* The same, dropped unserved. */
-static void lane_drop(struct queue *queue, struct fair_cursor *cursor, struct request **dropped)
-{
-    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
-    fair_drop(cursor, dropped);
+    return fair_count(&queue->lanes[BATCHER_SMALL]) + fair_count(&queue->lanes[BATCHER_LARGE]);
 }
 
 static enum status no_device(struct error *err)
@@ -113,7 +96,7 @@ enum status queue_admits(const struct queue *queue, struct error *err)
     if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         return no_device(err);
     }
-    if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >= queue->max_requests) {
+    if (count_waiting(queue) >= queue->max_requests) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu requests wait for a device already, the server's --queue-depth: "
                          "try again after Retry-After seconds",
@@ -124,7 +107,7 @@ enum status queue_admits(const struct queue *queue, struct error *err)
 
 bool queue_waits(const struct queue *queue)
 {
-    return atomic_load_explicit(&queue->waiting, memory_order_relaxed) > 0;
+    return count_waiting(queue) > 0;
 }
 
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
@@ -167,8 +150,7 @@ void queue_wake(struct queue *queue)
         /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
         if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
             atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
-            MUST(pthread_cond_broadcast(
-                &queue->arrived[i == LANE_SMALL ? BATCHER_SMALL : BATCHER_LARGE]));
+            MUST(pthread_cond_broadcast(&queue->arrived[i]));
             MUST(pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]));
         }
     }
@@ -220,7 +202,7 @@ static struct request *take_everything(struct queue *queue)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
-            lane_drop(queue, &cursor, &chain);
+            fair_drop(&cursor, &chain);
         }
     }
     return chain;
@@ -242,10 +224,7 @@ uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->lock));
     for (int i = 0; i < LANE_COUNT; i++) {
-        size_t before = queue->lanes[i].count;
         earliest = deadline_earlier(earliest, fair_expire(&queue->lanes[i], now_ns, &expired));
-        (void)atomic_fetch_sub_explicit(&queue->waiting, before - queue->lanes[i].count,
-                                        memory_order_relaxed);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     request_end_expired(expired, now_ns, "a device");
@@ -302,36 +281,35 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
+static enum batcher_taker other_lane(enum batcher_taker lane)
+{
+    return lane == BATCHER_SMALL ? BATCHER_LARGE : BATCHER_SMALL;
+}
+
 /* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
 static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker taker,
-                                      enum lane_kind *kind)
+                                      enum batcher_taker *kind)
 {
-    if (taker != BATCHER_BOTH) {
-        *kind = taker == BATCHER_SMALL ? LANE_SMALL : LANE_LARGE;
-    } else {
-        *kind = queue->turn;
-        if (queue->lanes[*kind].count == 0) {
-            *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
-        }
+    *kind = taker == BATCHER_BOTH ? queue->turn : taker;
+    if (taker == BATCHER_BOTH && queue->lanes[*kind].count == 0) {
+        *kind = other_lane(*kind);
     }
     struct fair_line *lane = &queue->lanes[*kind];
     return lane->count == 0 ? NULL : lane;
 }
 
 /* Drop what needs no computing from the front of the lane. */
-static void drop_expired(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
-                         struct request **expired)
+static void drop_expired(struct fair_line *lane, uint64_t now_ns, struct request **expired)
 {
     struct fair_cursor cursor = fair_begin(lane);
     while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-        lane_drop(queue, &cursor, expired);
+        fair_drop(&cursor, expired);
     }
 }
 
 /* A batch being formed. */
 struct batch {
-    struct request *first;
-    struct request *last;
+    struct request_list requests;
     size_t count;
     uint64_t bytes;
 };
@@ -340,12 +318,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 {
     request_enter(request, REQUEST_RUNNING);
     request->times.started = now_ns;
-    if (batch->first == NULL) {
-        batch->first = request;
-    } else {
-        batch->last->next = request;
-    }
-    batch->last = request;
+    request_append(&batch->requests, request);
     batch->count++;
     batch->bytes += request_bytes(request);
 }
@@ -353,28 +326,27 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct batcher_options *options)
 {
-    return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
+    return !batch->requests.first->alone && !request->alone &&
            batch->bytes < options->max_bytes &&
            request_bytes(request) <= options->max_bytes - batch->bytes &&
-           scan_plan_batches_with(&batch->first->plan, &request->plan);
+           scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
 }
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
  * chain. */
-static void batch_form(struct queue *queue, struct fair_line *lane,
-                       const struct batcher_options *options, struct batch *batch,
-                       struct request **expired)
+static void batch_form(struct fair_line *lane, const struct batcher_options *options,
+                       struct batch *batch, struct request **expired)
 {
     uint64_t now_ns = clock_now_ns();
     struct fair_cursor cursor = fair_begin(lane);
-    batch_add(batch, lane_take(queue, &cursor), now_ns);
+    batch_add(batch, fair_take(&cursor), now_ns);
     size_t looked_at = 0;
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            lane_drop(queue, &cursor, expired);
+            fair_drop(&cursor, expired);
         } else if (batch_has_room(batch, cursor.current, options)) {
-            batch_add(batch, lane_take(queue, &cursor), now_ns);
+            batch_add(batch, fair_take(&cursor), now_ns);
         } else {
             fair_step(&cursor);
         }
@@ -402,7 +374,7 @@ static uint64_t peers_until_ns(struct queue *queue, enum batcher_taker taker,
                                struct fair_line *lane, const struct batcher_options *options)
 {
     const struct request *first = fair_begin(lane).current;
-    if (options->delay_ns == 0 || queue->closed || first->slice.of != NULL ||
+    if (options->delay_ns == 0 || queue->closed || first->alone ||
         lane->count >= options->max_requests) {
         return 0;
     }
@@ -436,10 +408,10 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
     const enum batcher_taker taker = taker_of(options); /* it may have changed since the last */
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
-        drop_expired(queue, &queue->lanes[i], now_ns, expired);
+        drop_expired(&queue->lanes[i], now_ns, expired);
     }
     *wait_ns = 0;
-    enum lane_kind kind;
+    enum batcher_taker kind;
     struct fair_line *lane = lane_in_turn(queue, taker, &kind);
     if (lane == NULL) {
         return false;
@@ -453,12 +425,12 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
         *wait_ns = until_ns;
         return false;
     }
-    batch_form(queue, lane, options, batch, expired);
+    batch_form(lane, options, batch, expired);
     if (lane->count == 0) { /* nobody need be woken for it any more */
         atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
     }
     if (taker == BATCHER_BOTH) {
-        queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+        queue->turn = other_lane(kind);
     }
     return true;
 }
@@ -489,7 +461,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
         request_end_expired(expired, clock_now_ns(), "a device");
     }
     if (result == BATCHER_TAKEN) {
-        *first = batch.first;
+        *first = batch.requests.first;
         *count = batch.count;
     }
     return result;

@@ -65,9 +65,9 @@ void queue_wake(struct queue *queue);
  * the queue is to be looked at. */
 void queue_shake(struct queue *queue);
 
-/* Put a chain (linked by next) of requests whose turn did not come back where it was in its lane, to
- * run on another device. Without a device in use it ends with DEVICE_ERROR, in a closed queue with
- * DRAINING. NULL is fine. */
+/* Put a chain (linked by next) of taken requests that no device has changed back where it was in its
+ * lane. Without a device in use it ends with DEVICE_ERROR, in a closed queue with DRAINING. NULL is
+ * fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are
@@ -106,7 +106,7 @@ size_t queue_count_model(struct queue *queue, int model);
 
 /* What a worker takes. */
 enum batcher_taker {
-    BATCHER_SMALL, /* the lane of small requests */
+    BATCHER_SMALL, /* the lane of small requests: this and the next are lanes, too */
     BATCHER_LARGE,
     BATCHER_BOTH, /* the lanes in turn */
     BATCHER_TAKERS

@@ -45,6 +45,7 @@
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
+#include "kernels/device.h"
 #include "kernels/plan.h"
 #include "proto/codec.h"
 #include "server/base/clock.h"
@@ -86,15 +87,17 @@ enum {
     REQUEST_MAGIC = 0x7a11e57
 };
 
+/* Requests one after the other, linked by next. */
+struct request_list {
+    struct request *first; /* NULL: there are none */
+    struct request *last;  /* valid if first is not NULL */
+};
+
 /* A part of a tensor that is scanned by itself (server/infer/slices.h); constant while it is
  * out, but for `overdue`. */
 struct request_slice {
-    struct slices *of; /* it belongs to this; NULL: not a slice but a request of a client */
-    void *carry;       /* borrowed; as in struct scan_job, and so are the next four */
-    uint64_t carry_lines;
-    uint64_t position;
-    bool more;
-    bool holes;
+    struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
+    struct scan_job job; /* the sums that it takes and hands on, and its holes */
     bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
@@ -120,18 +123,17 @@ struct request_body {
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
 
-    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved; /* of them: for the block; grows with the payload */
-    bool rest_reserved;      /* all of the block, and the answer's text */
-    size_t payload_room;     /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;      /* what the block must have in the end */
-    size_t output_at;        /* of them, before the output buffer */
-    size_t side_at;          /* and before what is copied together for a part (part.h) */
+    uint64_t
+        block_reserved;  /* of request.reserved_bytes: for the block; grows with the payload */
+    bool rest_reserved;  /* all of the block, and the answer's text */
+    size_t payload_room; /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;  /* what the block must have in the end */
+    size_t output_at;    /* of them, before the output buffer */
+    size_t side_at;      /* and before what is copied together for a part (part.h) */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
         struct text text; /* owned: a packed body as it came */
-        size_t reserved;  /* of request.reserved_bytes: for it */
         size_t count;     /* bytes in it */
         size_t at;        /* those before this are unpacked */
     } packed;
@@ -142,6 +144,7 @@ struct request {
     _Atomic enum request_state state; /* written by its owner */
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
+    bool alone; /* in its launch: it is a slice, or was too much for a device with others */
 
     struct completion *completion; /* borrowed: the way back to the loop of the connection */
     struct server *server;         /* borrowed */
@@ -223,6 +226,14 @@ static inline void request_clear(struct request *request)
     request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
+    request->head.charged = 0; /* with what was reserved */
+}
+
+static inline void request_append(struct request_list *list, struct request *request)
+{
+    request->next = NULL;
+    *(list->first == NULL ? &list->first : &list->last->next) = request;
+    list->last = request;
 }
 
 static inline enum request_state request_state(const struct request *request)

@@ -2,16 +2,7 @@
  * above the scheduler. There is no other shared state: a part is reached through this record or
  * not at all. The parts themselves are given what they need when they are made.
  *
- * Threads, and who starts them:
- *   main          service_run(): signals, and every tick the deadlines of those who wait, the
- *                 devices' watchdog, memory_trim()
- *   http loop(s)  http_start(): a libuv loop each, which owns its connections and requests
- *   codec pool    codec_pool_create(): long texts
- *   device        device_pool_start(): one or two workers for each device
- *   memory        memory_create(): unmaps slabs that are not used any more
- *   log writer    log_open()
- *   trace sender  tracer_open()
- *   for a moment  shm_release(): frees a large object; device_pool_create(): lists the devices
+ * Who runs what: docs/design/architecture.md has the table of threads.
  * All signals are blocked before the first thread starts; only main waits for them.
  *
  * The parts start in the order of the fields and stop in the reverse order, after the drain

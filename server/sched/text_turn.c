@@ -1,8 +1,6 @@
 /* How much text an HTTP thread converts in a turn, and the line of those that wait for one. */
 #include "server/sched/text_turn.h"
 
-#include "server/sched/request.h"
-
 static bool has_room(const struct text_turn *turn, uint64_t bytes)
 {
     return bytes <= TEXT_TURN_SHORT_BYTES || turn->done_bytes == 0 ||
@@ -24,13 +22,7 @@ enum text_place text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t
 void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes)
 {
     request->cost = bytes;
-    request->next = NULL;
-    if (turn->first == NULL) {
-        turn->first = request;
-    } else {
-        turn->last->next = request;
-    }
-    turn->last = request;
+    request_append(&turn->waiting, request);
     turn->waiting_bytes += bytes;
 }
 
@@ -41,11 +33,11 @@ void text_turn_begin(struct text_turn *turn)
 
 struct request *text_turn_next(struct text_turn *turn)
 {
-    struct request *request = turn->first;
+    struct request *request = turn->waiting.first;
     if (request == NULL || !has_room(turn, request->cost)) {
         return NULL;
     }
-    turn->first = request->next;
+    turn->waiting.first = request->next;
     request->next = NULL;
     turn->waiting_bytes -= request->cost;
     return request;
@@ -53,5 +45,5 @@ struct request *text_turn_next(struct text_turn *turn)
 
 bool text_turn_waits(const struct text_turn *turn)
 {
-    return turn->first != NULL;
+    return turn->waiting.first != NULL;
 }

@@ -8,10 +8,7 @@
 #ifndef TALLY_SERVER_TEXT_TURN_H
 #define TALLY_SERVER_TEXT_TURN_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct request;
+#include "server/sched/request.h"
 
 enum {
     TEXT_TURN_SHORT_BYTES = 16 << 10, /* of a text that never waits */
@@ -21,10 +18,9 @@ enum {
 
 /* Zeroed: nothing was done, nothing waits. */
 struct text_turn {
-    uint64_t done_bytes;    /* in this turn */
-    uint64_t waiting_bytes; /* of those that wait */
-    struct request *first;  /* they are owned, oldest first, linked by next */
-    struct request *last;   /* valid if first is not NULL */
+    uint64_t done_bytes;         /* in this turn */
+    uint64_t waiting_bytes;      /* of those that wait */
+    struct request_list waiting; /* they are owned, oldest first */
 };
 
 enum text_place {

@@ -94,27 +94,23 @@ static void worker_fail(struct worker *worker, const char *reason)
                 worker->number, worker->info.name, reason);
 }
 
-/* Put requests into the record, both chains linked by next; it holds none. */
-static void hold_batch(struct worker *worker, struct request *batch, size_t count,
-                       struct request *rest)
+/* Put requests into the record, linked by next; it holds none. */
+static void hold_batch(struct worker *worker, struct request *batch, size_t count)
 {
     MUST(pthread_mutex_lock(&worker->lock));
-    assert(worker->batch == NULL && worker->rest == NULL);
+    assert(worker->batch == NULL);
     worker->batch = batch;
     worker->batch_count = count;
-    worker->rest = rest;
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
 /* Take them out again; NULL where worker_watch() was faster. */
-static struct request *let_batch_go(struct worker *worker, struct request **rest)
+static struct request *let_batch_go(struct worker *worker)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     struct request *batch = worker->batch;
-    *rest = worker->rest;
     worker->batch = NULL;
     worker->batch_count = 0;
-    worker->rest = NULL;
     MUST(pthread_mutex_unlock(&worker->lock));
     return batch;
 }
@@ -222,12 +218,9 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms) %s",
         (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), calls[worker->call]);
     worker->call_deadline_ns = 0;
-    struct request *rest = NULL;
     struct request *lost = NULL;
     if (worker->call == WORKER_CALL_RUN) { /* the record is empty during the others */
         lost = take_running_away(worker);
-        rest = worker->rest;
-        worker->rest = NULL;
     }
     bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, DEVICE_HUNG, reason);
@@ -237,7 +230,6 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
     fail_hung(worker, lost, reason);
-    queue_return(worker->plan->queue, rest);
 }
 
 /* ---- a batch ---- */
@@ -260,16 +252,12 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
         copy_plan(&worker->plans[i], &request->plan);
         struct tensor_place in = request_input(request);
         struct tensor_place out = request_output(request);
-        worker->jobs[i] = (struct scan_job){.plan = &worker->plans[i],
-                                            .slab = in.slab,
-                                            .in_offset = in.offset,
-                                            .out_slab = out.slab,
-                                            .out_offset = out.offset,
-                                            .carry = request->slice.carry,
-                                            .carry_lines = request->slice.carry_lines,
-                                            .position = request->slice.position,
-                                            .more = request->slice.more,
-                                            .holes = request->slice.holes};
+        worker->jobs[i] = request->slice.job;
+        worker->jobs[i].plan = &worker->plans[i];
+        worker->jobs[i].slab = in.slab;
+        worker->jobs[i].in_offset = in.offset;
+        worker->jobs[i].out_slab = out.slab;
+        worker->jobs[i].out_offset = out.offset;
         bytes += request_bytes(request);
     }
     return bytes;
@@ -321,105 +309,75 @@ static void fail_failed(struct worker *worker, struct request *first, const char
  * that were moved before. */
 static void run_elsewhere(struct worker *worker, struct request *first, const char *reason)
 {
-    struct request *again = NULL;
-    struct request **again_tail = &again;
+    struct request_list again = {.first = NULL};
     while (first != NULL) {
         struct request *next = first->next;
         first->next = NULL;
         if (first->retries == 0) {
             first->retries++;
-            *again_tail = first;
-            again_tail = &first->next;
+            request_append(&again, first);
         } else {
             fail_failed(worker, first, reason);
         }
         first = next;
     }
-    if (again != NULL) {
+    if (again.first != NULL) {
         metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
-        queue_return(worker->plan->queue, again);
+        queue_return(worker->plan->queue, again.first);
     }
 }
 
-/* What became of a batch. */
-enum outcome {
-    OUTCOME_DONE,     /* every request was handed on */
-    OUTCOME_TOO_MUCH, /* nothing happened: the caller may try with less at a time */
-    OUTCOME_OUT       /* every request was handed on, and the device is out of use */
-};
-
-/* The device failed and is out of use from now on. */
-static void give_up(struct worker *worker, bool intact, const struct error *err)
+/* Together they are too much for the device, which has not changed them: one by one. */
+static void run_apart(struct worker *worker, struct request *first)
 {
-    worker_fail(worker, err->detail);
-    struct request *rest = NULL;
-    struct request *first = let_batch_go(worker, &rest);
-    if (intact) {
-        run_elsewhere(worker, first, err->detail);
-    } else {
-        fail_failed(worker, first, err->detail);
+    for (struct request *request = first; request != NULL; request = request->next) {
+        request->alone = true;
     }
-    queue_return(worker->plan->queue, rest);
-}
-
-/* Run the batch in the record. *rest: what runs after it, unless the device is out of use. */
-static enum outcome run_once(struct worker *worker, struct request **rest)
-{
-    struct error err = ERROR_INIT;
-    struct scan_report report = {0};
-    struct request *first = worker->batch; /* nobody else takes it before the call begins */
-    size_t count = worker->batch_count;
-    assert(first != NULL);
-    uint64_t bytes = fill_jobs(worker, first);
-    call_begin(worker, WORKER_CALL_RUN, bytes);
-    enum status status =
-        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
-    if (!call_end(worker)) {
-        /* All requests were taken away but for a slice. */
-        struct request *slice = let_batch_go(worker, &(struct request *){NULL});
-        fail_hung(worker, slice, worker->stats.last_error); /* of worker_watch() */
-        return OUTCOME_OUT;
-    }
-    if (status == STATUS_DEVICE_ERROR) {
-        give_up(worker, report.inputs_intact, &err);
-        return OUTCOME_OUT;
-    }
-    if (status != STATUS_OK && count > 1 && report.inputs_intact) {
-        return OUTCOME_TOO_MUCH;
-    }
-    (void)let_batch_go(worker, rest);
-    if (status == STATUS_OK) {
-        finish_batch(worker, first, count, &report);
-        return OUTCOME_DONE;
-    }
-    log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
-                worker->info.name, err.detail);
-    completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
-                    worker->info.name, err.detail,
-                    status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once" : "");
-    return OUTCOME_DONE;
+    queue_return(worker->plan->queue, first);
 }
 
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
  * use. Thread: who has the device. */
 static bool run_batch(struct worker *worker)
 {
-    struct request *rest = NULL;
-    enum outcome outcome = run_once(worker, &rest);
-    if (outcome == OUTCOME_TOO_MUCH) {
-        rest = let_batch_go(worker, &(struct request *){NULL});
-        outcome = OUTCOME_DONE;
+    struct error err = ERROR_INIT;
+    struct scan_report report = {0};
+    struct request *first = worker->batch; /* nobody else takes it before the call begins */
+    size_t count = worker->batch_count;
+    uint64_t bytes = fill_jobs(worker, first);
+    call_begin(worker, WORKER_CALL_RUN, bytes);
+    enum status status =
+        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
+    if (!call_end(worker)) {
+        /* All requests were taken away but for a slice. */
+        fail_hung(worker, let_batch_go(worker), worker->stats.last_error);
+        return false;
     }
-    while (rest != NULL && outcome == OUTCOME_DONE) { /* one by one */
-        struct request *first = rest;
-        struct request *others = first->next;
-        first->next = NULL;
-        hold_batch(worker, first, 1, others);
-        outcome = run_once(worker, &rest);
+    if (status == STATUS_DEVICE_ERROR) {
+        worker_fail(worker, err.detail);
+        first = let_batch_go(worker);
+        if (report.inputs_intact) {
+            run_elsewhere(worker, first, err.detail);
+        } else {
+            fail_failed(worker, first, err.detail);
+        }
+        return false;
     }
-    const bool works = outcome == OUTCOME_DONE;
-    worker->failures = works ? 0 : worker->failures;
-    return works;
+    (void)let_batch_go(worker);
+    worker->failures = 0;
+    if (status == STATUS_OK) {
+        finish_batch(worker, first, count, &report);
+    } else if (count > 1 && report.inputs_intact) {
+        run_apart(worker, first);
+    } else {
+        log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
+                    worker->info.name, err.detail);
+        completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
+                        worker->info.name, err.detail,
+                        status == STATUS_OUT_OF_MEMORY ? "; try again, or send less at once"
+                                                       : "");
+    }
+    return true;
 }
 
 /* ---- the thread ---- */
@@ -537,7 +495,7 @@ bool worker_run_here(struct worker *worker)
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN;
          i++) {
-        hold_batch(worker, first, count, NULL);
+        hold_batch(worker, first, count);
         works = run_batch(worker);
         ran = true;
     }
@@ -563,7 +521,7 @@ static bool serve_queue(struct worker *worker)
             return true;
         }
         if (result == BATCHER_TAKEN) {
-            hold_batch(worker, first, count, NULL);
+            hold_batch(worker, first, count);
             if (!run_batch(worker)) {
                 return false;
             }
@@ -604,10 +562,6 @@ static void *worker_main(void *argument)
         worker->device = NULL;
         leave = leave || back_off(worker);
     }
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->exited = true;
-    MUST(pthread_cond_broadcast(&worker->changed));
-    MUST(pthread_mutex_unlock(&worker->lock));
     return NULL;
 }
 
@@ -626,25 +580,6 @@ void worker_stop(struct worker *worker)
     worker->stopping = true;
     MUST(pthread_cond_broadcast(&worker->changed));
     MUST(pthread_mutex_unlock(&worker->lock));
-}
-
-bool worker_join(struct worker *worker, uint64_t until_ns)
-{
-    if (!worker->started) {
-        return true;
-    }
-    struct timespec until = clock_timespec(until_ns);
-    int waited = 0;
-    MUST(pthread_mutex_lock(&worker->lock));
-    while (!worker->exited && waited == 0) {
-        waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
-    }
-    bool exited = worker->exited;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    if (exited) {
-        MUST(pthread_join(worker->thread, NULL));
-    }
-    return exited;
 }
 
 void worker_stats(struct worker *worker, struct device_stats *out)

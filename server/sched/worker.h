@@ -9,7 +9,7 @@
  * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, the
  * requests are taken from the worker. Those that the device is running are answered, but their
  * memory stays behind (the orphans): the device may still write there, and the worker returns
- * it when the call comes back. Those whose turn had not come go back to the queue. */
+ * it when the call comes back. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -71,9 +71,8 @@ struct worker {
     /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the
      * queue. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* monotonic clock: stopping, exited */
+    pthread_cond_t changed; /* monotonic clock: stopping, lent */
     bool stopping;
-    bool exited;
     bool waiting;              /* its thread is in batcher_take() */
     bool lent;                 /* another thread runs batches on the device: its own waits */
     bool broken;               /* and they put it out of use */
@@ -82,7 +81,6 @@ struct worker {
     enum worker_call call;
     struct request *batch; /* owned: is next, or runs; NULL: nothing, or taken away */
     size_t batch_count;
-    struct request *rest;          /* owned: taken with the batch, runs after it */
     struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
     size_t orphan_count;
     uint64_t orphan_reserved;
@@ -103,10 +101,8 @@ void worker_deinit(struct worker *worker); /* not started, or joined */
 
 MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
 
-/* Ask it to leave; with the queue closed it does once that is empty. */
+/* Ask it to leave; with the queue closed it does once that is empty. Whoever asks joins it. */
 void worker_stop(struct worker *worker);
-/* Join it if it leaves before then; false: it still runs. */
-bool worker_join(struct worker *worker, uint64_t until_ns);
 
 /* Run short small requests that wait on the caller's thread, if the device's own has nothing to do:
  * a scan of a few KiB takes less than waking that. For Tally's own driver, which computes what is

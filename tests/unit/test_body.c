@@ -4,12 +4,12 @@
 #include "proto/content_guess.h"
 #include "server/base/config.h"
 #include "server/infer/infer_memory.h"
-#include "server/infer/inflate.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/pack.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -242,43 +242,13 @@ a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text(vo
     assert_in_range(request->body.packed.text.block.touched, CAME, 2 * CAME + SLAB_ALIGN);
 }
 
-struct packed_text {
-    char bytes[70000];
-    size_t count;
-};
-
-/* inflate_sink */
-static enum status keep_packed(void *context, const void *bytes, size_t count,
-                               struct error *err)
-{
-    struct packed_text *packed = context;
-    (void)err;
-    assert_true(count <= sizeof packed->bytes - packed->count);
-    memcpy(packed->bytes + packed->count, bytes, count);
-    packed->count += count;
-    return STATUS_OK;
-}
-
-static void pack_text(const char *text, size_t bytes, struct packed_text *out)
-{
-    struct error err = ERROR_INIT;
-    struct deflate *pack = NULL;
-    out->count = 0;
-    assert_int_equal(deflate_create(CODING_GZIP, &pack, &err), STATUS_OK);
-    assert_int_equal(deflate_feed(pack, text, bytes, keep_packed, out, &err), STATUS_OK);
-    assert_int_equal(deflate_finish(pack, keep_packed, out, &err), STATUS_OK);
-    deflate_destroy(pack);
-}
-
 /* A packed raw request of 16384 float32 numbers, fed in pieces. */
 static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
 {
     static char text[65536];
-    static struct packed_text packed_text;
+    unsigned char *packed = NULL;
     memset(text, 'x', sizeof text);
-    pack_text(text, sizeof text, &packed_text);
-    const char *packed = packed_text.bytes;
-    size_t count = packed_text.count;
+    size_t count = pack_text(CODING_GZIP, text, sizeof text, &packed);
     f->packed = true;
     assert_int_equal(begin_raw(f, "16384", declared ? (int64_t)count : -1, err), STATUS_OK);
     for (size_t at = 0; at < count; at += 10) {
@@ -286,6 +256,7 @@ static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
         assert_int_equal(body_feed(&f->request, packed + at, left < 10 ? left : 10, err),
                          STATUS_OK);
     }
+    free(packed);
     assert_int_equal(body_finish(&f->request, err), STATUS_OK);
     assert_int_equal(f->request.body.packed.count, count);
     assert_int_equal(f->request.payload_received, 0);
@@ -298,7 +269,7 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.capacity);
+        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.charged);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
         assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
@@ -345,13 +316,14 @@ static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **s
     };
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    static struct packed_text packed;
+    unsigned char *packed = NULL;
     char *text = calloc(1, BYTES);
-    pack_text(text, BYTES, &packed);
+    const size_t count = pack_text(CODING_GZIP, text, BYTES, &packed);
     free(text);
     f->packed = true;
     assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->request, packed, count, &err), STATUS_OK);
+    free(packed);
     steps_left = INT32_MAX;
     uint64_t before = 0;
     uint64_t most = 0;
@@ -375,13 +347,14 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
     struct fixture *f = *state;
     for (int more = 0; more < 2; more++) {
         struct error err = ERROR_INIT;
-        static struct packed_text packed;
+        unsigned char *packed = NULL;
         char *text = calloc(1, LIMIT + 1);
-        pack_text(text, (size_t)(LIMIT + more), &packed);
+        const size_t count = pack_text(CODING_GZIP, text, (size_t)(LIMIT + more), &packed);
         free(text);
         f->packed = true;
         assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
-        assert_int_equal(body_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, packed, count, &err), STATUS_OK);
+        free(packed);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err),
                          more > 0 ? STATUS_TOO_LARGE : STATUS_OK);
         assert_true(f->request.payload_received <= LIMIT);

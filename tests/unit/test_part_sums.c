@@ -1,5 +1,5 @@
-/* part_sums.h: sums are settled many at once, and each as it would be alone. */
-#include "server/infer/part_sums.h"
+/* part_sums.c: sums are settled many at once, and each as it would be alone. */
+#include "server/infer/part_work.h"
 
 #include "tests/lib/unit.h"
 
@@ -16,6 +16,12 @@ static const uint32_t floats[] = {UINT32_C(0x7F800001), UINT32_C(0xFFC00000),
                                   UINT32_C(0xFFFFFFFF), UINT32_C(0x7F800000),
                                   UINT32_C(0xFF800000), UINT32_C(0x80000000)};
 
+static uint64_t settled(uint64_t bits, size_t bytes)
+{
+    part_sums_settle(&bits, bytes, 1);
+    return bits;
+}
+
 /* One odd value among others, at every place; `bytes` of each. */
 static void settle_all_as_one_by_one(const void *odd, size_t bytes, uint64_t one)
 {
@@ -27,7 +33,7 @@ static void settle_all_as_one_by_one(const void *odd, size_t bytes, uint64_t one
         part_sums_settle(sums, bytes, MOST);
         for (size_t i = 0; i < MOST; i++) {
             const uint64_t bits = i == at ? part_load(odd, bytes) : one;
-            assert_true(part_load(sums + i * bytes, bytes) == part_sum_settled(bits, bytes));
+            assert_true(part_load(sums + i * bytes, bytes) == settled(bits, bytes));
         }
     }
 }
@@ -46,9 +52,9 @@ static void a_nan_at_any_place_among_many_sums_is_settled_and_nothing_else(void 
 static void every_nan_becomes_the_same_one(void **state)
 {
     (void)state;
-    assert_true(part_sum_settled(doubles[2], sizeof *doubles) == UINT64_C(0x7FF8000000000000));
-    assert_true(part_sum_settled(floats[2], sizeof *floats) == UINT32_C(0x7FC00000));
-    assert_true(part_sum_settled(doubles[4], sizeof *doubles) == doubles[4]); /* no NaN */
+    assert_true(settled(doubles[2], sizeof *doubles) == UINT64_C(0x7FF8000000000000));
+    assert_true(settled(floats[2], sizeof *floats) == UINT32_C(0x7FC00000));
+    assert_true(settled(doubles[4], sizeof *doubles) == doubles[4]); /* no NaN */
 }
 
 int main(void)

@@ -37,7 +37,7 @@ static int make_object(size_t bytes)
 
 static volatile unsigned char *bytes_of(const struct shm_map *map)
 {
-    return (unsigned char *)slab_data(shm_map_slab(map)) + shm_map_offset(map);
+    return (unsigned char *)slab_data(shm_map_place(map).slab) + shm_map_place(map).offset;
 }
 
 static void a_map_is_the_object_at_any_offset(void **state)
@@ -46,8 +46,8 @@ static void a_map_is_the_object_at_any_offset(void **state)
     int fd = make_object(3 * PAGE);
     struct shm_map *map = shm_map_create(fd, PAGE - 1, PAGE + 2);
     assert_non_null(map);
-    assert_int_equal(shm_map_offset(map), PAGE - 1);
-    assert_int_equal(slab_bytes(shm_map_slab(map)), 3 * PAGE);
+    assert_int_equal(shm_map_place(map).offset, PAGE - 1);
+    assert_int_equal(slab_bytes(shm_map_place(map).slab), 3 * PAGE);
     assert_int_equal(bytes_of(map)[0], 1);
     assert_int_equal(bytes_of(map)[1], 2);
     assert_int_equal(bytes_of(map)[PAGE + 1], 3);
@@ -92,7 +92,7 @@ static void *write_all(void *argument)
     static atomic_size_t callers;
     const struct shm_map *map = argument;
     size_t mine = atomic_fetch_add(&callers, 1) % 512;
-    size_t bytes = slab_bytes(shm_map_slab(map));
+    size_t bytes = slab_bytes(shm_map_place(map).slab);
     for (int round = 0; round < 20; round++) {
         for (size_t at = 0; at < bytes; at += 512) {
             bytes_of(map)[at + mine] = (unsigned char)round;
