@@ -131,16 +131,25 @@ enum {
 static void range_text(enum dtype dtype, char text[RANGE_TEXT])
 {
     const struct dtype_info *info = dtype_info(dtype);
-    const uint64_t all = UINT64_MAX >> (64 - 8 * info->bytes);
-    const bool has_sign = info->kind == DTYPE_KIND_SIGNED;
-    const uint64_t least = has_sign ? (all >> 1) + 1 : 0;
-    const uint64_t most = has_sign ? all >> 1 : all;
+    const int fraction = 8 * (int)info->bytes - 1 - info->exponent_bits;
+    const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
     char low[NUMBER_ROOM];
     char high[NUMBER_ROOM];
     if (info->kind == DTYPE_KIND_FLOAT) {
-        (void)snprintf(text, RANGE_TEXT, "at most %s", number_most(dtype));
+        const int bias = (1 << (info->exponent_bits - 1)) - 1;
+        const uint64_t most = sign - (UINT64_C(1) << fraction) - 1; /* before infinity */
+        if (bias < 64) { /* all its digits: they are few */
+            const uint64_t whole = ((UINT64_C(2) << fraction) - 1) << (bias - fraction);
+            (void)number_print(DTYPE_U64, &whole, high);
+        } else {
+            (void)number_print(dtype, &most, high);
+        }
+        (void)snprintf(text, RANGE_TEXT, "at most %s", high);
         return;
     }
+    const bool has_sign = info->kind == DTYPE_KIND_SIGNED;
+    const uint64_t least = has_sign ? sign : 0;
+    const uint64_t most = has_sign ? sign - 1 : sign | (sign - 1);
     (void)number_print(dtype, &least, low);
     (void)number_print(dtype, &most, high);
     (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
