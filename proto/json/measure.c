@@ -373,7 +373,7 @@ static uint64_t count_commas(const char *text, size_t bytes)
     for (; bytes - at >= BLOCK; at += BLOCK) {
         unsigned char found = 0;
         for (int i = 0; i < BLOCK; i++) {
-            found += text[at + (size_t)i] == ',';
+            found = (unsigned char)(found + (text[at + (size_t)i] == ','));
         }
         commas += found;
     }
