@@ -19,7 +19,6 @@ namespace {
 using number_token::digit;
 using number_token::digits_at;
 using number_token::EXACT_DIGITS;
-using number_token::exponent_at;
 using number_token::plain_token_at;
 using number_token::token;
 using number_token::token_at;

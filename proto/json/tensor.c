@@ -453,8 +453,9 @@ static char *print_empty(const void *value, uint64_t count, char *out)
 {
     (void)value;
     for (; count > 0; count--) {
-        memcpy(out, "[],", 3);
-        out += 3;
+        *out++ = '[';
+        *out++ = ']';
+        *out++ = ',';
     }
     return out;
 }
