@@ -1,8 +1,41 @@
-/* The head of an answer, whatever the dialect: in memory that the caller has for it, if it
- * fits, else in its own. Possible failure: no memory, which leaves the answer without a head. */
-#include "proto/codec.h"
+/* What a request owns, whatever the dialect, and the head of its answer: in memory that the caller
+ * has for it, if it fits, else in its own. Possible failure: no memory, which leaves the answer
+ * without a head. */
+#include "proto/framed.h"
 
 #include <stdlib.h>
+
+enum status codec_decode(const struct codec *codec, const struct codec_request *request,
+                         struct byte_view head, struct scan_call *call, struct error *err)
+{
+    struct scan_call found = {.dialect = NULL};
+    if (codec->record_bytes > 0) {
+        found.dialect = calloc(1, codec->record_bytes);
+        if (found.dialect == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
+        }
+    }
+    enum status status = codec->decode(request, head, &found, err);
+    if (status != STATUS_OK) {
+        codec_release(&found);
+        return status;
+    }
+    *call = found;
+    return STATUS_OK;
+}
+
+void codec_release(struct scan_call *call)
+{
+    struct framed *framed = call->dialect;
+    if (framed != NULL) {
+        json_doc_deinit(&framed->doc);
+        free(framed->text);
+        free(framed);
+    }
+    free(call->carry.owned);
+    call->carry.owned = NULL;
+    call->dialect = NULL;
+}
 
 void answer_deinit(struct answer *answer)
 {

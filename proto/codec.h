@@ -15,13 +15,13 @@
  *   1. head_need()  each time the head holds as many bytes as were last asked for (first with
  *                   none): how many bytes the head needs; complete when that equals what
  *                   it has. UINT64_MAX: everything up to the end of the body.
- *   2. decode()     the head is complete: fills *call. From here on release() is due.
+ *   2. codec_decode()   the head is complete: fills *call. From here on a release is due.
  *                   Runs before the payload is read, so a bad request is refused early.
  *   3. complete()   the payload is complete: checks its length, writes text numbers to `input`,
  *                   swaps bytes, moves the input buffer to the start of `input`, reads an axis
  *                   that is pending.
  *   4. encode()     the output buffer is computed: describes the answer.
- *   5. release()
+ *   5. codec_release()
  *
  * Between 2 and 3 the server copies call->axis_shm to call->axis_bytes, after 3 call->input_shm
  * to the input buffer. An error of scan_plan_make() has its field renamed by plan_field().
@@ -98,7 +98,9 @@ struct codec {
     enum status (*head_need)(const struct codec_request *request, struct byte_view head,
                              uint64_t *need, struct error *err);
 
-    /* head must stay where it is until release(): *call borrows from it. */
+    size_t record_bytes; /* of call->dialect, which begins with a struct framed; 0: NULL */
+
+    /* codec_decode() of a *call that is zeroed, but for its record. */
     enum status (*decode)(const struct codec_request *request, struct byte_view head,
                           struct scan_call *call, struct error *err);
 
@@ -118,14 +120,19 @@ struct codec {
      * answer->head_bytes is what of them is left. UINT64_MAX: more than that can say. */
     uint64_t (*head_max)(const struct scan_call *call);
 
-    void (*release)(struct scan_call *call);
-
     /* What this dialect calls the description's field that scan_plan_make() blames: "shape",
      * "axis", "strides" or "output_strides"; and, where tensors may lie in shared memory, what
      * has its parameters: "input_shm", "axis_shm" or "output_shm". NULL: the same. Text that
      * lives as long as the call. */
     const char *(*plan_field)(const struct scan_call *call, const char *field);
 };
+
+/* Steps 2 and 5. head must stay where it is until the release: *call borrows from it.
+ * err   OUT_OF_MEMORY, and what the dialect refuses; *call is untouched then */
+MUST_CHECK enum status codec_decode(const struct codec *codec,
+                                    const struct codec_request *request, struct byte_view head,
+                                    struct scan_call *call, struct error *err);
+void codec_release(struct scan_call *call);
 
 /* POST /v1/cumsum, by request format. */
 const struct codec *codec_cumsum(enum codec_format format);

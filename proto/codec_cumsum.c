@@ -8,7 +8,6 @@
 #include "proto/npy_header.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const struct codec *codec_cumsum(enum codec_format format)
@@ -285,10 +284,4 @@ uint64_t cumsum_head_max(const struct scan_call *call)
     uint64_t elements = 0;
     return output_reach(&shown->desc, &elements) ? answer_json_max(shown, elements)
                                                  : UINT64_MAX;
-}
-
-void cumsum_release(struct scan_call *call)
-{
-    free(call->carry.owned); /* else these formats own nothing */
-    call->carry.owned = NULL;
 }

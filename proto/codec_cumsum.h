@@ -49,12 +49,11 @@ MUST_CHECK enum status cumsum_size_payload(const struct codec_request *request,
 MUST_CHECK enum status cumsum_complete_payload(struct scan_call *call, void *input,
                                                uint64_t payload_bytes, struct error *err);
 
-/* codec->encode, codec->head_max and codec->release of all three. */
+/* codec->encode and codec->head_max of all three. */
 MUST_CHECK enum status cumsum_encode(const struct scan_call *call, const void *output,
                                      uint64_t output_bytes, struct answer *answer,
                                      struct error *err);
 uint64_t cumsum_head_max(const struct scan_call *call);
-void cumsum_release(struct scan_call *call);
 
 /* The answer in one format. `elements` of the output buffer, gaps of output_strides
  * included. */

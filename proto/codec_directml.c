@@ -583,20 +583,14 @@ static enum status locate_input(const struct codec_request *request, struct dire
     return locate_payload(request, dml, call, err);
 }
 
-static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct scan_call *call, struct error *err)
+static enum status directml_decode(const struct codec_request *request, struct byte_view head,
+                                   struct scan_call *call, struct error *err)
 {
     struct directml *dml = call->dialect;
     TRY(framed_no_query(request, err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->framed.doc, err));
     TRY(read_operator(dml, &call->desc, err));
     return locate_input(request, dml, call, err);
-}
-
-static enum status directml_decode(const struct codec_request *request, struct byte_view head,
-                                   struct scan_call *call, struct error *err)
-{
-    return framed_decode(request, head, read_request, sizeof(struct directml), call, err);
 }
 
 static enum status directml_complete(struct scan_call *call, void *input,
@@ -659,9 +653,9 @@ static const char *directml_plan_field(const struct scan_call *call, const char 
 
 const struct codec codec_directml = {.name = "directml",
                                      .head_need = framed_head_need,
+                                     .record_bytes = sizeof(struct directml),
                                      .decode = directml_decode,
                                      .complete = directml_complete,
                                      .encode = directml_encode,
                                      .head_max = directml_head_max,
-                                     .release = framed_release,
                                      .plan_field = directml_plan_field};

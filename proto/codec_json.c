@@ -197,7 +197,6 @@ static enum status read_call(const struct codec_request *request, const struct j
 static enum status json_decode(const struct codec_request *request, struct byte_view head,
                                struct scan_call *call, struct error *err)
 {
-    struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct json_doc doc = {.root = NULL};
     if (request->param_count > 0) {
         char known[160] = "";
@@ -210,14 +209,9 @@ static enum status json_decode(const struct codec_request *request, struct byte_
             request->params[0].name, known);
     }
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));
-    enum status status = read_call(request, &doc, &found, err);
+    enum status status = read_call(request, &doc, call, err);
     if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, &found, err);
-    }
-    if (status == STATUS_OK) {
-        *call = found;
-    } else {
-        free(found.carry.owned);
+        status = cumsum_choose_answer(request, call, err);
     }
     json_doc_deinit(&doc);
     return status;
@@ -316,5 +310,4 @@ const struct codec codec_json = {
     .complete = json_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
-    .release = cumsum_release,
 };

@@ -428,8 +428,8 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     return carry_guess_held(desc, carry->elements, &call->carry.held, err);
 }
 
-static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct scan_call *call, struct error *err)
+static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
+                                 struct scan_call *call, struct error *err)
 {
     struct kserve *kserve = call->dialect;
     TRY(model_require(request->model, NULL, &kserve->model, err));
@@ -445,12 +445,6 @@ static enum status read_request(const struct codec_request *request, struct byte
     bool text = has_text(call) || carry_answer_size(&call->desc, 0) > 0;
     call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
     return place_carry(kserve, call, err);
-}
-
-static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
-                                 struct scan_call *call, struct error *err)
-{
-    return framed_decode(request, head, read_request, sizeof(struct kserve), call, err);
 }
 
 /* ---- complete ---- */
@@ -629,9 +623,9 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
 
 const struct codec codec_kserve = {.name = "kserve",
                                    .head_need = kserve_head_need,
+                                   .record_bytes = sizeof(struct kserve),
                                    .decode = kserve_decode,
                                    .complete = kserve_complete,
                                    .encode = kserve_encode,
                                    .head_max = kserve_head_max,
-                                   .release = framed_release,
                                    .plan_field = kserve_plan_field};

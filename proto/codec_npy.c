@@ -76,8 +76,7 @@ static enum status check_desc(const struct scan_desc *desc, const struct attribu
 static enum status npy_decode(const struct codec_request *request, struct byte_view head,
                               struct scan_call *call, struct error *err)
 {
-    struct scan_call found = {.desc.precision = PRECISION_WIDE};
-    struct scan_desc *desc = &found.desc;
+    struct scan_desc *desc = &call->desc;
     struct attribute_lists lists = {0, 0};
     struct npy_header header;
     unsigned seen = 0;
@@ -86,18 +85,16 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);
-    found.byte_swap = header.byte_swap;
+    call->byte_swap = header.byte_swap;
     if (header.fortran_order) {
         set_fortran_strides(desc);
         lists.strides = desc->rank;
     }
     TRY(check_desc(desc, &lists, err));
     TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
-                         &found, err));
-    TRY(cumsum_choose_answer(request, &found, err));
-    TRY(cumsum_size_payload(request, head.count, &found, err));
-    *call = found;
-    return STATUS_OK;
+                         call, err));
+    TRY(cumsum_choose_answer(request, call, err));
+    return cumsum_size_payload(request, head.count, call, err);
 }
 
 enum status answer_npy(const struct scan_call *call, uint64_t elements, struct answer *answer,
@@ -129,5 +126,4 @@ const struct codec codec_npy = {
     .complete = cumsum_complete_payload,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
-    .release = cumsum_release,
 };

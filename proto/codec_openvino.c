@@ -132,8 +132,8 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
     return STATUS_OK;
 }
 
-static enum status read_request(const struct codec_request *request, struct byte_view head,
-                                struct scan_call *call, struct error *err)
+static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
+                                   struct scan_call *call, struct error *err)
 {
     static const char *const known[] = {"attributes", "inputs"};
     struct openvino *openvino = call->dialect;
@@ -155,12 +155,6 @@ static enum status read_request(const struct codec_request *request, struct byte
         call->data = data->array->cut;
     }
     return framed_check_announced(request, call->payload_max, err);
-}
-
-static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
-                                   struct scan_call *call, struct error *err)
-{
-    return framed_decode(request, head, read_request, sizeof(struct openvino), call, err);
 }
 
 static enum status openvino_complete(struct scan_call *call, void *input,
@@ -227,9 +221,9 @@ static const char *openvino_plan_field(const struct scan_call *call, const char 
 
 const struct codec codec_openvino = {.name = "openvino",
                                      .head_need = framed_head_need,
+                                     .record_bytes = sizeof(struct openvino),
                                      .decode = openvino_decode,
                                      .complete = openvino_complete,
                                      .encode = openvino_encode,
                                      .head_max = openvino_head_max,
-                                     .release = framed_release,
                                      .plan_field = openvino_plan_field};

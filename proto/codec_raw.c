@@ -54,25 +54,22 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
 static enum status raw_decode(const struct codec_request *request, struct byte_view head,
                               struct scan_call *call, struct error *err)
 {
-    struct scan_call found = {.desc.precision = PRECISION_WIDE};
     const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
-    TRY(attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err));
+    TRY(attributes_from_query(request, KNOWN, &call->desc, &lists, &seen, err));
     if ((seen & ATTRIBUTE_DTYPE) == 0) {
         return refuse_missing("dtype", err);
     }
     if ((seen & ATTRIBUTE_SHAPE) == 0) {
         return refuse_missing("shape", err);
     }
-    TRY(attributes_check_strides(&found.desc, &lists, err));
-    TRY(cumsum_take_part(request, carry, &found, err));
-    TRY(cumsum_choose_answer(request, &found, err));
-    enum status status = cumsum_size_payload(request, carry.count, &found, err);
-    if (status == STATUS_OK) {
-        *call = found;
-    } else if (carry.count == 0) { /* LENGTH_MISMATCH */
-        name_content(head, (uint64_t)request->body_bytes, found.input_bytes, err);
+    TRY(attributes_check_strides(&call->desc, &lists, err));
+    TRY(cumsum_take_part(request, carry, call, err));
+    TRY(cumsum_choose_answer(request, call, err));
+    enum status status = cumsum_size_payload(request, carry.count, call, err);
+    if (status != STATUS_OK && carry.count == 0) { /* LENGTH_MISMATCH */
+        name_content(head, (uint64_t)request->body_bytes, call->input_bytes, err);
     }
     return status;
 }
@@ -161,5 +158,4 @@ const struct codec codec_raw = {
     .complete = raw_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
-    .release = cumsum_release,
 };

@@ -8,36 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum status framed_decode(const struct codec_request *request, struct byte_view head,
-                          framed_reader *read, size_t bytes, struct scan_call *call,
-                          struct error *err)
-{
-    struct scan_call found = {.dialect = calloc(1, bytes)};
-    if (found.dialect == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
-    }
-    enum status status = read(request, head, &found, err);
-    if (status != STATUS_OK) {
-        framed_release(&found);
-        return status;
-    }
-    *call = found;
-    return STATUS_OK;
-}
-
-void framed_release(struct scan_call *call)
-{
-    struct framed *framed = call->dialect;
-    if (framed != NULL) {
-        json_doc_deinit(&framed->doc);
-        free(framed->text);
-        free(framed);
-    }
-    free(call->carry.owned);
-    call->carry.owned = NULL;
-    call->dialect = NULL;
-}
-
 const char *framed_plan_field(const struct framed_name *names, size_t count, const char *field)
 {
     for (size_t i = 0; i < count; i++) {

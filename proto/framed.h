@@ -21,20 +21,12 @@
 
 #define FRAMED_HEADER "Inference-Header-Content-Length"
 
-/* What a dialect keeps of a request; more of its own may follow in a record that begins so. */
+/* What a dialect keeps of a request; more of its own may follow in a record that begins so. Freed by
+ * codec_release(). */
 struct framed {
     struct json_doc doc;
     char *text; /* owned: what of the request its answer repeats; NULL: nothing */
 };
-
-/* codec.decode() and codec.release() of these dialects: read() fills a call whose `dialect` is a
- * zeroed record of so many bytes. err OUT_OF_MEMORY, and read()'s */
-typedef enum status framed_reader(const struct codec_request *request, struct byte_view head,
-                                  struct scan_call *call, struct error *err);
-MUST_CHECK enum status framed_decode(const struct codec_request *request, struct byte_view head,
-                                     framed_reader *read, size_t bytes, struct scan_call *call,
-                                     struct error *err);
-void framed_release(struct scan_call *call);
 
 /* codec.plan_field() by a list of fields and what the dialect calls them; "" for others. */
 struct framed_name {

@@ -46,7 +46,7 @@ struct scan_call {
         uint64_t held;              /* elements of each line in it */
         const unsigned char *start; /* after complete(): the carry, checked */
         uint64_t position;          /* and its place along the axis */
-        void *owned;                /* memory of it, freed by codec->release(); or NULL */
+        void *owned;                /* memory of it, freed by codec_release(); or NULL */
     } carry;
     enum call_source source;
     bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */
@@ -68,7 +68,7 @@ struct scan_call {
     uint64_t priority;               /* 1: high, above: normal, 0: says nothing */
     char id[LIMIT_REQUEST_ID + 1];   /* request id to echo in the body, "" for none */
     const struct parallel *parallel; /* for complete() and encode(), from the server; or NULL */
-    void *dialect;                   /* owned by the codec: freed by codec->release() */
+    void *dialect;                   /* struct framed or NULL; owned: codec_release() */
 };
 
 #endif

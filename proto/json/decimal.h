@@ -9,7 +9,9 @@
 #ifndef TALLY_PROTO_DECIMAL_H
 #define TALLY_PROTO_DECIMAL_H
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace decimal {
 
@@ -109,58 +111,39 @@ inline u128 multiply(uint64_t a, uint64_t b)
     return u128{static_cast<uint64_t>(product >> 64), static_cast<uint64_t>(product)};
 }
 
-/* What the algorithms must know of a binary format; EXPLICIT is the stored significand bits,
- * MOST_DIGITS those of a shortest decimal, of which ZEROS_BEFORE lack in some normal numbers,
- * TEXT_MAX the characters of the longest (-9007199254740992.0 is a float32), MOST the largest
- * number as text. */
-struct binary64 {
-    using bits = uint64_t;
-    static constexpr int EXPLICIT = 52;
-    static constexpr int TEXT_MAX = 24;
-    static constexpr const char *MOST = "1.7976931348623157e308";
-    static constexpr int MOST_DIGITS = 17;
-    static constexpr int ZEROS_BEFORE = 1;
-    static constexpr int BIAS = 1023;
-    static constexpr int INFINITE = 0x7FF;
-    /* Powers of ten between which a decimal of 64 bits can lie in the middle of two numbers. */
-    static constexpr int TIE_MIN = -4;
-    static constexpr int TIE_MAX = 23;
-    static constexpr int POWER_MIN = -342;
-    static constexpr int POWER_MAX = 308;
-};
-struct binary32 {
-    using bits = uint32_t;
-    static constexpr int EXPLICIT = 23;
-    static constexpr int TEXT_MAX = 19;
-    static constexpr const char *MOST = "3.4028235e38";
-    static constexpr int MOST_DIGITS = 9;
-    static constexpr int ZEROS_BEFORE = 2;
-    static constexpr int BIAS = 127;
-    static constexpr int INFINITE = 0xFF;
-    static constexpr int TIE_MIN = -17;
-    static constexpr int TIE_MAX = 10;
-    static constexpr int POWER_MIN = -65;
-    static constexpr int POWER_MAX = 38;
-};
-struct binary16 {
-    using bits = uint16_t;
-    static constexpr int EXPLICIT = 10;
-    static constexpr int TEXT_MAX = 11;
-    static constexpr const char *MOST = "65504";
-    static constexpr int MOST_DIGITS = 5;
-    static constexpr int ZEROS_BEFORE = 1;
-    static constexpr int BIAS = 15;
-    static constexpr int INFINITE = 0x1F;
-};
-struct bfloat16 {
-    using bits = uint16_t;
-    static constexpr int EXPLICIT = 7;
-    static constexpr int TEXT_MAX = 19;
-    static constexpr const char *MOST = "3.39e38";
-    static constexpr int MOST_DIGITS = 4;
-    static constexpr int ZEROS_BEFORE = 1;
-    static constexpr int BIAS = 127;
-    static constexpr int INFINITE = 0xFF;
+/* An unsigned integer of so many bytes. */
+template <int BYTES>
+using unsigned_of =
+    std::conditional_t<BYTES == 1, uint8_t,
+                       std::conditional_t<BYTES == 2, uint16_t,
+                                          std::conditional_t<BYTES == 4, uint32_t, uint64_t>>>;
+
+/* What the algorithms must know of a binary format: all of it follows from its size and from how
+ * many of its bits are the exponent, as a row of proto/dtype.h has them. */
+template <int BYTES, int EXPONENT_BITS> struct binary {
+    using bits = unsigned_of<BYTES>;
+    static constexpr int EXPLICIT = 8 * BYTES - 1 - EXPONENT_BITS; /* bits of a significand */
+    static constexpr int BIAS = (1 << (EXPONENT_BITS - 1)) - 1;
+    static constexpr bits INFINITE =
+        static_cast<bits>(((bits{1} << EXPONENT_BITS) - 1) << EXPLICIT);
+    static constexpr bits SIGN = static_cast<bits>(bits{1} << (8 * BYTES - 1));
+
+    /* Whole tens in a power of two. */
+    static constexpr int tens(int power)
+    {
+        return power * 1233 >> 12;
+    }
+
+    /* Digits of a normal number's shortest decimal, zeros at their end included. */
+    static constexpr int LEAST_DIGITS = tens(EXPLICIT) + 1;
+    static constexpr int MOST_DIGITS = tens(EXPLICIT + 1) + 2;
+
+    /* Characters of the longest text: -1.2345678901234567e-308, -0.00012345 or
+     * -9007199254740992.0, which is a float32. */
+    static constexpr int LEAST_POWER = tens(BIAS + EXPLICIT);
+    static constexpr int TEXT_MAX =
+        std::max({1 + MOST_DIGITS + 1 + 2 + 1 + (LEAST_POWER >= 10) + (LEAST_POWER >= 100),
+                  1 + 5 + MOST_DIGITS, 1 + std::min(16, tens(BIAS) + 1) + 2});
 };
 
 /* Leading 128 bits of w * 10^q, exact enough for F: here the table rounds down from 10^56 on. */
@@ -181,41 +164,49 @@ template <typename F> inline u128 scaled(uint64_t w, int q)
     return product;
 }
 
+/* Whether w * 10^q is a whole number times a power of two of 64 bits: only then it may lie in the
+ * middle of two numbers. 5^27 is the last power of five that 64 bits hold. */
+__attribute__((noinline, cold)) inline bool is_binary(uint64_t w, int q)
+{
+    uint64_t fives = 1;
+    for (int i = q; i < 0 && i >= -27; i++) {
+        fives *= 5;
+    }
+    return q >= -27 && q <= 27 && w % fives == 0;
+}
+
 /* The number of format F (without sign) nearest to w * 10^q, ties to even; infinity if too
  * large. */
 template <typename F> inline typename F::bits nearest(uint64_t w, int64_t q)
 {
-    using bits = typename F::bits;
-    constexpr bits infinity = static_cast<bits>(bits{F::INFINITE} << F::EXPLICIT);
-    if (w == 0 || q < F::POWER_MIN) {
+    if (w == 0 || q < POW_MIN) {
         return 0;
     }
-    if (q > F::POWER_MAX) {
-        return infinity;
+    if (q > POW_MAX) {
+        return F::INFINITE;
     }
     int power = static_cast<int>(q);
     int zeros = __builtin_clzll(w);
     u128 product = scaled<F>(w << zeros, power);
     int upper = static_cast<int>(product.hi >> 63);
     int shift = upper + 64 - F::EXPLICIT - 3;
-    uint64_t mantissa = product.hi >> shift;
     /* cppcheck-suppress shiftNegativeLHS ; floor, as every compiler here does it */
     int exponent = (((152170 + 65536) * power) >> 16) + 63 + upper - zeros + F::BIAS;
-    if (exponent <= 0) {
-        if (-exponent + 1 >= 64) {
+    if (__builtin_expect(exponent <= 0, 0)) {
+        shift += 1 - exponent;
+        exponent = 1;
+        if (shift >= 64) {
             return 0;
         }
-        mantissa >>= -exponent + 1;
-        mantissa = (mantissa + (mantissa & 1)) >> 1;
-        return static_cast<bits>(mantissa); /* the carry into the exponent is the right one */
     }
-    if (product.lo <= 1 && power >= F::TIE_MIN && power <= F::TIE_MAX && (mantissa & 3) == 1 &&
-        (mantissa << shift) == product.hi) {
-        mantissa &= ~uint64_t{1};
+    uint64_t mantissa = product.hi >> shift; /* and the bit behind it, by which it is rounded */
+    if (product.lo <= 1 && (mantissa & 3) == 1 && mantissa << shift == product.hi &&
+        is_binary(w, power)) {
+        mantissa &= ~uint64_t{1}; /* a tie, and the even one is below */
     }
-    mantissa = (mantissa + (mantissa & 1)) >> 1;
+    mantissa = (mantissa + (mantissa & 1)) >> 1; /* the carry into the exponent is right */
     uint64_t whole = (static_cast<uint64_t>(exponent - 1) << F::EXPLICIT) + mantissa;
-    return whole >= infinity ? infinity : static_cast<bits>(whole);
+    return whole >= F::INFINITE ? F::INFINITE : static_cast<typename F::bits>(whole);
 }
 
 /* digits * 10^exponent */

@@ -23,16 +23,12 @@ struct builder {
     size_t at;                       /* next byte of text */
     size_t copied;                   /* text before this is in the skeleton */
     int depth;
-    struct arena arena; /* owned: everything below, and the tree */
+    struct json_doc doc; /* owned; its arena has the skeleton, too */
     char *skeleton;
     size_t skeleton_bytes;
     size_t skeleton_capacity;
-    struct json_array *arrays;
-    int array_count;
-    int array_room;
     size_t skeleton_at[LIMIT_TENSORS]; /* place of each array's stand-in */
-    struct json_cut carry;
-    size_t carry_at; /* place of its stand-in in the skeleton */
+    size_t carry_at;                   /* place of the carry's stand-in in the skeleton */
 };
 
 static enum status append_skeleton(struct builder *builder, const char *text, size_t bytes,
@@ -50,7 +46,7 @@ static enum status append_skeleton(struct builder *builder, const char *text, si
     size_t need = builder->skeleton_bytes + bytes;
     if (need > builder->skeleton_capacity) {
         size_t capacity = need * 2; /* no overflow: the limit is far below */
-        char *grown = arena_take(&builder->arena, capacity);
+        char *grown = arena_take(&builder->doc.arena, capacity);
         if (grown == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
         }
@@ -134,40 +130,23 @@ static bool string_spells(const char *text, size_t at, size_t end, const char *n
     return at == end && name[matched] == '\0';
 }
 
-/* Room for one more array. */
-static enum status reserve_array(struct builder *builder, struct error *err)
-{
-    if (builder->array_count == LIMIT_TENSORS) {
-        return error_set(err, STATUS_INVALID_JSON,
-                         "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
-    }
-    if (builder->array_count < builder->array_room) {
-        return STATUS_OK;
-    }
-    /* Nearly every request has one; a record is large. */
-    int room = builder->array_room == 0 ? 1 : LIMIT_TENSORS;
-    struct json_array *grown = arena_take(&builder->arena, (size_t)room * sizeof *grown);
-    if (grown == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
-    }
-    if (builder->array_count > 0) {
-        memcpy(grown, builder->arrays, (size_t)builder->array_count * sizeof *grown);
-    }
-    builder->arrays = grown;
-    builder->array_room = room;
-    return STATUS_OK;
-}
-
 /* Measure the array whose '[' is at `at` and put its stand-in into the skeleton. */
 static enum status cut_array(struct builder *builder, size_t at, struct error *err)
 {
     char stand_in[8] = {'[', 0};
-    TRY(reserve_array(builder, err));
+    if (builder->doc.array_count == LIMIT_TENSORS) {
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
+    }
+    struct json_array *array = arena_take(&builder->doc.arena, sizeof *array);
+    if (array == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
+    }
     TRY(append_skeleton(builder, builder->text + builder->copied, at - builder->copied, err));
-    struct json_array *array = &builder->arrays[builder->array_count];
     TRY(json_tensor_measure(builder->text + at, builder->bytes - at, builder->parallel, array,
                             err));
-    int k = builder->array_count++;
+    int k = builder->doc.array_count++;
+    builder->doc.arrays[k] = array;
     size_t n = 1;
     if (k >= 10) {
         stand_in[n++] = (char)('0' + k / 10);
@@ -191,7 +170,7 @@ static enum status cut_carry(struct builder *builder, size_t at, struct error *e
     }
     enum status status = append_skeleton(builder, builder->text + builder->copied,
                                          at + 1 - builder->copied, err);
-    builder->carry = (struct json_cut){text, (size_t)(quote - text)};
+    builder->doc.carry = (struct json_cut){text, (size_t)(quote - text)};
     builder->carry_at = builder->skeleton_bytes;
     builder->copied = (size_t)(quote - builder->text);
     builder->at = builder->copied + 1;
@@ -226,11 +205,12 @@ static enum status read_string(struct builder *builder, struct error *err)
 /* Place in the text of a place in the skeleton. */
 static size_t place_in_text(const struct builder *builder, size_t at)
 {
-    size_t moved =
-        builder->carry.text != NULL && builder->carry_at < at ? builder->carry.bytes : 0;
-    for (int k = 0; k < builder->array_count && builder->skeleton_at[k] < at; k++) {
+    size_t moved = builder->doc.carry.text != NULL && builder->carry_at < at
+                       ? builder->doc.carry.bytes
+                       : 0;
+    for (int k = 0; k < builder->doc.array_count && builder->skeleton_at[k] < at; k++) {
         size_t stand_in = k < 10 ? 3 : 4;
-        moved += builder->arrays[k].cut.bytes - stand_in;
+        moved += builder->doc.arrays[k]->cut.bytes - stand_in;
     }
     return at + moved;
 }
@@ -346,12 +326,18 @@ static json_t *load_skeleton(const struct builder *builder, json_error_t *troubl
                       trouble);
 }
 
-static enum status parse_skeleton(struct builder *builder, json_t **out, struct error *err)
+static enum status parse_skeleton(struct builder *builder, struct error *err)
 {
     json_error_t trouble;
     json_error_t again;
+    assert(builder->skeleton != NULL); /* it begins with '{', and so does the tree */
+    if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
+        /* jansson skips some */
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is not valid JSON: it holds a NUL byte");
+    }
     watch_allocations();
-    tree_arena = &builder->arena;
+    tree_arena = &builder->doc.arena;
     json_t *root = load_skeleton(builder, &trouble);
     if (root == NULL && json_error_code(&trouble) == json_error_numeric_overflow &&
         widen_integers(builder)) {
@@ -379,27 +365,8 @@ static enum status parse_skeleton(struct builder *builder, json_t **out, struct 
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
                          trouble.text, place);
     }
-    *out = root;
-    return STATUS_OK;
-}
-
-static enum status make_doc(struct builder *builder, struct json_doc *doc, struct error *err)
-{
-    assert(builder->skeleton != NULL); /* it begins with '{', and so does the tree */
-    if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
-        /* jansson skips some */
-        return error_set(err, STATUS_INVALID_JSON,
-                         "the body is not valid JSON: it holds a NUL byte");
-    }
-    json_t *root = NULL;
-    TRY(parse_skeleton(builder, &root, err));
     assert(json_is_object(root));
-    *doc = (struct json_doc){.root = root,
-                             .arrays = builder->arrays,
-                             .array_count = builder->array_count,
-                             .carry = builder->carry,
-                             .arena = builder->arena};
-    builder->arena = (struct arena){.chunks = NULL};
+    builder->doc.root = root;
     return STATUS_OK;
 }
 
@@ -449,10 +416,14 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
     }
     status = build_skeleton(&builder, err);
     if (status == STATUS_OK) {
-        status = make_doc(&builder, doc, err);
+        status = parse_skeleton(&builder, err);
     }
-    arena_release(&builder.arena);
-    return status;
+    if (status != STATUS_OK) {
+        json_doc_deinit(&builder.doc);
+        return status;
+    }
+    *doc = builder.doc;
+    return STATUS_OK;
 }
 
 void json_doc_deinit(struct json_doc *doc)
@@ -467,5 +438,5 @@ const struct json_array *json_doc_array(const struct json_doc *doc, const json_t
         return NULL;
     }
     json_int_t k = json_integer_value(json_array_get(value, 0));
-    return k >= 0 && k < doc->array_count ? &doc->arrays[k] : NULL;
+    return k >= 0 && k < doc->array_count ? doc->arrays[k] : NULL;
 }

@@ -13,11 +13,11 @@
 #include <jansson.h>
 
 struct json_doc {
-    json_t *root;              /* an object; borrowed, like its nodes: nothing is added to it */
-    struct json_array *arrays; /* in the order of the text */
-    int array_count;
+    json_t *root;          /* an object; borrowed, like its nodes: nothing is added to it */
     struct json_cut carry; /* without its quotes; text NULL: there is none */
     struct arena arena;    /* owned: the tree and the arrays */
+    int array_count;
+    const struct json_array *arrays[LIMIT_TENSORS]; /* in the order of the text */
 };
 
 /* Parse text[0..bytes), which must outlive *doc.

@@ -370,18 +370,13 @@ static uint64_t count_commas(const char *text, size_t bytes)
 {
     uint64_t commas = 0;
     size_t at = 0;
-#ifdef __SSE2__
-    __m128i total = _mm_setzero_si128();
     for (; bytes - at >= BLOCK; at += BLOCK) {
-        __m128i block = _mm_setzero_si128();
-        for (size_t part = 0; part < BLOCK; part += 16) {
-            __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(text + at + part));
-            block = _mm_sub_epi8(block, _mm_cmpeq_epi8(c, _mm_set1_epi8(',')));
+        unsigned char found = 0;
+        for (int i = 0; i < BLOCK; i++) {
+            found = (unsigned char)(found + (text[at + (size_t)i] == ','));
         }
-        total = _mm_add_epi64(total, _mm_sad_epu8(block, _mm_setzero_si128()));
+        commas += found;
     }
-    commas = sum_of(total);
-#endif
     for (; at < bytes; at++) {
         commas += text[at] == ',';
     }

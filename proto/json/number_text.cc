@@ -1,7 +1,6 @@
 /* Numbers and their text. The usual cases (up to 19 digits) are done by decimal.h; longer ones
- * go to std::from_chars, and float16 and bfloat16, which it does not know, through the
- * nearest double: that is right unless the double is the middle of two of their numbers, and
- * then the text itself is compared with that middle. */
+ * go to std::from_chars, or, of float16 and bfloat16, which it does not know, to the decimal
+ * digits of the middle between two numbers, with which the text itself is compared. */
 #include "proto/json/number_text.h"
 
 #include "proto/json/decimal.h"
@@ -10,177 +9,92 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
 namespace {
 
-using decimal::bfloat16;
-using decimal::binary16;
-using decimal::binary32;
-using decimal::binary64;
 using number_token::digit;
 using number_token::digits_at;
 using number_token::EXACT_DIGITS;
-using number_token::exponent_at;
 using number_token::plain_token_at;
 using number_token::token;
 using number_token::token_at;
 using number_token::whole_value;
 
-/* Power of ten of the first digit that counts; false if all are zero. */
-bool leading_power(const token &t, int64_t *power)
-{
-    int64_t places = 0; /* digits from the first that counts up to the point */
-    bool counts = false;
-    bool fraction = false;
-    const char *p = t.begin;
-    for (; p < t.end && (digit(p) < 10 || *p == '.'); p++) {
-        if (*p == '.') {
-            fraction = true;
-            continue;
-        }
-        counts = counts || *p != '0';
-        if (fraction && !counts) {
-            places--;
-        } else if (!fraction && counts) {
-            places++;
-        }
-    }
-    int64_t exponent = 0;
-    exponent_at(p, &exponent);
-    *power = places + exponent - 1;
-    return counts;
-}
-
-/* Any token, of any length. */
-template <typename T> bool read_long(const token &t, T *value)
-{
-    *value = 0;
-    std::from_chars_result result = std::from_chars(t.begin, t.end, *value);
-    if (result.ec == std::errc::result_out_of_range) {
-        int64_t power = 0;
-        *value = 0;
-        return !leading_power(t, &power) || power < 0; /* far below: zero */
-    }
-    return *value <= std::numeric_limits<T>::max();
-}
-
-/* Bits of the number of format F nearest to a token; false if there is none. */
-template <typename F>
-__attribute__((always_inline)) inline bool read_native(const token &t, typename F::bits *bits)
-{
-    using native = std::conditional_t<F::EXPLICIT == 52, double, float>;
-    native value = 0;
-    if (__builtin_expect(t.digits > EXACT_DIGITS, 0)) {
-        if (!read_long(t, &value)) {
-            return false;
-        }
-        memcpy(bits, &value, sizeof *bits);
-        return true;
-    }
-    *bits = decimal::nearest<F>(t.mantissa, t.exponent);
-    return *bits != static_cast<typename F::bits>(F::INFINITE) << F::EXPLICIT;
-}
-
-/* Sign of (token - value), for a value whose exact decimal has at most MIDDLE_DIGITS digits:
- * the middle of two float16 or bfloat16, at least 2^-134. */
+/* Sign of (token - value), of a token whose digits are counted without zeros in front, and a
+ * value whose exact decimal has at most MIDDLE_DIGITS digits: the middle of two float16 or
+ * bfloat16, at least 2^-134. */
 constexpr int MIDDLE_DIGITS = 140;
 
 int compare_exactly(const token &t, double value)
 {
     char exact[MIDDLE_DIGITS + 32];
+    token middle;
     char *end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::scientific,
                               MIDDLE_DIGITS)
                     .ptr;
-    *end = '\0'; /* where its exponent ends */
-    token middle = {exact, end, 0, 0, 0};
-    int64_t text_power = 0;
-    int64_t value_power = 0;
-    if (!leading_power(t, &text_power)) {
-        return -1;
-    }
-    leading_power(middle, &value_power);
-    if (text_power != value_power) {
-        return text_power < value_power ? -1 : 1;
+    *end = '\0';
+    token_at(exact, end, &middle);
+    if (t.digits + t.exponent != middle.digits + middle.exponent) {
+        return t.digits + t.exponent < middle.digits + middle.exponent ? -1 : 1;
     }
     const char *a = t.begin;
-    const char *b = exact;
-    while (a < t.end && (*a == '0' || *a == '.')) {
+    const char *b = middle.begin;
+    while (*a == '0' || *a == '.') {
         a++;
     }
     for (;;) {
         a += a < t.end && *a == '.';
         b += *b == '.';
-        bool more_a = a < t.end && digit(a) < 10;
-        bool more_b = digit(b) < 10;
-        if (!more_a && !more_b) {
-            return 0;
-        }
-        char left = more_a ? *a : '0';
-        char right = more_b ? *b : '0';
+        const bool more_a = a < t.end && digit(a) < 10;
+        const bool more_b = digit(b) < 10;
+        const char left = more_a ? *a : '0';
+        const char right = more_b ? *b : '0';
         if (left != right) {
             return left < right ? -1 : 1;
+        }
+        if (!more_a && !more_b) {
+            return 0;
         }
         a += more_a;
         b += more_b;
     }
 }
 
-/* bits + 1 or bits, whichever number of format F is nearer to the token; `rest` is what follows
- * the bits in the nearest double, `half` the middle. */
-bool rounds_up(const token &t, double value, uint64_t rest, uint64_t half, bool odd)
+/* Bits of the number of format F nearest to a token with more digits than 64 bits hold, infinite
+ * if there is none. */
+template <typename F> __attribute__((noinline)) typename F::bits nearest_long(const token &t)
 {
-    if (rest != half) {
-        return rest > half;
+    using bits = typename F::bits;
+    if constexpr (F::EXPLICIT >= std::numeric_limits<float>::digits - 1) {
+        std::conditional_t<sizeof(bits) == 8, double, float> value = 0;
+        const std::errc error = std::from_chars(t.begin, t.end, value).ec;
+        bits found;
+        memcpy(&found, &value, sizeof found);
+        const bool large = t.digits + t.exponent > 0; /* else out of range is far below: zero */
+        return error == std::errc::result_out_of_range && large ? F::INFINITE : found;
+    } else {
+        constexpr uint64_t full = 1000000000000000000; /* has EXACT_DIGITS digits */
+        uint64_t first = 0;
+        for (const char *p = t.begin; first < full; p++) {
+            first = *p == '.' ? first : first * 10 + digit(p);
+        }
+        const int64_t power = t.exponent + t.digits - EXACT_DIGITS;
+        const bits below = decimal::nearest<F>(first, power);
+        if (decimal::nearest<F>(first + 1, power) == below) {
+            return below;
+        }
+        const int biased = below >> F::EXPLICIT;
+        const int fraction = below & ((1 << F::EXPLICIT) - 1);
+        const int significand = biased > 0 ? fraction | 1 << F::EXPLICIT : fraction;
+        const double middle =
+            std::ldexp(2 * significand + 1, std::max(biased, 1) - F::BIAS - F::EXPLICIT - 1);
+        const int side = compare_exactly(t, middle);
+        return static_cast<bits>(below + (side > 0 || (side == 0 && (below & 1) != 0)));
     }
-    bool exact = t.exponent == 0 && t.digits <= EXACT_DIGITS && t.mantissa < uint64_t{1} << 53;
-    int side = exact ? 0 : compare_exactly(t, value);
-    return side > 0 || (side == 0 && odd);
-}
-
-/* Of formats that std::from_chars does not know. */
-template <typename F>
-__attribute__((noinline)) bool read_narrow(const token &t, typename F::bits *out)
-{
-    uint64_t bits;
-    if (!read_native<binary64>(t, &bits)) {
-        return false;
-    }
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    int exponent = static_cast<int>(bits >> 52) - 1023 + F::BIAS;
-    uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
-    int shift = 52 - F::EXPLICIT + (exponent <= 0 ? 1 - exponent : 0);
-    if (exponent >= F::INFINITE) {
-        return false;
-    }
-    if (shift > 53) { /* below half of the least number */
-        *out = 0;
-        return true;
-    }
-    uint64_t whole = mantissa >> shift;
-    uint64_t rest = mantissa & ((uint64_t{1} << shift) - 1);
-    if (exponent > 0) {
-        whole += static_cast<uint64_t>(exponent - 1) << F::EXPLICIT;
-    }
-    whole += rounds_up(t, value, rest, uint64_t{1} << (shift - 1), (whole & 1) != 0);
-    *out = static_cast<typename F::bits>(whole);
-    return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
-}
-
-inline bool read_bits(const token &t, binary64, uint64_t *bits)
-{
-    return read_native<binary64>(t, bits);
-}
-inline bool read_bits(const token &t, binary32, uint32_t *bits)
-{
-    return read_native<binary32>(t, bits);
-}
-template <typename F> inline bool read_bits(const token &t, F, typename F::bits *bits)
-{
-    return read_narrow<F>(t, bits);
 }
 
 const char *refuse(enum number_result reason, enum number_result *result)
@@ -193,11 +107,12 @@ const char *refuse(enum number_result reason, enum number_result *result)
 template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
-    typename F::bits bits = 0;
-    bool fits = read_bits(t, F(), &bits);
+    typename F::bits bits = __builtin_expect(t.digits > EXACT_DIGITS, 0)
+                                ? nearest_long<F>(t)
+                                : decimal::nearest<F>(t.mantissa, t.exponent);
+    const bool fits = bits != F::INFINITE;
     if (fits) {
-        uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
-        bits = static_cast<typename F::bits>(bits | sign);
+        bits = static_cast<typename F::bits>(bits | (negative ? F::SIGN : 0));
         memcpy(out, &bits, sizeof bits);
     }
     return fits;
@@ -284,14 +199,7 @@ const char *read_int(const char *text, const char *end, void *out, enum number_r
     bool negative = *text == '-';
     const char *begin = text + negative;
     uint64_t magnitude = 0;
-    const char *p = begin;
-    if constexpr (sizeof(T) == 8) {
-        p = digits_at(begin, end, &magnitude);
-    } else {
-        for (; digit(p) < 10; p++) {
-            magnitude = magnitude * 10 + digit(p);
-        }
-    }
+    const char *p = digits_at(begin, end, &magnitude);
     if (p == begin || (*begin == '0' && p - begin > 1)) {
         return refuse(NUMBER_SYNTAX, result);
     }
@@ -363,14 +271,6 @@ struct number_run read_run(const char *text, const char *end, uint64_t count, vo
         }
     }
     return run;
-}
-
-char *print_quoted(bool negative, bool nan, char *out)
-{
-    const char *text = nan ? "\"NaN\"" : negative ? "\"-Infinity\"" : "\"Infinity\"";
-    size_t bytes = strlen(text);
-    memcpy(out, text, bytes);
-    return out + bytes;
 }
 
 constexpr uint64_t ZEROS = 0x3030303030303030;
@@ -473,7 +373,7 @@ template <typename F> inline void spell_digits(const decimal::digits &d, digit_t
         number *= 10;
         exponent--;
     }
-    for (int i = 0; i < F::ZEROS_BEFORE; i++) {
+    for (int i = F::LEAST_DIGITS; i < F::MOST_DIGITS; i++) {
         bool little = number < least;
         number *= 1 + 9 * static_cast<uint64_t>(little);
         exponent -= little;
@@ -561,7 +461,12 @@ template <typename F> char *print_special(typename F::bits magnitude, bool negat
         memcpy(out, negative ? "-0.0" : "0.0", 4);
         return out + 3 + negative;
     }
-    return print_quoted(negative, magnitude > uint64_t{F::INFINITE} << F::EXPLICIT, out);
+    const char *text = magnitude > F::INFINITE ? "\"NaN\""
+                       : negative              ? "\"-Infinity\""
+                                               : "\"Infinity\"";
+    const size_t bytes = strlen(text);
+    memcpy(out, text, bytes);
+    return out + bytes;
 }
 
 /* A few numbers at a time, in three steps: so the processor works at several of them at once, and
@@ -569,8 +474,7 @@ template <typename F> char *print_special(typename F::bits magnitude, bool negat
 template <typename F> char *print_floats(const void *values, uint64_t count, char *out)
 {
     using bits = typename F::bits;
-    constexpr bits sign = static_cast<bits>(bits{1} << (sizeof(bits) * 8 - 1));
-    constexpr bits infinity = static_cast<bits>(bits{F::INFINITE} << F::EXPLICIT);
+    constexpr bits magnitude_of = static_cast<bits>(~F::SIGN);
     constexpr uint64_t FEW = 16;
     decimal::digits numbers[FEW]; /* 0: printed by print_special() */
     digit_text texts[FEW];
@@ -579,8 +483,8 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
         uint64_t few = std::min(left, FEW);
         left -= few;
         for (uint64_t i = 0; i < few; i++) {
-            bits magnitude = load<bits>(from + i * sizeof(bits)) & static_cast<bits>(~sign);
-            bool usual = magnitude != 0 && magnitude < infinity;
+            bits magnitude = load<bits>(from + i * sizeof(bits)) & magnitude_of;
+            bool usual = magnitude != 0 && magnitude < F::INFINITE;
             numbers[i] = __builtin_expect(usual, 1) ? decimal::shortest<F>(magnitude)
                                                     : decimal::digits{0, 0};
         }
@@ -591,10 +495,10 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
         }
         for (uint64_t i = 0; i < few; i++, from += sizeof(bits)) {
             bits value = load<bits>(from);
-            bool negative = (value & sign) != 0;
+            bool negative = (value & F::SIGN) != 0;
             out = __builtin_expect(numbers[i].digits > 0, 1)
                       ? print_digits(texts[i], negative, out)
-                      : print_special<F>(value & static_cast<bits>(~sign), negative, out);
+                      : print_special<F>(value & magnitude_of, negative, out);
             *out++ = ',';
         }
     }
@@ -636,43 +540,35 @@ template <typename T> char *print_integers(const void *values, uint64_t count, c
 template <typename F> void store_special(bool negative, bool nan, void *out)
 {
     using bits = typename F::bits;
-    uint64_t value = static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
-    value |= nan ? uint64_t{1} << (F::EXPLICIT - 1) : 0;
-    value |= static_cast<uint64_t>(negative) << (sizeof(bits) * 8 - 1);
-    bits narrow = static_cast<bits>(value);
-    memcpy(out, &narrow, sizeof narrow);
+    const bits value = static_cast<bits>(F::INFINITE | (negative ? F::SIGN : 0) |
+                                         (nan ? bits{1} << (F::EXPLICIT - 1) : 0));
+    memcpy(out, &value, sizeof value);
 }
 
-using special_store = void (*)(bool negative, bool nan, void *out);
-
-/* A type of dtype.h by its symbol there. */
-using F16 = binary16;
-using BF16 = bfloat16;
-using F32 = binary32;
-using F64 = binary64;
-using I8 = int8_t;
-using I16 = int16_t;
-using I32 = int32_t;
-using I64 = int64_t;
-using U8 = uint8_t;
-using U16 = uint16_t;
-using U32 = uint32_t;
-using U64 = uint64_t;
-
-/* clang-format off */
-#define FLOAT(F) {read_float<F>, read_run<plain_float<F>>, print_floats<F>, store_special<F>, F::TEXT_MAX, F::MOST}
-#define SIGNED(T) {read_int<T>, read_run<plain_integer<T>>, print_integers<T>, nullptr, integer_max<T>, nullptr}
-#define UNSIGNED(T) SIGNED(T)
-#define X(symbol, bytes, kind, ...) kind(symbol),
-template <typename T> constexpr int integer_max = std::numeric_limits<T>::digits10 + 1 + std::is_signed_v<T>;
-const struct {
+/* What is known of the text of a type. */
+struct type_text {
     number_reader read;
     number_run_reader read_run;
     number_writer print;
-    special_store special; /* null: integers have none */
-    int text_max;          /* characters of the longest text */
-    const char *most;      /* null: of integers */
-} types[DTYPE_COUNT] = {DTYPE_TABLE(X)};
+    int text_max;                                        /* characters of the longest text */
+    void (*special)(bool negative, bool nan, void *out); /* null: integers have none */
+};
+
+template <typename F>
+constexpr type_text float_text = {read_float<F>, read_run<plain_float<F>>, print_floats<F>,
+                                  F::TEXT_MAX, store_special<F>};
+
+template <typename T>
+constexpr type_text integer_text = {read_int<T>, read_run<plain_integer<T>>, print_integers<T>,
+                                    std::numeric_limits<T>::digits10 + 1 + std::is_signed_v<T>,
+                                    nullptr};
+
+/* clang-format off */
+#define TEXT_OF_FLOAT(bytes, exponent)    float_text<decimal::binary<bytes, exponent>>
+#define TEXT_OF_SIGNED(bytes, exponent)   integer_text<std::make_signed_t<decimal::unsigned_of<bytes>>>
+#define TEXT_OF_UNSIGNED(bytes, exponent) integer_text<decimal::unsigned_of<bytes>>
+#define X(symbol, bytes, kind, exponent, ...) TEXT_OF_##kind(bytes, exponent),
+constexpr type_text types[DTYPE_COUNT] = {DTYPE_TABLE(X)};
 #undef X
 /* clang-format on */
 
@@ -696,11 +592,6 @@ number_writer number_writer_of(enum dtype dtype)
 int number_text_max(enum dtype dtype)
 {
     return types[dtype].text_max;
-}
-
-const char *number_most(enum dtype dtype)
-{
-    return types[dtype].most;
 }
 
 char *number_print(enum dtype dtype, const void *value, char *out)

@@ -58,9 +58,6 @@ number_writer number_writer_of(enum dtype dtype);
 /* The longest text of an element that it prints. */
 int number_text_max(enum dtype dtype);
 
-/* The largest finite number of a type of floats as text; NULL for integers. */
-const char *number_most(enum dtype dtype);
-
 /* The text of one element; ends with NUL instead of the comma. Returns its end. */
 char *number_print(enum dtype dtype, const void *value, char out[NUMBER_ROOM]);
 

@@ -131,16 +131,25 @@ enum {
 static void range_text(enum dtype dtype, char text[RANGE_TEXT])
 {
     const struct dtype_info *info = dtype_info(dtype);
-    const uint64_t all = UINT64_MAX >> (64 - 8 * info->bytes);
-    const bool has_sign = info->kind == DTYPE_KIND_SIGNED;
-    const uint64_t least = has_sign ? (all >> 1) + 1 : 0;
-    const uint64_t most = has_sign ? all >> 1 : all;
+    const int fraction = 8 * (int)info->bytes - 1 - info->exponent_bits;
+    const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
     char low[NUMBER_ROOM];
     char high[NUMBER_ROOM];
     if (info->kind == DTYPE_KIND_FLOAT) {
-        (void)snprintf(text, RANGE_TEXT, "at most %s", number_most(dtype));
+        const int bias = (1 << (info->exponent_bits - 1)) - 1;
+        const uint64_t most = sign - (UINT64_C(1) << fraction) - 1; /* before infinity */
+        if (bias < 64) { /* all its digits: they are few */
+            const uint64_t whole = ((UINT64_C(2) << fraction) - 1) << (bias - fraction);
+            (void)number_print(DTYPE_U64, &whole, high);
+        } else {
+            (void)number_print(dtype, &most, high);
+        }
+        (void)snprintf(text, RANGE_TEXT, "at most %s", high);
         return;
     }
+    const bool has_sign = info->kind == DTYPE_KIND_SIGNED;
+    const uint64_t least = has_sign ? sign : 0;
+    const uint64_t most = has_sign ? sign - 1 : sign | (sign - 1);
     (void)number_print(dtype, &least, low);
     (void)number_print(dtype, &most, high);
     (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
@@ -428,105 +437,19 @@ enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
 
 /* --- printing --- */
 
-uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count)
-{
-    uint64_t bytes = 0;
-    uint64_t span = 1; /* elements of one array at the level */
-    if (__builtin_mul_overflow(count, number_text_max(print->dtype) + 1, &bytes)) {
-        return UINT64_MAX;
-    }
-    for (int d = print->rank > 1 ? print->rank - 1 : 0; d >= 0; d--) {
-        uint64_t extent = print->rank > 1 ? (uint64_t)print->sizes[d] : print->elements;
-        if (extent == 0 || __builtin_mul_overflow(span, extent, &span)) {
-            span = UINT64_MAX;
-        }
-        if (__builtin_add_overflow(bytes, 2 * (count / span + 2), &bytes)) {
-            return UINT64_MAX;
-        }
-    }
-    return __builtin_add_overflow(bytes, NUMBER_ROOM, &bytes) ? UINT64_MAX : bytes;
-}
-
-/* Index of the next item per level, outermost first. */
-struct odometer {
-    int rank;
-    int64_t sizes[LIMIT_RANK];
-    int64_t index[LIMIT_RANK];
+/* What is printed as items within levels of brackets: numbers or, of an array without any, "[]" in
+ * each place of the levels above the first that is empty. */
+struct layout {
+    int rank;             /* of the brackets; 0: there is one item, and none */
+    const int64_t *sizes; /* > 0 */
+    uint64_t items;       /* UINT64_MAX: too many to count */
+    const char *data;
+    size_t item_bytes;
+    int text_max; /* characters of an item */
+    number_writer print_run;
 };
 
-static void odometer_set(struct odometer *odometer, int rank, const int64_t *sizes,
-                         uint64_t item)
-{
-    odometer->rank = rank;
-    for (int d = rank - 1; d >= 0; d--) {
-        odometer->sizes[d] = sizes[d];
-        odometer->index[d] = (int64_t)(item % (uint64_t)sizes[d]);
-        item /= (uint64_t)sizes[d];
-    }
-}
-
-/* Go `run` items further, at most to the end of the row; returns how many arrays end there. */
-static int odometer_step(struct odometer *odometer, uint64_t run)
-{
-    int closed = 0;
-    odometer->index[odometer->rank - 1] += (int64_t)run;
-    for (int d = odometer->rank - 1; d >= 0 && odometer->index[d] == odometer->sizes[d]; d--) {
-        odometer->index[d] = 0;
-        odometer->index[d - (d > 0)] += d > 0;
-        closed++;
-    }
-    return closed;
-}
-
-static char *put_repeated(char *out, char c, int count)
-{
-    for (int i = 0; i < count; i++) {
-        out[i] = c;
-    }
-    return out + count;
-}
-
-/* Items first..stop-1 of `size` bytes each, with what stands between them. */
-static char *print_items(struct odometer *odometer, const char *value, size_t size,
-                         number_writer print_run, const uint64_t range[2], char *out)
-{
-    uint64_t i = range[0];
-    if (i == 0) {
-        out = put_repeated(out, '[', odometer->rank);
-    }
-    while (i < range[1]) {
-        uint64_t run = (uint64_t)(odometer->sizes[odometer->rank - 1] -
-                                  odometer->index[odometer->rank - 1]);
-        run = smaller_of(run, range[1] - i);
-        out = print_run(value, run, out);
-        value += run * size;
-        i += run;
-        int closed = odometer_step(odometer, run);
-        if (closed > 0) {
-            out = put_repeated(out - 1, ']', closed);
-        }
-        if (closed > 0 && closed < odometer->rank) {
-            *out++ = ',';
-            out = put_repeated(out, '[', closed);
-        }
-    }
-    return out;
-}
-
-char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
-                        char *out)
-{
-    struct odometer odometer;
-    size_t size = dtype_info(print->dtype)->bytes;
-    const int64_t flat = (int64_t)print->elements;
-    bool nested = print->rank > 1;
-    odometer_set(&odometer, nested ? print->rank : 1, nested ? print->sizes : &flat, first);
-    return print_items(&odometer, (const char *)print->data + first * size, size,
-                       number_writer_of(print->dtype), (const uint64_t[]){first, first + count},
-                       out);
-}
-
-static char *print_nothing(const void *value, uint64_t count, char *out)
+static char *print_empty(const void *value, uint64_t count, char *out)
 {
     (void)value;
     for (; count > 0; count--) {
@@ -537,80 +460,126 @@ static char *print_nothing(const void *value, uint64_t count, char *out)
     return out;
 }
 
-/* A nested array without elements: the levels above the first empty one, "[]" in each place. */
-struct empty {
-    int levels;
-    uint64_t items; /* empty arrays; UINT64_MAX: too many to count */
-    uint64_t bytes; /* of text, at most; likewise */
-};
-
-static struct empty empty_of(const struct json_print *print)
+static struct layout layout_of(const struct json_print *print)
 {
-    struct empty empty = {.items = 1, .bytes = 3};
-    bool overflow = false;
-    while (empty.levels + 1 < print->rank && print->sizes[empty.levels] > 0) {
-        uint64_t bytes = 0;
-        overflow |= __builtin_mul_overflow(empty.items, (uint64_t)print->sizes[empty.levels],
-                                           &empty.items) ||
-                    __builtin_mul_overflow(empty.items, 3, &bytes) || /* "[],", or "[" "]," */
-                    __builtin_add_overflow(empty.bytes, bytes, &empty.bytes);
-        empty.levels++;
+    const bool nested = print->rank > 1;
+    if (print->elements > 0) {
+        return (struct layout){.rank = nested ? print->rank : 1,
+                               .sizes =
+                                   nested ? print->sizes : (const int64_t *)&print->elements,
+                               .items = print->elements,
+                               .data = print->data,
+                               .item_bytes = dtype_info(print->dtype)->bytes,
+                               .text_max = number_text_max(print->dtype),
+                               .print_run = number_writer_of(print->dtype)};
     }
-    if (overflow) {
-        empty.items = UINT64_MAX;
-        empty.bytes = UINT64_MAX;
+    struct layout empty = {
+        .sizes = print->sizes, .items = 1, .data = "", .text_max = 2, .print_run = print_empty};
+    while (empty.rank + 1 < print->rank && print->sizes[empty.rank] > 0) {
+        if (__builtin_mul_overflow(empty.items, (uint64_t)print->sizes[empty.rank],
+                                   &empty.items)) {
+            empty.items = UINT64_MAX;
+        }
+        empty.rank++;
     }
     return empty;
 }
 
-enum {
-    EMPTY_ITEM = 2 + 1 + 2 * LIMIT_RANK, /* "[]" and what may stand around it */
-    EMPTY_STEP = PARALLEL_STEP_BYTES / 16
-};
-
-static void write_empty(const struct json_print *print, struct json_writer *w)
+/* Most bytes that print_items() writes, or scribbles on; UINT64_MAX if that overflows. */
+static uint64_t print_max(const struct layout *layout, uint64_t count)
 {
-    const struct empty empty = empty_of(print);
-    if (empty.levels == 0) {
-        json_writer_raw(w, "[]", 2);
-        return;
-    }
-    w->failed |= empty.items == UINT64_MAX;
-    json_writer_begin_value(w);
-    for (uint64_t i = 0; i < empty.items && json_writer_ok(w); i++) {
-        struct odometer odometer;
-        char *to = json_writer_space(w, EMPTY_ITEM);
-        if (i % EMPTY_STEP == EMPTY_STEP - 1 && !parallel_step(print->parallel)) {
-            w->failed = true;
+    uint64_t bytes = 0;
+    uint64_t span = 1; /* items of one array at the level */
+    bool overflow = __builtin_mul_overflow(count, layout->text_max + 1, &bytes);
+    for (int d = layout->rank - 1; d >= 0; d--) {
+        if (__builtin_mul_overflow(span, (uint64_t)layout->sizes[d], &span)) {
+            span = UINT64_MAX;
         }
-        if (to != NULL) {
-            odometer_set(&odometer, empty.levels, print->sizes, i);
-            const uint64_t range[2] = {i, i + 1};
-            char *end = print_items(&odometer, to, 0, print_nothing, range, to);
-            json_writer_advance(w, (size_t)(end - to));
+        overflow |= __builtin_add_overflow(bytes, 2 * (count / span + 2), &bytes);
+    }
+    overflow |= __builtin_add_overflow(bytes, NUMBER_ROOM, &bytes);
+    return overflow ? UINT64_MAX : bytes;
+}
+
+uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count)
+{
+    const struct layout layout = layout_of(print);
+    return print_max(&layout, count);
+}
+
+static char *put_repeated(char *out, char c, int count)
+{
+    for (int i = 0; i < count; i++) {
+        out[i] = c;
+    }
+    return out + count;
+}
+
+/* How many arrays end with so many rows, which are the innermost ones. */
+static int arrays_ended(const struct layout *layout, uint64_t rows)
+{
+    int ended = 1;
+    for (int d = layout->rank - 2; d >= 0; d--) {
+        const uint64_t size = (uint64_t)layout->sizes[d];
+        if (rows < size || rows % size != 0) { /* seldom is there anything to divide */
+            break;
+        }
+        rows /= size;
+        ended++;
+    }
+    return ended;
+}
+
+/* Items first..first+count-1, with what stands between them. */
+static char *print_items(const struct layout *layout, uint64_t first, uint64_t count, char *out)
+{
+    const uint64_t row_items = (uint64_t)layout->sizes[layout->rank - 1];
+    const char *item = layout->data + first * layout->item_bytes;
+    uint64_t rows = first / row_items;
+    uint64_t left_in_row = row_items - first % row_items;
+    if (first == 0) {
+        out = put_repeated(out, '[', layout->rank);
+    }
+    while (count > 0) {
+        const uint64_t run = smaller_of(left_in_row, count);
+        out = layout->print_run(item, run, out);
+        item += run * layout->item_bytes;
+        count -= run;
+        left_in_row -= run;
+        if (left_in_row == 0) {
+            left_in_row = row_items;
+            const int ended = arrays_ended(layout, ++rows);
+            out = put_repeated(out - 1, ']', ended);
+            if (ended < layout->rank) {
+                *out++ = ',';
+                out = put_repeated(out, '[', ended);
+            }
         }
     }
+    return out;
+}
+
+char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
+                        char *out)
+{
+    const struct layout layout = layout_of(print);
+    return print_items(&layout, first, count, out);
 }
 
 uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
 {
-    uint64_t bytes = 0;
-    if (print->elements == 0) {
-        bytes = empty_of(print).bytes;
-        around += EMPTY_ITEM;
-    } else {
-        /* Long ones are printed in pieces, each with room for the brackets around it. */
-        bool pieces = print->elements > PRINT_CHUNK;
-        bytes = json_tensor_print_max(print, print->elements);
-        around += json_tensor_print_max(print, 0) * (pieces ? ROUND_PIECES : 1);
-    }
+    const struct layout layout = layout_of(print);
+    /* Long ones are printed in pieces, each with room for the brackets around it. */
+    const int pieces = layout.items > PRINT_CHUNK ? ROUND_PIECES : 1;
+    uint64_t bytes = print_max(&layout, layout.items);
+    around += print_max(&layout, 0) * (uint64_t)pieces;
     return __builtin_add_overflow(bytes, around, &bytes) ? UINT64_MAX : bytes;
 }
 
 struct round {
-    const struct json_print *print;
-    uint64_t first; /* element the round begins with */
-    uint64_t piece; /* elements of every piece but perhaps the last */
+    const struct layout *layout;
+    uint64_t first; /* item the round begins with */
+    uint64_t piece; /* items of every piece but perhaps the last */
     char *room;
     size_t piece_room; /* bytes for each */
     size_t bytes[ROUND_PIECES];
@@ -620,9 +589,9 @@ static void print_piece(void *context, int index)
 {
     struct round *round = context;
     uint64_t first = round->first + (uint64_t)index * round->piece;
-    uint64_t count = smaller_of(round->piece, round->print->elements - first);
+    uint64_t count = smaller_of(round->piece, round->layout->items - first);
     char *to = round->room + (size_t)index * round->piece_room;
-    round->bytes[index] = (size_t)(json_tensor_print(round->print, first, count, to) - to);
+    round->bytes[index] = (size_t)(print_items(round->layout, first, count, to) - to);
 }
 
 /* Move the texts of a round together; returns their length. */
@@ -637,57 +606,56 @@ static size_t close_up(const struct round *round, int count)
     return bytes;
 }
 
-static uint64_t piece_elements(const struct json_print *print)
-{
-    return print->parallel->grain / BYTES_PER_ELEMENT + 1;
-}
-
 /* How long a piece gets is known only when it is there. So the pieces of a round are printed each
  * where it cannot meet the next, and then moved together. A writer whose work was given up has
  * failed. */
-static void write_pieces(const struct json_print *print, struct json_writer *w)
+static void write_pieces(const struct layout *layout, uint64_t piece,
+                         const struct parallel *parallel, struct json_writer *w)
 {
-    const struct parallel *parallel = print->parallel;
-    struct round round = {.print = print, .piece = piece_elements(print)};
-    uint64_t piece_room = json_tensor_print_max(print, round.piece);
+    struct round round = {.layout = layout, .piece = piece};
+    uint64_t piece_room = print_max(layout, piece);
     if (piece_room > SIZE_MAX / ROUND_PIECES) {
         w->failed = true;
         return;
     }
     round.piece_room = (size_t)piece_room;
-    while (round.first < print->elements && json_writer_ok(w)) {
-        uint64_t left = print->elements - round.first;
-        int count = (int)smaller_of((left - 1) / round.piece + 1, ROUND_PIECES);
+    while (round.first < layout->items && json_writer_ok(w)) {
+        uint64_t left = layout->items - round.first;
+        int count = (int)smaller_of((left - 1) / piece + 1, ROUND_PIECES);
         uint64_t before_last = (uint64_t)(count - 1);
-        uint64_t last = smaller_of(left - before_last * round.piece, round.piece);
+        uint64_t last = smaller_of(left - before_last * piece, piece);
         round.room = json_writer_space(
-            w, (size_t)(before_last * round.piece_room + json_tensor_print_max(print, last)));
+            w, (size_t)(before_last * round.piece_room + print_max(layout, last)));
         if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
             w->failed = true;
             return;
         }
         json_writer_advance(w, close_up(&round, count));
-        round.first += smaller_of(left, (uint64_t)count * round.piece);
+        round.first += smaller_of(left, (uint64_t)count * piece);
     }
 }
 
 void json_tensor_write(const struct json_print *print, struct json_writer *w)
 {
-    if (print->elements == 0) {
-        write_empty(print, w);
+    const struct parallel *parallel = print->parallel;
+    const struct layout layout = layout_of(print);
+    const uint64_t piece = parallel != NULL ? parallel->grain / BYTES_PER_ELEMENT + 1 : 0;
+    if (layout.rank == 0) {
+        json_writer_raw(w, "[]", 2);
         return;
     }
     json_writer_begin_value(w);
-    if (print->parallel != NULL && print->elements / 2 >= piece_elements(print)) {
-        write_pieces(print, w);
+    w->failed |= layout.items == UINT64_MAX;
+    if (parallel != NULL && layout.items / 2 >= piece) {
+        write_pieces(&layout, piece, parallel, w);
         return;
     }
-    for (uint64_t first = 0; first < print->elements; first += PRINT_CHUNK) {
-        uint64_t count = smaller_of(print->elements - first, PRINT_CHUNK);
-        char *to = json_writer_space(w, json_tensor_print_max(print, count));
+    for (uint64_t first = 0; first < layout.items; first += PRINT_CHUNK) {
+        uint64_t count = smaller_of(layout.items - first, PRINT_CHUNK);
+        char *to = json_writer_space(w, print_max(&layout, count));
         if (to == NULL) {
             return;
         }
-        json_writer_advance(w, (size_t)(json_tensor_print(print, first, count, to) - to));
+        json_writer_advance(w, (size_t)(print_items(&layout, first, count, to) - to));
     }
 }

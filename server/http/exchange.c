@@ -422,7 +422,7 @@ static void end_exchange(struct exchange *exchange)
     exchange_report(exchange);
     exchange->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
     if (request->decoded) {
-        request->codec->release(&request->call);
+        codec_release(&request->call);
     }
     answer_deinit(&request->answer);
     text_free(loop->server->memory, &request->answer_text);

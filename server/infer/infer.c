@@ -88,7 +88,7 @@ static enum status check_rank(const struct request *request, struct error *err)
 enum status infer_decode(struct request *request, struct error *err)
 {
     const struct byte_view head = {request->head.bytes, request->head_bytes};
-    TRY(request->codec->decode(&request->codec_request, head, &request->call, err));
+    TRY(codec_decode(request->codec, &request->codec_request, head, &request->call, err));
     request->decoded = true;
     apply_body_timeout(request);
     apply_body_priority(request);

@@ -91,9 +91,9 @@ static inline int drive(const struct codec *codec, const uint8_t *data, size_t s
     copy[head_bytes] = '\0';
     struct scan_call call = {.dialect = NULL};
     head = (struct byte_view){copy, head_bytes};
-    if (codec->decode(&request, head, &call, &err) == STATUS_OK) {
+    if (codec_decode(codec, &request, head, &call, &err) == STATUS_OK) {
         drive_payload(codec, &call, body + head_bytes, body_bytes - head_bytes, &err);
-        codec->release(&call);
+        codec_release(&call);
     } else {
         assert(err.status != STATUS_OK && err.detail[0] != '\0');
     }

@@ -144,11 +144,11 @@ enum status probe_run(struct probe *probe, const struct codec *codec, const void
     memcpy(head, body, head_bytes);
     head[head_bytes] = '\0';
     struct byte_view view = {head, head_bytes};
-    probe->status = codec->decode(&request, view, &probe->call, &probe->error);
+    probe->status = codec_decode(codec, &request, view, &probe->call, &probe->error);
     if (probe->status == STATUS_OK) {
         probe->status =
             decoded(probe, codec, (const char *)body + head_bytes, bytes - head_bytes);
-        codec->release(&probe->call);
+        codec_release(&probe->call);
     }
     free(head);
     return probe->status;

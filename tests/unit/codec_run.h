@@ -208,12 +208,12 @@ __attribute__((unused)) static void run_asked(const struct codec *codec, const c
         return;
     }
     const struct byte_view view = {head, head_bytes};
-    run->status = codec->decode(&request, view, &run->call, &run->err);
+    run->status = codec_decode(codec, &request, view, &run->call, &run->err);
     if (run->status == STATUS_OK) {
         const struct byte_view payload = {(const char *)body.bytes + head_bytes,
                                           body.count - head_bytes};
         run->status = run_payload(codec, payload, run);
-        codec->release(&run->call);
+        codec_release(&run->call);
     }
     free(head);
 }

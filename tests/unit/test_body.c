@@ -45,7 +45,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
     struct request *request = &f->request;
     if (request->decoded) {
-        request->codec->release(&request->call);
+        codec_release(&request->call);
     }
     memory_give(f->server.memory, &request->block);
     body_release(request);

@@ -135,14 +135,14 @@ static void a_body_of_unknown_length_is_judged_when_it_is_complete(void **state)
     struct error err = ERROR_INIT;
     struct scan_call call;
     float input[2] = {1, 2};
-    assert_int_equal(codec->decode(&request, (struct byte_view){NULL, 0}, &call, &err),
+    assert_int_equal(codec_decode(codec, &request, (struct byte_view){NULL, 0}, &call, &err),
                      STATUS_OK);
     assert_int_equal(call.payload_max, 8);
     assert_int_equal(codec->complete(&call, input, 8, &err), STATUS_OK);
     assert_int_equal(codec->complete(&call, input, 4, &err), STATUS_LENGTH_MISMATCH);
     err = (struct error)ERROR_INIT;
     assert_int_equal(codec->complete(&call, input, UINT64_MAX, &err), STATUS_LENGTH_MISMATCH);
-    codec->release(&call);
+    codec_release(&call);
 }
 
 static void more_totals_than_can_be_addressed_are_refused(void **state)
@@ -156,7 +156,7 @@ static void more_totals_than_can_be_addressed_are_refused(void **state)
     request.params[request.param_count++] = (struct codec_param){"axis", "1"};
     struct error err = ERROR_INIT;
     struct scan_call call;
-    assert_int_equal(codec->decode(&request, (struct byte_view){NULL, 0}, &call, &err),
+    assert_int_equal(codec_decode(codec, &request, (struct byte_view){NULL, 0}, &call, &err),
                      STATUS_INVALID_SHAPE);
     assert_string_equal(err.field, "shape");
     assert_non_null(strstr(err.detail, "more totals than can be addressed"));

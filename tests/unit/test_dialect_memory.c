@@ -19,7 +19,7 @@ static enum status run(const struct codec *codec, const char *body, struct error
     struct byte_view head = {body, strlen(body)};
     struct scan_call call = {.dialect = NULL};
     request.body_bytes = (int64_t)head.count;
-    enum status status = codec->decode(&request, head, &call, err);
+    enum status status = codec_decode(codec, &request, head, &call, err);
     if (status != STATUS_OK) {
         assert_null(call.dialect);
         return status;
@@ -30,7 +30,7 @@ static enum status run(const struct codec *codec, const char *body, struct error
         status = codec->encode(&call, output, sizeof output, &answer, err);
     }
     answer_deinit(&answer);
-    codec->release(&call);
+    codec_release(&call);
     return status;
 }
 

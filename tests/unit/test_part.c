@@ -67,7 +67,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     struct request *request = &f->request;
-    request->codec->release(&request->call);
+    codec_release(&request->call);
     answer_deinit(&request->answer);
     part_destroy(request->part, f->server.memory);
     memory_give(f->server.memory, &request->block);
