@@ -14,7 +14,6 @@
 #include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
-#include "server/http/trace_exchange.h"
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
@@ -133,13 +132,12 @@ void exchange_free(struct exchange *exchange)
 
 void exchange_make_id(struct exchange *exchange)
 {
-    struct http_loop *loop = exchange->loop;
-    (void)trace_hex((uint64_t)loop->id_prefix << 32 | loop->id_next++, exchange->request.id);
+    (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.id);
 }
 
 static void choose_deadline(struct exchange *exchange)
 {
-    uint64_t timeout_ms = exchange->header.timeout_ms;
+    uint64_t timeout_ms = (uint64_t)exchange->header.timeout_ms;
     uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
     uint64_t at = 0;
     timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
@@ -170,16 +168,16 @@ static enum status check_header(struct exchange *exchange, const char *method)
     struct request *request = &exchange->request;
     struct error *err = &request->error;
     enum status status = header_check_finish(&exchange->header, err);
-    if (exchange->header.forwardeds > 0) {
+    if (exchange->header.forwarded.count > 0) {
         exchange->address =
             proxies_client(exchange->loop->proxies, &exchange->conn->peer,
-                           exchange->header.forwarded, exchange->header.forwardeds);
+                           exchange->header.forwarded.texts, exchange->header.forwarded.count);
         request->local = address_is_local(&exchange->address);
     }
     if (status == STATUS_OK) {
         status = exchange_find_route(exchange, method, err);
     }
-    trace_exchange_begin(exchange);
+    exchange_begin_trace(exchange);
     if (status != STATUS_OK) {
         return status;
     }

@@ -206,7 +206,11 @@ void exchange_uncount_memory(struct exchange *exchange);
 /* It ends, and nothing of it counts any more. */
 void exchange_uncount(struct exchange *exchange);
 
-/* exchange_report.c: it ends: metrics, a line of the log, a trace. */
+/* exchange_report.c: its header has been seen, and its route is known if there is one. The trace of
+ * who calls goes on, or one begins: without a traceparent only for a tensor, and if --otlp-rate lets
+ * it. */
+void exchange_begin_trace(struct exchange *exchange);
+/* It ends: metrics, a line of the log, its trace to the tracer. */
 void exchange_report(struct exchange *exchange);
 
 /* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */

@@ -110,17 +110,13 @@ static enum status choose_model(struct exchange *exchange, struct error *err)
 
 enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
 {
-    static const enum codec_format formats[] = {[HEADER_MEDIA_NONE] = CODEC_FORMAT_JSON,
-                                                [HEADER_MEDIA_JSON] = CODEC_FORMAT_JSON,
-                                                [HEADER_MEDIA_RAW] = CODEC_FORMAT_RAW,
-                                                [HEADER_MEDIA_NPY] = CODEC_FORMAT_NPY};
     struct request *request = &exchange->request;
-    enum header_media media = exchange->header.media;
+    const int media = exchange->header.media;
     request->codec_request.head_bytes = exchange->header.head_bytes;
     request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
     request->codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
-        bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
+        bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
         if (!known && !exchange->route->any_media) {
             return refuse_media(exchange, err);
         }
@@ -130,7 +126,7 @@ enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
     if (media == HEADER_MEDIA_OTHER) {
         return refuse_media(exchange, err);
     }
-    enum codec_format format = formats[media];
+    enum codec_format format = (enum codec_format)media;
     unsigned accepted = exchange->header.accept_formats;
     request->codec = codec_cumsum(format);
     /* Exactly one named: that one. */

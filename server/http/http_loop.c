@@ -376,6 +376,16 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
+/* SplitMix64. */
+uint64_t loop_draw_id(struct http_loop *loop)
+{
+    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t id = loop->id_seed;
+    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return id ^ (id >> 31);
+}
+
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
     if (uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
@@ -415,8 +425,8 @@ enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->magic = LOOP_MAGIC; /* from here on loop_stop() has something to do */
-    if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
-        loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
+    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
+        loop->id_seed = uv_hrtime(); /* ids need not be secret */
     }
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {

@@ -4,7 +4,6 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
-#include "server/http/trace_exchange.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 
@@ -110,9 +109,7 @@ struct http_loop {
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
     bool stopping;
-    uint32_t id_prefix; /* of the request ids made here */
-    uint32_t id_next;
-    struct trace_random trace_random; /* for the traces and spans made here */
+    uint64_t id_seed; /* of loop_draw_id() */
 };
 
 enum {
@@ -129,6 +126,10 @@ MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_se
 void loop_join(struct http_loop *loop);
 /* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
 void loop_stop(struct http_loop *loop);
+
+/* A number that it has not given before, and others hardly will: for ids of requests, traces and
+ * spans made here. */
+uint64_t loop_draw_id(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
