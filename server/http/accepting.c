@@ -20,7 +20,6 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/http/loop.h"
-#include "server/http/proxies.h"
 #include "server/sched/client.h"
 
 #include <errno.h>
@@ -105,8 +104,7 @@ void accepting_ended(struct http_loop *loop)
 static void add_connection(struct http_loop *loop, const struct handed_over *new)
 {
     struct accepted *accepted = &loop->accepted;
-    accepted->peer = new->peer;
-    proxies_unmap(&accepted->peer); /* sockets of systemd may be for both families */
+    accepted->peer = address_of(&new->peer);
     accepted->client = clients_get(loop->server->clients, &accepted->peer);
     accepted->tls = new->tls;
     struct http_daemon *daemon =

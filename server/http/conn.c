@@ -8,27 +8,9 @@
 #include "server/http/tls.h"
 #include "server/sched/client.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool address_is_local(const struct sockaddr_storage *peer)
-{
-    if (peer->ss_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, peer, sizeof v4);
-        return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
-    }
-    if (peer->ss_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, peer, sizeof v6);
-        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
-    }
-    return peer->ss_family == AF_UNIX;
-}
 
 struct conn *conn_create(struct http_daemon *daemon, int fd)
 {
@@ -132,20 +114,4 @@ bool conn_has_next(const struct conn *conn)
         return came > conn->asked_bytes + peek_closed(conn->fd);
     }
     return conn->exchange->in_pipe;
-}
-
-void address_text(const struct sockaddr_storage *address, char *text, size_t room)
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    text[0] = '\0';
-    if (address->ss_family == AF_INET) {
-        memcpy(&v4, address, sizeof v4);
-        (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
-    } else if (address->ss_family == AF_INET6) {
-        memcpy(&v6, address, sizeof v6);
-        (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
-    } else if (address->ss_family == AF_UNIX) {
-        (void)snprintf(text, room, "unix");
-    }
 }

@@ -169,9 +169,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
     struct error *err = &request->error;
     enum status status = header_check_finish(&exchange->header, err);
     if (exchange->header.forwarded.count > 0) {
-        exchange->address =
-            proxies_client(exchange->loop->proxies, &exchange->conn->peer,
-                           exchange->header.forwarded.texts, exchange->header.forwarded.count);
+        exchange->forwarded =
+            proxies_client(exchange->loop->proxies, exchange->header.forwarded.texts,
+                           exchange->header.forwarded.count, &exchange->address);
         request->local = address_is_local(&exchange->address);
     }
     if (status == STATUS_OK) {

@@ -10,6 +10,7 @@
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
+#include "server/base/address.h"
 #include "server/base/trace_context.h"
 #include "server/http/header_check.h"
 #include "server/http/routes.h"
@@ -20,7 +21,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 struct MHD_Connection;
 struct gnutls_session_int; /* gnutls_session_t points to it */
@@ -59,7 +59,7 @@ struct conn {
     struct exchange *exchange; /* NULL between requests */
     struct conn *prev;         /* list of the loop */
     struct conn *next;
-    struct sockaddr_storage peer;
+    struct address peer;
 };
 
 enum {
@@ -74,8 +74,9 @@ struct exchange {
     struct conn *conn;
     struct http_loop *loop;
     struct MHD_Connection *connection;
-    const struct route *route;       /* static; NULL: none is known */
-    struct sockaddr_storage address; /* whose request it is: the peer's, or behind proxies */
+    const struct route *route; /* static; NULL: none is known */
+    struct address address;    /* whose request it is: the peer's, or ... */
+    bool forwarded;            /* ... whom trusted proxies name */
     const char *method; /* static; "": one that HTTP does not define, or none is known yet */
     bool post;
     bool get;       /* GET or HEAD */
@@ -141,10 +142,6 @@ void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_byt
 /* Whether bytes came behind the body of the request that is on it now, read by MHD or not: those
  * of the next one. */
 bool conn_has_next(const struct conn *conn);
-
-/* Whether it is on this machine, and its text, "unix" for a Unix socket. */
-bool address_is_local(const struct sockaddr_storage *address);
-void address_text(const struct sockaddr_storage *address, char *text, size_t room);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,

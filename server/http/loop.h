@@ -62,7 +62,7 @@ struct listener {
 
 /* A connection that libmicrohttpd is about to be given. */
 struct accepted {
-    struct sockaddr_storage peer;
+    struct address peer;
     struct client *client; /* held; NULL: conn_create() has taken it over */
     bool tls;
 };

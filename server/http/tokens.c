@@ -1,6 +1,7 @@
 /* Reads and compares tokens; see tokens.h. */
 #include "server/http/tokens.h"
 
+#include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/base/file_read.h"
 #include "server/base/file_watch.h"
@@ -11,7 +12,6 @@
 #include <ctype.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,20 +273,11 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* The place of an address, of an IPv6 one its /64 network, and its key there; another address may
  * have it. Thread: a holder of the lock. */
-static struct offender *find_offender(struct tokens *tokens,
-                                      const struct sockaddr_storage *peer, uint64_t *key)
+static struct offender *find_offender(struct tokens *tokens, const struct address *peer,
+                                      uint64_t *key)
 {
-    uint64_t number = 0;
-    if (peer->ss_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, peer, sizeof v4);
-        number = v4.sin_addr.s_addr;
-    } else if (peer->ss_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, peer, sizeof v6);
-        memcpy(&number, v6.sin6_addr.s6_addr, sizeof number);
-    }
-    uint64_t hash = (number ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) + peer->ss_family;
+    uint64_t hash = (address_owner(peer) ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) +
+                    (uint64_t)peer->family;
     *key = hash;
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
@@ -356,8 +347,8 @@ static bool hash_token(char *authorization, uint8_t *hash)
     return hashed;
 }
 
-enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
-                         char *authorization, unsigned scopes, char *name, struct error *err)
+enum status tokens_check(struct tokens *tokens, const struct address *peer, char *authorization,
+                         unsigned scopes, char *name, struct error *err)
 {
     uint8_t hash[TOKEN_HASH_BYTES];
     uint64_t key = 0;
