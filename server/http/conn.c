@@ -34,8 +34,6 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
     }
     loop->conns = conn;
     conn_begin(conn);
-    (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
     return conn;
@@ -71,7 +69,6 @@ void conn_destroy(struct conn *conn)
     tls_end(conn);
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
-    (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
     accepting_ended(conn->loop);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;

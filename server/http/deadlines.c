@@ -375,7 +375,7 @@ static void insert_slowest(struct slowest *slowest, struct conn *conn, double se
 static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 {
     uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
-    uint64_t relieved_ns = atomic_load(loop->relieved_ns);
+    uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
     uint64_t since_ns = lately_ns > relieved_ns ? lately_ns : relieved_ns;
     uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
     struct slowest slowest = {.count = 0};
@@ -388,8 +388,9 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
             insert_slowest(&slowest, conn, seconds);
         }
     }
-    if (slowest.count == 0 || !atomic_compare_exchange_strong(loop->relieved_ns, &relieved_ns,
-                                                              now_ns + RELIEF_MS * NS_PER_MS)) {
+    if (slowest.count == 0 ||
+        !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
+                                        now_ns + RELIEF_MS * NS_PER_MS)) {
         return;
     }
     uint64_t freed = 0;

@@ -170,7 +170,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
     enum status status = header_check_finish(&exchange->header, err);
     if (exchange->header.forwarded.count > 0) {
         exchange->forwarded =
-            proxies_client(exchange->loop->proxies, exchange->header.forwarded.texts,
+            proxies_client(&exchange->loop->http->proxies, exchange->header.forwarded.texts,
                            exchange->header.forwarded.count, &exchange->address);
         request->local = address_is_local(&exchange->address);
     }

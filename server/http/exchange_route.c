@@ -36,7 +36,7 @@ static enum status check_token(struct exchange *exchange, struct error *err)
 {
     unsigned scopes =
         exchange->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : exchange->route->scopes;
-    if (exchange->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
+    if (exchange->loop->http->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
         wants_console(exchange)) {
         return STATUS_OK;
     }
@@ -45,8 +45,8 @@ static enum status check_token(struct exchange *exchange, struct error *err)
         char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
     } field = {.read = exchange->header.authorization};
     exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
-    return tokens_check(exchange->loop->tokens, &exchange->address, field.overwrite, scopes,
-                        exchange->token_name, err);
+    return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
+                        scopes, exchange->token_name, err);
 }
 
 enum status exchange_find_route(struct exchange *exchange, const char *method,

@@ -187,7 +187,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
     struct request *request = completion_take(&loop->completion);
     take_chain_back(request);
     accepting_take_handed(loop);
-    if (atomic_load(loop->draining_order) && loop->draining_ns == 0) {
+    if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
         wake_daemons(loop);
     }
@@ -306,7 +306,7 @@ static void on_heartbeat(uv_timer_t *timer);
 
 static void follow_orders(struct http_loop *loop)
 {
-    if (atomic_load(loop->draining_order)) {
+    if (atomic_load(&loop->http->draining)) {
         uint64_t now_ns = clock_now_ns();
         if (loop->draining_ns == 0) {
             loop->draining_ns = now_ns;
@@ -314,7 +314,7 @@ static void follow_orders(struct http_loop *loop)
         }
         accepting_end(loop, now_ns);
     }
-    if (atomic_load(loop->stopping_order)) {
+    if (atomic_load(&loop->http->stopping)) {
         loop->stopping = true;
         uv_stop(&loop->uv);
     }
@@ -416,9 +416,11 @@ static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error 
     return http_daemons_add(loop, tls, err);
 }
 
-enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
-                       struct error *err)
+enum status loop_start(struct http_loop *loop, struct http *http, struct error *err)
 {
+    const struct listen_set *sockets = &http->listeners;
+    loop->http = http;
+    loop->server = http->server;
     TRY(completion_init(&loop->completion, err));
     if (uv_loop_init(&loop->uv) != 0) {
         completion_deinit(&loop->completion);

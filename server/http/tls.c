@@ -192,7 +192,7 @@ void tls_begin(struct conn *conn, struct MHD_Connection *connection)
     }
     gnutls_session_t session = info->tls_session;
     conn->tls = session;
-    conn->credentials = tls_credentials_get(loop->tls);
+    conn->credentials = tls_credentials_get(loop->http->tls);
     conn->handshaking = true;
     conn->daemon->handshaking++;
     loop->handshaking++;
