@@ -95,8 +95,6 @@ struct http_loop {
     struct conn *conns;
     atomic_size_t conn_count; /* with those that are handed to it */
     atomic_bool accepting;    /* some listener is not closed */
-    struct exchange *free_exchanges;
-    size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
     bool stopping;
