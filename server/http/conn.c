@@ -28,11 +28,7 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
     conn->client = accepted->client;
     accepted->client = NULL;
     (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
-    conn->next = loop->conns;
-    if (conn->next != NULL) {
-        conn->next->prev = conn;
-    }
-    loop->conns = conn;
+    LIST_INSERT_HEAD(&loop->conns, conn, link);
     conn_begin(conn);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
@@ -58,14 +54,7 @@ void conn_destroy(struct conn *conn)
          * that the request on it is over. */
         exchange_end(conn->exchange);
     }
-    if (conn->prev != NULL) {
-        conn->prev->next = conn->next;
-    } else {
-        conn->loop->conns = conn->next;
-    }
-    if (conn->next != NULL) {
-        conn->next->prev = conn->prev;
-    }
+    LIST_REMOVE(conn, link);
     tls_end(conn);
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);

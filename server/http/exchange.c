@@ -173,7 +173,7 @@ static void give_memory_back(struct exchange *exchange)
 static void begin_dropping(struct exchange *exchange, uint64_t left)
 {
     request_enter(&exchange->request, REQUEST_REFUSED);
-    exchange->refused_ns = clock_now_ns();
+    conn_begin(exchange->conn);
     give_memory_back(exchange);
     if (left > KEEP_ALIVE_DROP_BYTES) {
         respond_early(exchange);

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct MHD_Connection;
 struct gnutls_session_int; /* gnutls_session_t points to it */
@@ -57,8 +58,7 @@ struct conn {
     struct client *client;   /* held; who connected */
     struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange; /* NULL between requests */
-    struct conn *prev;         /* list of the loop */
-    struct conn *next;
+    LIST_ENTRY(conn) link;     /* of the loop's */
     struct address peer;
 };
 
@@ -89,7 +89,7 @@ struct exchange {
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
     bool to_suspend; /* away: in the daemon's list of those that it suspends after its run */
-    struct exchange *next_to_suspend;
+    LIST_ENTRY(exchange) suspension;
 
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
     size_t kept_bytes;
@@ -99,8 +99,7 @@ struct exchange {
 
     const char *allowed_origin; /* the settings'; whose page may read it, NULL: none's */
 
-    uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
-    uint64_t dropped_bytes; /* since then */
+    uint64_t dropped_bytes; /* REFUSED, LINGERING: of the rest of its body */
     bool client_counted;    /* among the requests of its client */
     uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 

@@ -117,7 +117,7 @@ enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
     request->codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
-        if (!known && !exchange->route->any_media) {
+        if (!known && !exchange->route->triton) {
             return refuse_media(exchange, err);
         }
         request->codec = exchange->route->codec;

@@ -61,22 +61,16 @@ void loop_suspend_after_run(struct exchange *exchange)
     struct http_daemon *daemon = exchange->conn->daemon;
     if (!exchange->to_suspend) {
         exchange->to_suspend = true;
-        exchange->next_to_suspend = daemon->to_suspend;
-        daemon->to_suspend = exchange;
+        LIST_INSERT_HEAD(&daemon->to_suspend, exchange, suspension);
     }
 }
 
 void loop_forget_suspension(struct exchange *exchange)
 {
-    struct exchange **link = &exchange->conn->daemon->to_suspend;
-    if (!exchange->to_suspend) {
-        return;
+    if (exchange->to_suspend) {
+        exchange->to_suspend = false;
+        LIST_REMOVE(exchange, suspension);
     }
-    exchange->to_suspend = false;
-    while (*link != exchange) {
-        link = &(*link)->next_to_suspend;
-    }
-    *link = exchange->next_to_suspend;
 }
 
 /* Not in a callback, where MHD still has bytes that it has read: when such a connection is resumed,
@@ -86,10 +80,9 @@ void loop_forget_suspension(struct exchange *exchange)
  * callbacks alone, for the sake of daemons with threads.) */
 static void suspend_connections(struct http_daemon *daemon)
 {
-    while (daemon->to_suspend != NULL) {
-        struct exchange *exchange = daemon->to_suspend;
-        daemon->to_suspend = exchange->next_to_suspend;
-        exchange->to_suspend = false;
+    while (!LIST_EMPTY(&daemon->to_suspend)) {
+        struct exchange *exchange = LIST_FIRST(&daemon->to_suspend);
+        loop_forget_suspension(exchange);
         exchange->held = true;
         daemon->polled--;
         MHD_suspend_connection(exchange->connection);

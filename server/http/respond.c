@@ -58,7 +58,7 @@ static const struct {
 static enum status_category category_of(const struct exchange *exchange)
 {
     enum status_category category = status_category(exchange->request.error.status);
-    bool triton = exchange->route != NULL && exchange->route->triton_codes;
+    bool triton = exchange->route != NULL && exchange->route->triton;
     return category == CATEGORY_DEADLINE && triton ? CATEGORY_BUSY : category;
 }
 

@@ -121,7 +121,8 @@ static void make_handshake_room(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
     uint64_t most = 0;
-    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
+         conn = LIST_NEXT(conn, link)) {
         if (!conn->handshaking || conn->cut) {
             continue;
         }
