@@ -78,13 +78,12 @@ struct exchange {
     struct address address;    /* whose request it is: the peer's, or ... */
     bool forwarded;            /* ... whom trusted proxies name */
     const char *method; /* static; "": one that HTTP does not define, or none is known yet */
-    bool post;
-    bool get;       /* GET or HEAD */
-    bool head;      /* HEAD: no body in the answer; unknown until the header has ended */
-    bool preflight; /* a browser asks what a page may do with this route (cors.h) */
-    bool bodiless;  /* OPTIONS: a preflight, or of the service in general; a header says all */
-    bool close;     /* the connection ends with this answer */
-    bool in_pipe;   /* another may have come together with it, and lie in MHD's buffer */
+    unsigned asks;      /* bit of enum route_method, 0 for others */
+    bool head;          /* HEAD: no body in the answer; unknown until the header has ended */
+    bool preflight;     /* a browser asks what a page may do with this route (cors.h) */
+    bool bodiless; /* OPTIONS: a preflight, or of the service in general; a header says all */
+    bool close;    /* the connection ends with this answer */
+    bool in_pipe;  /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
@@ -160,8 +159,9 @@ enum exchange_step {
     EXCHANGE_CLOSE    /* close the connection without one */
 };
 
-/* DRAINING: there is nobody left to hand the request over to. */
-enum status exchange_shutting_down(struct error *err);
+/* The loop is being taken down, and so is whatever a request could be handed over to: true, and
+ * request.error says so (DRAINING). */
+bool exchange_comes_too_late(struct exchange *exchange);
 
 /* An id of our own for a request that brought none. */
 void exchange_make_id(struct exchange *exchange);

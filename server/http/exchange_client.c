@@ -77,9 +77,6 @@ enum status exchange_admit(struct exchange *exchange, struct error *err)
     const struct server *server = exchange->loop->server;
     TRY(identify_client(exchange, err));
     TRY(queue_admits(server->queue, err));
-    if (server_phase(server) >= SERVER_STOPPING) {
-        return exchange_shutting_down(err);
-    }
     exchange->request.limited = exchange->request.client != exchange->conn->client ||
                                 exchange->address.family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;

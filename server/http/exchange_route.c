@@ -78,9 +78,7 @@ enum status exchange_find_route(struct exchange *exchange, const char *method,
                          "there is nothing at %.200s; GET %.200s/ lists what there is", path,
                          exchange->loop->server->config->base_path);
     }
-    unsigned allowed = match.route->methods;
-    if (!(exchange->post && (allowed & ROUTE_POST) != 0) &&
-        !(exchange->get && (allowed & ROUTE_GET) != 0)) {
+    if ((match.route->methods & exchange->asks) == 0) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,
                          "the method is %.20s, this path takes %s", method,
                          route_allow(match.route));

@@ -148,8 +148,8 @@ static void take_back(struct request *request)
         return;
     }
     enum request_state state = request_state(request);
-    if (exchange->loop->stopping && state != REQUEST_PRINTING) {
-        (void)exchange_shutting_down(&request->error);
+    if (state != REQUEST_PRINTING) {
+        (void)exchange_comes_too_late(exchange);
     }
     if (state == REQUEST_BODY) {
         exchange_refuse(exchange); /* it has lost a slice */
@@ -308,7 +308,6 @@ static void follow_orders(struct http_loop *loop)
         accepting_end(loop, now_ns);
     }
     if (atomic_load(&loop->http->stopping)) {
-        loop->stopping = true;
         uv_stop(&loop->uv);
     }
 }
@@ -361,7 +360,7 @@ static void *loop_thread(void *arg)
     (void)pthread_setname_np(pthread_self(), "tally-http");
     wake_daemons(loop);
     (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
-    while (!loop->stopping) {
+    while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
     return NULL;

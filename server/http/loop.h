@@ -97,8 +97,7 @@ struct http_loop {
     atomic_bool accepting;    /* some listener is not closed */
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
-    bool stopping;
-    uint64_t id_seed; /* of loop_draw_id() */
+    uint64_t id_seed;     /* of loop_draw_id() */
 };
 
 /* The HTTP side as a whole: what its loops share. */

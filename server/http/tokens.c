@@ -21,6 +21,7 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
+    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a name of one letter, a colon, the line's end */
     ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
     WRONG_AT_ONCE = 10,    /* that an address may present ... */
     WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
@@ -131,43 +132,14 @@ static enum status parse_line(const struct line *line, struct token *token, stru
                : bad_line(err, line, "its scopes are not some of infer, metrics and admin");
 }
 
-/* Room for one token more. */
-static enum status reserve_token(struct token_list **list, size_t *room, struct error *err)
-{
-    size_t wanted = *room == 0 ? 16 : 2 * *room;
-    if ((*list)->count < *room) {
-        return STATUS_OK;
-    }
-    struct token_list *grown =
-        realloc(*list, sizeof **list + wanted * sizeof(*list)->tokens[0]);
-    if (grown == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
-    }
-    *list = grown;
-    *room = wanted;
-    return STATUS_OK;
-}
-
-static enum status add_line(const struct line *line, struct token_list **list, size_t *room,
-                            struct error *err)
-{
-    if ((*list)->count == TOKENS_MAX) {
-        return bad_line(err, line, "it is one more than 4096 tokens");
-    }
-    TRY(reserve_token(list, room, err));
-    struct token *token = &(*list)->tokens[(*list)->count++];
-    *token = (struct token){.scopes = 0};
-    return parse_line(line, token, err);
-}
-
 enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
                          struct error *err)
 {
     struct line line = {.text = text};
     const char *end = text + bytes;
-    size_t room = 0;
     enum status status = STATUS_OK;
-    struct token_list *found = calloc(1, sizeof *found);
+    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* and a bad line */
+    struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
@@ -181,7 +153,9 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
             line.bytes--;
         }
         if (line.bytes > 0 && line.text[0] != '#') {
-            status = add_line(&line, &found, &room, err);
+            status = found->count == TOKENS_MAX
+                         ? bad_line(err, &line, "it is one more than 4096 tokens")
+                         : parse_line(&line, &found->tokens[found->count++], err);
         }
         line.text = next + 1;
     }
