@@ -269,42 +269,27 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         }
         return;
     }
-    switch (request_state(&conn->exchange->request)) {
-    case REQUEST_HEADER:
+    if (request_state(&conn->exchange->request) == REQUEST_HEADER) {
         if (age_ns > header_ns) {
             time_out_request(conn, "the headers did not arrive in the time of the server's "
                                    "--header-timeout-ms");
         }
-        break;
-    case REQUEST_BODY:
-    case REQUEST_REFUSED:
-    case REQUEST_LINGERING:
+    } else if (is_receiving(conn)) {
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
-        break;
-    case REQUEST_ANSWERING:
+    } else if (is_answering(conn)) {
         if (answer_overdue(conn, age_ns)) {
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else if (progress_is_due(conn, now_ns)) {
             note_progress(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
         }
-        break;
-    case REQUEST_PAUSED:
-    case REQUEST_WAITING:
-    case REQUEST_PARSING:
-    case REQUEST_PARSED:
-    case REQUEST_QUEUED:
-    case REQUEST_RUNNING:
-    case REQUEST_SLICED:
-    case REQUEST_PRINTING:
-    case REQUEST_READY:
+    } else { /* away, or READY */
         check_slice(conn->exchange);
         if (age_ns > YOUNG_MS * NS_PER_MS) {
             /* libmicrohttpd's idle timeout goes on until then. */
             conn->exchange->polls_left = 0;
         }
-        break;
     }
 }
 
