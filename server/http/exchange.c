@@ -28,12 +28,29 @@
 
 enum {
     KEEP_ALIVE_DROP_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
-    LINGER_BYTES = 16 << 20 /* read and dropped after an early answer, at most: more than the
-                             * buffers of two sockets hold, so that the client had the answer when
-                             * it sent what follows */
+    LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
+                                       * than the buffers of two sockets hold, so that the
+                                       * client had the answer when it sent what follows */
+    KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
+    KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
+    FIRST_TARGET_BYTES = 256,
+    KEPT_TARGET_BYTES = 1024
 };
 
-static void exchange_clear(struct exchange *exchange)
+/* ---- records, kept between requests ---- */
+
+static struct exchange *take_kept_record(struct http_loop *loop)
+{
+    struct exchange *exchange = loop->free_exchanges;
+    if (exchange == NULL) {
+        return calloc(1, sizeof *exchange);
+    }
+    loop->free_exchanges = exchange->next_free;
+    loop->free_count--;
+    return exchange;
+}
+
+static void reset_record(struct exchange *exchange)
 {
     const size_t first = offsetof(struct exchange, magic);
     request_clear(&exchange->request);
@@ -46,19 +63,32 @@ static void exchange_clear(struct exchange *exchange)
     exchange->token_name[0] = '\0';
 }
 
+static bool copy_target(struct exchange *exchange, const char *target)
+{
+    size_t bytes = strlen(target) + 1;
+    if (bytes > exchange->target_capacity) {
+        size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+        char *grown = realloc(exchange->target, capacity);
+        if (grown == NULL) {
+            return false;
+        }
+        exchange->target = grown;
+        exchange->target_capacity = capacity;
+    }
+    memcpy(exchange->target, target, bytes);
+    return true;
+}
+
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
                                 const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *exchange = malloc(sizeof *exchange);
-    char *own_target = strdup(target);
-    if (exchange == NULL || own_target == NULL) {
-        free(exchange);
-        free(own_target);
+    struct exchange *exchange = take_kept_record(loop);
+    if (exchange == NULL || !copy_target(exchange, target)) {
+        exchange_free(exchange);
         return NULL;
     }
-    exchange_clear(exchange);
-    exchange->target = own_target;
+    reset_record(exchange);
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;
@@ -77,6 +107,24 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
+}
+
+static void forget_long_target(struct exchange *exchange)
+{
+    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
+        free(exchange->target);
+        exchange->target = NULL;
+        exchange->target_capacity = 0;
+    }
+}
+
+void exchange_free(struct exchange *exchange)
+{
+    if (exchange != NULL) {
+        free(exchange->target);
+        free(exchange->request.head.bytes); /* a long one went back before */
+        free(exchange);
+    }
 }
 
 /* ---- the header ---- */
@@ -152,7 +200,9 @@ static void give_memory_back(struct exchange *exchange)
     struct server *server = exchange->loop->server;
     slices_release(request);
     body_release(request);
-    text_free(server->memory, &request->head);
+    if (request->head.capacity > KEPT_TEXT_BYTES) {
+        text_free(server->memory, &request->head);
+    }
     memory_give(server->memory, &request->block);
     if (request->reserved_bytes > 0) {
         memory_release(server->memory, request->reserved_bytes);
@@ -366,7 +416,7 @@ static void end_exchange(struct exchange *exchange)
     text_free(loop->server->memory, &request->answer_text);
     shm_release_all(request->shm);
     free(exchange->kept);
-    free(exchange->target);
+    forget_long_target(exchange);
     give_memory_back(exchange);
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
@@ -374,7 +424,13 @@ static void end_exchange(struct exchange *exchange)
     exchange->conn->answer_bytes = 0;
     conn_begin(exchange->conn);
     exchange->magic = 0;
-    free(exchange);
+    if (loop->free_count >= KEPT_EXCHANGES) {
+        exchange_free(exchange);
+        return;
+    }
+    exchange->next_free = loop->free_exchanges;
+    loop->free_exchanges = exchange;
+    loop->free_count++;
 }
 
 /* The device may still write to its memory, and whoever has the request gives it back. If only

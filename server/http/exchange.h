@@ -106,13 +106,15 @@ struct exchange {
     struct page page;     /* of a page; its text is answer.head, too, and freed as that */
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
+    struct exchange *next_free; /* list of unused records */
 
-    /* All between the request and here is cleared for a new one, what follows is begun where it is
-     * used. */
+    /* All between the request and here is cleared for the next request that has this record. What
+     * follows is begun anew where it is used, or kept. */
     struct header_check header;
     struct trace_context trace;
     char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
-    char *target;                      /* owned: request target, taken apart in place */
+    char *target; /* owned: request target, taken apart in place; kept for the next request */
+    size_t target_capacity;
 };
 
 static inline struct exchange *exchange_of(struct request *request)
@@ -142,12 +144,14 @@ bool conn_has_next(const struct conn *conn);
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
                                 const char *target);
-/* MHD is through with it: it ends, and all that it holds goes back. If its request is still away,
- * that is cancelled, and it all happens when it is back: in exchange_end_orphan(). */
+/* MHD is through with it: everything it holds goes back, and the record is kept for another
+ * request. If its request is still away, that is cancelled, and it all happens when it is back:
+ * in exchange_end_orphan(). */
 void exchange_end(struct exchange *exchange);
 void exchange_end_orphan(struct exchange *exchange);
 /* The client is gone: nobody needs the result any more. */
 void exchange_cancel(struct exchange *exchange);
+void exchange_free(struct exchange *exchange);
 
 /* What a step leaves MHD to do. */
 enum exchange_step {

@@ -470,4 +470,9 @@ void loop_stop(struct http_loop *loop)
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop->uv);
     completion_deinit(&loop->completion);
+    while (loop->free_exchanges != NULL) {
+        struct exchange *exchange = loop->free_exchanges;
+        loop->free_exchanges = exchange->next_free;
+        exchange_free(exchange);
+    }
 }

@@ -95,6 +95,8 @@ struct http_loop {
     LIST_HEAD(, conn) conns;
     atomic_size_t conn_count; /* with those that are handed to it */
     atomic_bool accepting;    /* some listener is not closed */
+    struct exchange *free_exchanges;
+    size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
     uint64_t id_seed;     /* of loop_draw_id() */

@@ -189,8 +189,8 @@ struct request {
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 
-    /* All above is cleared for a new request (request_clear()). Below are tables that are written
-     * before they are read. */
+    /* All above is cleared for the next request that has this record (request_clear()). Below are
+     * tables that are written before they are read, and a buffer that is kept. */
     struct codec_request codec_request;
     struct carry_crc carry_crc; /* of codec_request */
     struct scan_call call;      /* call.dialect is released with the request */
@@ -200,7 +200,7 @@ struct request {
     struct text head;     /* owned: body bytes before the payload, NUL after the last */
 };
 
-/* A record as new. Thread: the only one that knows it. */
+/* A record as new, but for the buffer that it keeps. Thread: the only one that knows it. */
 static inline void request_clear(struct request *request)
 {
     memset(request, 0, offsetof(struct request, codec_request));
@@ -223,7 +223,6 @@ static inline void request_clear(struct request *request)
     request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
-    request->head = (struct text){.capacity = 0};
 }
 
 static inline enum request_state request_state(const struct request *request)
