@@ -175,7 +175,7 @@ struct run {
     uint64_t give_up_ns;  /* the drain has failed */
     uint64_t deadline_ns; /* earliest of all that wait, 0: none */
     uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
-    size_t accepted;      /* connections, so far */
+    uint64_t accepted;    /* connections, so far */
     uint64_t heap_ns;     /* next give_heap_back() */
     size_t most;          /* connections at once since the last one */
 };
@@ -250,7 +250,8 @@ static void do_every_tick(struct run *run, uint64_t now_ns)
     http_tick(run->http, now_ns);
     const size_t connections = http_connections(run->http);
     give_heap_back(run, connections, now_ns);
-    size_t accepted = http_accepted(run->http);
+    const uint64_t accepted =
+        metrics_read(&run->server->metrics->counters[METRICS_COUNTER_CONNECTIONS]);
     if (accepted != run->accepted || connections > 0) {
         run->accepted = accepted;
         run->traffic_ns = now_ns;

@@ -18,9 +18,10 @@
  *
  * Thread: the loop. */
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/base/log.h"
+#include "server/http/http.h"
 #include "server/http/loop.h"
-#include "server/http/proxies.h"
 #include "server/sched/client.h"
 
 #include <errno.h>
@@ -49,27 +50,21 @@ struct handed_over {
 
 static void on_waiting(uv_poll_t *poll, int status, int events);
 
-size_t loop_connections(struct http_loop *loop)
-{
-    return atomic_load_explicit(&loop->handed_count, memory_order_relaxed) +
-           atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
-}
-
 /* A place for the connection that is accepted next; false: all are taken. */
-static bool take_place(struct http_loop *loop)
+static bool take_place(struct http *http)
 {
-    size_t taken = atomic_load(loop->places_taken);
-    while (taken < loop->conn_limit) {
-        if (atomic_compare_exchange_weak(loop->places_taken, &taken, taken + 1)) {
+    size_t taken = atomic_load(&http->places_taken);
+    while (taken < http->server->config->max_connections) {
+        if (atomic_compare_exchange_weak(&http->places_taken, &taken, taken + 1)) {
             return true;
         }
     }
     return false;
 }
 
-static void give_place_back(struct http_loop *loop)
+static void give_place_back(struct http *http)
 {
-    (void)atomic_fetch_sub(loop->places_taken, 1);
+    (void)atomic_fetch_sub(&http->places_taken, 1);
 }
 
 static void pause_all(struct http_loop *loop)
@@ -85,7 +80,7 @@ static void pause_all(struct http_loop *loop)
 
 void accepting_resume(struct http_loop *loop)
 {
-    const bool is_full = atomic_load(loop->places_taken) >= loop->conn_limit;
+    const bool is_full = http_connections(loop->http) >= loop->server->config->max_connections;
     for (size_t i = 0; i < loop->listener_count && !is_full; i++) {
         struct listener *listener = &loop->listeners[i];
         if (!listener->closed && listener->paused) {
@@ -96,7 +91,8 @@ void accepting_resume(struct http_loop *loop)
 
 void accepting_ended(struct http_loop *loop)
 {
-    give_place_back(loop);
+    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    give_place_back(loop->http);
     accepting_resume(loop);
 }
 
@@ -105,8 +101,7 @@ void accepting_ended(struct http_loop *loop)
 static void add_connection(struct http_loop *loop, const struct handed_over *new)
 {
     struct accepted *accepted = &loop->accepted;
-    accepted->peer = new->peer;
-    proxies_unmap(&accepted->peer); /* sockets of systemd may be for both families */
+    accepted->peer = address_of(&new->peer);
     accepted->client = clients_get(loop->server->clients, &accepted->peer);
     accepted->tls = new->tls;
     struct http_daemon *daemon =
@@ -121,7 +116,7 @@ static void add_connection(struct http_loop *loop, const struct handed_over *new
                                  new->peer_bytes);
     }
     if (daemon == NULL || accepted->client != NULL) { /* nothing became of it */
-        give_place_back(loop);
+        accepting_ended(loop);
         client_release(accepted->client);
         accepted->client = NULL;
         if (daemon != NULL) {
@@ -134,16 +129,17 @@ static void add_connection(struct http_loop *loop, const struct handed_over *new
  * serves at less cost than two that wait for each other's turns. */
 static size_t crowding(struct http_loop *loop)
 {
-    size_t count = loop_connections(loop);
+    size_t count = atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
     return count < FEW_CONNECTIONS ? 0 : count;
 }
 
 /* The loop that a connection which this one has accepted is best with. */
 static struct http_loop *least_crowded(struct http_loop *loop)
 {
+    struct http *http = loop->http;
     struct http_loop *least = loop;
-    for (size_t i = loop->loop_count; i-- > 0 && !atomic_load(loop->draining_order);) {
-        struct http_loop *other = &loop->loops[i];
+    for (size_t i = http->loop_count; i-- > 0 && !atomic_load(&http->draining);) {
+        struct http_loop *other = &http->loops[i];
         bool takes =
             atomic_load(&other->accepting) &&
             atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_FRESH;
@@ -162,6 +158,7 @@ static bool hand_over(struct http_loop *to, const struct handed_over *new)
         return false;
     }
     *handed = *new;
+    (void)atomic_fetch_add(&to->conn_count, 1);
     (void)atomic_fetch_add(&to->handed_count, 1);
     handed->next = atomic_load(&to->handed);
     while (!atomic_compare_exchange_weak(&to->handed, &handed->next, handed)) {
@@ -176,7 +173,7 @@ void accepting_take_handed(struct http_loop *loop)
     while (handed != NULL) {
         struct handed_over *next = handed->next;
         add_connection(loop, handed);
-        (void)atomic_fetch_sub(&loop->handed_count, 1); /* it is in conn_count now */
+        (void)atomic_fetch_sub(&loop->handed_count, 1);
         free(handed);
         handed = next;
     }
@@ -189,7 +186,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (loop->fresh < MOST_FRESH) {
-        if (!take_place(loop)) {
+        if (!take_place(loop->http)) {
             pause_all(loop);
             return;
         }
@@ -200,11 +197,12 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
         if (new.fd >= 0) {
             struct http_loop *least = least_crowded(loop);
             if (least == loop || !hand_over(least, &new)) {
+                (void)atomic_fetch_add(&loop->conn_count, 1);
                 add_connection(loop, &new);
             }
             continue;
         }
-        give_place_back(loop);
+        give_place_back(loop->http);
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_message(
                 loop->server->log, LOG_WARN,
@@ -226,7 +224,7 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
     *listener = (struct listener){.loop = loop,
                                   .fd = fd,
                                   .inherited = socket->inherited,
-                                  .tls = loop->tls != NULL && !socket->local};
+                                  .tls = loop->http->tls != NULL && !socket->local};
     if (fd < 0) {
         return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
                          socket->name);

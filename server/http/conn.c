@@ -8,27 +8,9 @@
 #include "server/http/tls.h"
 #include "server/sched/client.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool address_is_local(const struct sockaddr_storage *peer)
-{
-    if (peer->ss_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, peer, sizeof v4);
-        return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
-    }
-    if (peer->ss_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, peer, sizeof v6);
-        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
-    }
-    return peer->ss_family == AF_UNIX;
-}
 
 struct conn *conn_create(struct http_daemon *daemon, int fd)
 {
@@ -46,14 +28,8 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
     conn->client = accepted->client;
     accepted->client = NULL;
     (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
-    conn->next = loop->conns;
-    if (conn->next != NULL) {
-        conn->next->prev = conn;
-    }
-    loop->conns = conn;
+    LIST_INSERT_HEAD(&loop->conns, conn, link);
     conn_begin(conn);
-    (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
     return conn;
@@ -78,18 +54,10 @@ void conn_destroy(struct conn *conn)
          * that the request on it is over. */
         exchange_end(conn->exchange);
     }
-    if (conn->prev != NULL) {
-        conn->prev->next = conn->next;
-    } else {
-        conn->loop->conns = conn->next;
-    }
-    if (conn->next != NULL) {
-        conn->next->prev = conn->prev;
-    }
+    LIST_REMOVE(conn, link);
     tls_end(conn);
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
-    (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
     accepting_ended(conn->loop);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;
@@ -132,20 +100,4 @@ bool conn_has_next(const struct conn *conn)
         return came > conn->asked_bytes + peek_closed(conn->fd);
     }
     return conn->exchange->in_pipe;
-}
-
-void address_text(const struct sockaddr_storage *address, char *text, size_t room)
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    text[0] = '\0';
-    if (address->ss_family == AF_INET) {
-        memcpy(&v4, address, sizeof v4);
-        (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
-    } else if (address->ss_family == AF_INET6) {
-        memcpy(&v6, address, sizeof v6);
-        (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
-    } else if (address->ss_family == AF_UNIX) {
-        (void)snprintf(text, room, "unix");
-    }
 }

@@ -167,7 +167,7 @@ static bool body_is_too_slow(const struct config *config, uint64_t bytes, uint64
 
 static void check_dropping(struct exchange *exchange, uint64_t now_ns)
 {
-    uint64_t age_ns = clock_span_ns(exchange->refused_ns, now_ns);
+    uint64_t age_ns = clock_span_ns(exchange->conn->since_ns, now_ns);
     if (request_state(&exchange->request) == REQUEST_REFUSED) {
         if (age_ns > EARLY_MS * NS_PER_MS) {
             respond_early(exchange);
@@ -269,42 +269,27 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         }
         return;
     }
-    switch (request_state(&conn->exchange->request)) {
-    case REQUEST_HEADER:
+    if (request_state(&conn->exchange->request) == REQUEST_HEADER) {
         if (age_ns > header_ns) {
             time_out_request(conn, "the headers did not arrive in the time of the server's "
                                    "--header-timeout-ms");
         }
-        break;
-    case REQUEST_BODY:
-    case REQUEST_REFUSED:
-    case REQUEST_LINGERING:
+    } else if (is_receiving(conn)) {
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
-        break;
-    case REQUEST_ANSWERING:
+    } else if (is_answering(conn)) {
         if (answer_overdue(conn, age_ns)) {
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else if (progress_is_due(conn, now_ns)) {
             note_progress(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
         }
-        break;
-    case REQUEST_PAUSED:
-    case REQUEST_WAITING:
-    case REQUEST_PARSING:
-    case REQUEST_PARSED:
-    case REQUEST_QUEUED:
-    case REQUEST_RUNNING:
-    case REQUEST_SLICED:
-    case REQUEST_PRINTING:
-    case REQUEST_READY:
+    } else { /* away, or READY */
         check_slice(conn->exchange);
         if (age_ns > YOUNG_MS * NS_PER_MS) {
             /* libmicrohttpd's idle timeout goes on until then. */
             conn->exchange->polls_left = 0;
         }
-        break;
     }
 }
 
@@ -314,87 +299,54 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
  * not slow, or not in our way. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
-    const struct config *config = conn->loop->server->config;
-    const struct exchange *exchange = conn->exchange;
-    uint64_t moved = 0;
-    uint64_t age_ns = 0;
-    if (exchange == NULL) {
+    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
+    if (!(is_receiving(conn) || is_answering(conn)) || before->at_ns == 0) {
         return 0;
     }
-    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
-    if (is_receiving(conn)) {
-        moved = exchange->request.body.received - before->moved;
-    } else if (is_answering(conn)) {
-        moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
-    }
-    if (before->at_ns != 0) {
-        age_ns = clock_span_ns(before->at_ns, now_ns);
-    }
-    uint64_t held = exchange->request.reserved_bytes;
+    const struct request *request = &conn->exchange->request;
+    const uint64_t held = request->reserved_bytes;
+    const uint64_t age_ns = clock_span_ns(before->at_ns, now_ns);
     if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
         return 0;
     }
-    uint64_t wanted = held / TURNOVER_S;
-    if (wanted > LINK_RATE) {
-        wanted = LINK_RATE;
-    }
-    if (wanted < config->min_upload_rate) {
-        wanted = config->min_upload_rate;
-    }
-    double rate = (double)moved * NS_PER_S / (double)age_ns;
+    const uint64_t moved =
+        is_receiving(conn) ? request->body.received : peek_taken(conn->fd, conn->answer_given);
+    const uint64_t wanted = larger_of(smaller_of(held / TURNOVER_S, LINK_RATE),
+                                      conn->loop->server->config->min_upload_rate);
+    const double rate = (double)(moved - before->moved) * NS_PER_S / (double)age_ns;
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
 
-/* Connections to cut, the worst first. */
-struct slowest {
-    size_t count;
-    struct conn *conns[MOST_CUT];
-    double seconds[MOST_CUT];
-};
-
-static void insert_slowest(struct slowest *slowest, struct conn *conn, double seconds)
+/* Who will hold memory for longest; NULL: nobody is too slow. */
+static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
 {
-    size_t at = slowest->count;
-    while (at > 0 && slowest->seconds[at - 1] < seconds) {
-        at--;
+    struct conn *slowest = NULL;
+    double most = 0;
+    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
+         conn = LIST_NEXT(conn, link)) {
+        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
+        if (seconds > most) {
+            slowest = conn;
+            most = seconds;
+        }
     }
-    if (at == MOST_CUT) {
-        return;
-    }
-    slowest->count += slowest->count < MOST_CUT;
-    for (size_t i = slowest->count - 1; i > at; i--) {
-        slowest->conns[i] = slowest->conns[i - 1];
-        slowest->seconds[i] = slowest->seconds[i - 1];
-    }
-    slowest->conns[at] = conn;
-    slowest->seconds[at] = seconds;
+    return slowest;
 }
 
 /* Cut who holds memory and hardly moves, until what was refused last would fit: on one loop, whose
  * refusal it is then. */
 static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 {
-    uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
-    uint64_t relieved_ns = atomic_load(loop->relieved_ns);
-    uint64_t since_ns = lately_ns > relieved_ns ? lately_ns : relieved_ns;
-    uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
-    struct slowest slowest = {.count = 0};
-    if (wanted == 0) {
-        return;
-    }
-    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
-        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
-        if (seconds > 0) {
-            insert_slowest(&slowest, conn, seconds);
-        }
-    }
-    if (slowest.count == 0 || !atomic_compare_exchange_strong(loop->relieved_ns, &relieved_ns,
-                                                              now_ns + RELIEF_MS * NS_PER_MS)) {
+    uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
+    uint64_t wanted = memory_pressed(loop->server->memory,
+                                     larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
+    struct conn *conn = wanted == 0 ? NULL : find_slowest(loop, now_ns);
+    if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
+                                                        now_ns + RELIEF_MS * NS_PER_MS)) {
         return;
     }
     uint64_t freed = 0;
-    for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
-        struct conn *conn = slowest.conns[i];
+    for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
         freed += conn->exchange->request.reserved_bytes;
         if (is_receiving(conn)) {
             time_out_request(
@@ -403,6 +355,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         } else {
             cut_slow(conn, "others want memory, and the answer is read too slowly to keep it");
         }
+        conn = find_slowest(loop, now_ns);
     }
 }
 
@@ -469,7 +422,8 @@ void deadline_sweep(struct http_loop *loop)
     struct conn *conns[POLL_BATCH];
     struct pollfd fds[POLL_BATCH];
     nfds_t count = 0;
-    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
+         conn = LIST_NEXT(conn, link)) {
         if (conn->cut) {
             continue;
         }

@@ -14,7 +14,6 @@
 #include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
-#include "server/http/trace_exchange.h"
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
@@ -34,7 +33,6 @@ enum {
                                        * client had the answer when it sent what follows */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
-    FIRST_KEPT_BYTES = 1024,
     FIRST_TARGET_BYTES = 256,
     KEPT_TARGET_BYTES = 1024
 };
@@ -133,13 +131,12 @@ void exchange_free(struct exchange *exchange)
 
 void exchange_make_id(struct exchange *exchange)
 {
-    struct http_loop *loop = exchange->loop;
-    (void)trace_hex((uint64_t)loop->id_prefix << 32 | loop->id_next++, exchange->request.id);
+    (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.id);
 }
 
 static void choose_deadline(struct exchange *exchange)
 {
-    uint64_t timeout_ms = exchange->header.timeout_ms;
+    uint64_t timeout_ms = (uint64_t)exchange->header.timeout_ms;
     uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
     uint64_t at = 0;
     timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
@@ -150,18 +147,14 @@ static void choose_deadline(struct exchange *exchange)
     exchange->request.deadline_ns = at;
 }
 
-enum status exchange_shutting_down(struct error *err)
+bool exchange_comes_too_late(struct exchange *exchange)
 {
-    return error_set(err, STATUS_DRAINING, "the service is shutting down");
-}
-
-/* The loop is being taken down, and so is whatever a request could be handed over to. */
-static bool refused_at_the_end(struct exchange *exchange)
-{
-    if (exchange->loop->stopping) {
-        (void)exchange_shutting_down(&exchange->request.error);
+    const bool stopping = atomic_load(&exchange->loop->http->stopping);
+    if (stopping) {
+        (void)error_set(&exchange->request.error, STATUS_DRAINING,
+                        "the service is shutting down");
     }
-    return exchange->loop->stopping;
+    return stopping;
 }
 
 /* All that is checked while nothing of the body was read. */
@@ -170,20 +163,20 @@ static enum status check_header(struct exchange *exchange, const char *method)
     struct request *request = &exchange->request;
     struct error *err = &request->error;
     enum status status = header_check_finish(&exchange->header, err);
-    if (exchange->header.forwardeds > 0) {
-        exchange->address =
-            proxies_client(exchange->loop->proxies, &exchange->conn->peer,
-                           exchange->header.forwarded, exchange->header.forwardeds);
+    if (exchange->header.forwarded.count > 0) {
+        exchange->forwarded =
+            proxies_client(&exchange->loop->http->proxies, exchange->header.forwarded.texts,
+                           exchange->header.forwarded.count, &exchange->address);
         request->local = address_is_local(&exchange->address);
     }
     if (status == STATUS_OK) {
         status = exchange_find_route(exchange, method, err);
     }
-    trace_exchange_begin(exchange);
+    exchange_begin_trace(exchange);
     if (status != STATUS_OK) {
         return status;
     }
-    if (refused_at_the_end(exchange)) {
+    if (exchange_comes_too_late(exchange)) {
         return err->status;
     }
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
@@ -225,7 +218,7 @@ static void give_memory_back(struct exchange *exchange)
 static void begin_dropping(struct exchange *exchange, uint64_t left)
 {
     request_enter(&exchange->request, REQUEST_REFUSED);
-    exchange->refused_ns = clock_now_ns();
+    conn_begin(exchange->conn);
     give_memory_back(exchange);
     if (left > KEEP_ALIVE_DROP_BYTES) {
         respond_early(exchange);
@@ -239,28 +232,29 @@ void exchange_refuse(struct exchange *exchange)
                    length < 0 ? 0 : (uint64_t)length - exchange->request.body.received);
 }
 
-/* What log and traces call it: those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them;
- * "" for another. */
-static const char *known_method(const char *method)
+static void read_method(struct exchange *exchange, const char *method)
 {
-    static const char *const known[] = {"GET",     "POST",    "HEAD",  "PUT",  "DELETE",
-                                        "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+    /* Those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them. */
+    static const struct {
+        const char *name;
+        unsigned asks;
+    } known[] = {{"GET", ROUTE_GET}, {"POST", ROUTE_POST}, {"HEAD", ROUTE_GET},
+                 {"PUT", 0},         {"DELETE", 0},        {"CONNECT", 0},
+                 {"OPTIONS", 0},     {"TRACE", 0},         {"PATCH", 0}};
     for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
-        if (strcmp(method, known[i]) == 0) {
-            return known[i];
+        if (strcmp(method, known[i].name) == 0) {
+            exchange->method = known[i].name;
+            exchange->asks = known[i].asks;
         }
     }
-    return "";
+    exchange->head = strcmp(method, "HEAD") == 0;
 }
 
 enum exchange_step exchange_header(struct exchange *exchange, const char *method)
 {
     const struct header_check *header = &exchange->header;
     conn_begin(exchange->conn);
-    exchange->method = known_method(method);
-    exchange->post = strcmp(method, "POST") == 0;
-    exchange->head = strcmp(method, "HEAD") == 0;
-    exchange->get = exchange->head || strcmp(method, "GET") == 0;
+    read_method(exchange, method);
     if (header->origin != NULL) {
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
@@ -305,7 +299,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
         return EXCHANGE_CLOSE; /* it left while its body waited: these bytes would wait, too */
     }
-    if (request_state(request) == REQUEST_BODY && refused_at_the_end(exchange)) {
+    if (request_state(request) == REQUEST_BODY && exchange_comes_too_late(exchange)) {
         exchange_refuse(exchange);
     }
     if (request_state(request) != REQUEST_BODY) {
@@ -323,29 +317,17 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
     return EXCHANGE_GO_ON;
 }
 
-/* The least power of two that holds them. */
-static size_t room_for_kept(size_t bytes)
-{
-    size_t room = FIRST_KEPT_BYTES;
-    while (room < bytes) {
-        room *= 2;
-    }
-    return room;
-}
-
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    const size_t whole = exchange->kept_bytes + count; /* of a buffer of MHD, at most */
-    const size_t room = room_for_kept(whole);
-    if (exchange->kept == NULL || room > room_for_kept(exchange->kept_bytes)) {
-        char *grown = realloc(exchange->kept, room);
-        if (grown == NULL) {
-            return 0;
-        }
-        exchange->kept = grown;
+    const size_t room = exchange->conn->daemon->buffer_bytes; /* MHD has read no more */
+    if (exchange->kept == NULL) {
+        exchange->kept = malloc(room);
+    }
+    if (exchange->kept == NULL || count > room - exchange->kept_bytes) {
+        return 0;
     }
     memcpy(exchange->kept + exchange->kept_bytes, bytes, count);
-    exchange->kept_bytes = whole;
+    exchange->kept_bytes += count;
     return count;
 }
 
@@ -374,12 +356,18 @@ static void make_page(struct exchange *exchange)
         .segments = {exchange->segments[0], exchange->segments[1]},
         .body = {request->head.bytes, request->head_bytes},
     };
-    exchange->page = (struct page){.http_status = 200, .content_type = "application/json"};
-    if (exchange->route->page(&page_request, &exchange->page, &request->error) == STATUS_OK) {
-        request->answer.head = exchange->page.text; /* freed with the request */
-    } else {
-        free(exchange->page.text);
+    struct page *page = &exchange->page;
+    *page = (struct page){.http_status = 200, .content_type = "application/json"};
+    json_writer_init(&page->json);
+    enum status status = exchange->route->page(&page_request, page, &request->error);
+    if (status == STATUS_OK && (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
+        page->text = json_writer_take(&page->json, &page->bytes);
+        if (page->text == NULL) {
+            (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, "no memory for the answer");
+        }
     }
+    json_writer_deinit(&page->json);
+    request->answer.head = page->text; /* freed with the request */
 }
 
 enum exchange_step exchange_body_end(struct exchange *exchange)
@@ -388,7 +376,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
     if (request_state(request) != REQUEST_BODY) {
         return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
     }
-    if (refused_at_the_end(exchange)) {
+    if (exchange_comes_too_late(exchange)) {
         return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();

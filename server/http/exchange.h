@@ -10,6 +10,7 @@
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
+#include "server/base/address.h"
 #include "server/base/trace_context.h"
 #include "server/http/header_check.h"
 #include "server/http/routes.h"
@@ -20,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
+#include <sys/queue.h>
 
 struct MHD_Connection;
 struct gnutls_session_int; /* gnutls_session_t points to it */
@@ -57,9 +58,8 @@ struct conn {
     struct client *client;   /* held; who connected */
     struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange; /* NULL between requests */
-    struct conn *prev;         /* list of the loop */
-    struct conn *next;
-    struct sockaddr_storage peer;
+    LIST_ENTRY(conn) link;     /* of the loop's */
+    struct address peer;
 };
 
 enum {
@@ -74,21 +74,21 @@ struct exchange {
     struct conn *conn;
     struct http_loop *loop;
     struct MHD_Connection *connection;
-    const struct route *route;       /* static; NULL: none is known */
-    struct sockaddr_storage address; /* whose request it is: the peer's, or behind proxies */
+    const struct route *route; /* static; NULL: none is known */
+    struct address address;    /* whose request it is: the peer's, or ... */
+    bool forwarded;            /* ... whom trusted proxies name */
     const char *method; /* static; "": one that HTTP does not define, or none is known yet */
-    bool post;
-    bool get;       /* GET or HEAD */
-    bool head;      /* HEAD: no body in the answer; unknown until the header has ended */
-    bool preflight; /* a browser asks what a page may do with this route (cors.h) */
-    bool bodiless;  /* OPTIONS: a preflight, or of the service in general; a header says all */
-    bool close;     /* the connection ends with this answer */
-    bool in_pipe;   /* another may have come together with it, and lie in MHD's buffer */
+    unsigned asks;      /* bit of enum route_method, 0 for others */
+    bool head;          /* HEAD: no body in the answer; unknown until the header has ended */
+    bool preflight;     /* a browser asks what a page may do with this route (cors.h) */
+    bool bodiless; /* OPTIONS: a preflight, or of the service in general; a header says all */
+    bool close;    /* the connection ends with this answer */
+    bool in_pipe;  /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
     bool to_suspend; /* away: in the daemon's list of those that it suspends after its run */
-    struct exchange *next_to_suspend;
+    LIST_ENTRY(exchange) suspension;
 
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
     size_t kept_bytes;
@@ -98,8 +98,7 @@ struct exchange {
 
     const char *allowed_origin; /* the settings'; whose page may read it, NULL: none's */
 
-    uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
-    uint64_t dropped_bytes; /* since then */
+    uint64_t dropped_bytes; /* REFUSED, LINGERING: of the rest of its body */
     bool client_counted;    /* among the requests of its client */
     uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 
@@ -142,10 +141,6 @@ void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_byt
  * of the next one. */
 bool conn_has_next(const struct conn *conn);
 
-/* Whether it is on this machine, and its text, "unix" for a Unix socket. */
-bool address_is_local(const struct sockaddr_storage *address);
-void address_text(const struct sockaddr_storage *address, char *text, size_t room);
-
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
                                 const char *target);
@@ -168,8 +163,9 @@ enum exchange_step {
     EXCHANGE_CLOSE    /* close the connection without one */
 };
 
-/* DRAINING: there is nobody left to hand the request over to. */
-enum status exchange_shutting_down(struct error *err);
+/* The loop is being taken down, and so is whatever a request could be handed over to: true, and
+ * request.error says so (DRAINING). */
+bool exchange_comes_too_late(struct exchange *exchange);
 
 /* An id of our own for a request that brought none. */
 void exchange_make_id(struct exchange *exchange);
@@ -206,7 +202,11 @@ void exchange_uncount_memory(struct exchange *exchange);
 /* It ends, and nothing of it counts any more. */
 void exchange_uncount(struct exchange *exchange);
 
-/* exchange_report.c: it ends: metrics, a line of the log, a trace. */
+/* exchange_report.c: its header has been seen, and its route is known if there is one. The trace of
+ * who calls goes on, or one begins: without a traceparent only for a tensor, and if --otlp-rate lets
+ * it. */
+void exchange_begin_trace(struct exchange *exchange);
+/* It ends: metrics, a line of the log, its trace to the tracer. */
 void exchange_report(struct exchange *exchange);
 
 /* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */

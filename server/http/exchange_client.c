@@ -11,7 +11,6 @@
 #include "server/sched/queue.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
  * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
@@ -23,8 +22,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     char subject[TLS_SUBJECT_CHARS + 1];
     const char *name = exchange->token_name;
     enum client_kind kind = CLIENT_TOKEN;
-    const bool forwarded =
-        name[0] == '\0' && memcmp(&exchange->address, &conn->peer, sizeof conn->peer) != 0;
+    const bool forwarded = name[0] == '\0' && exchange->forwarded;
     if (name[0] == '\0' && !forwarded && conn->tls != NULL && tls_subject(conn, subject)) {
         name = subject;
         kind = CLIENT_CERTIFICATE;
@@ -79,11 +77,8 @@ enum status exchange_admit(struct exchange *exchange, struct error *err)
     const struct server *server = exchange->loop->server;
     TRY(identify_client(exchange, err));
     TRY(queue_admits(server->queue, err));
-    if (server_phase(server) >= SERVER_STOPPING) {
-        return exchange_shutting_down(err);
-    }
     exchange->request.limited = exchange->request.client != exchange->conn->client ||
-                                exchange->address.ss_family != AF_UNIX;
+                                exchange->address.family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
     uint64_t wait_ns = 0;
     if (most > 0 && exchange->request.limited) {

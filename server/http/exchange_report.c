@@ -1,13 +1,94 @@
-/* What metrics, log and trace say of an exchange that has ended. Thread: the loop. */
+/* What metrics, log and trace say of an exchange. Thread: the loop. */
 #include "proto/attributes.h"
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
+#include "server/base/trace.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/http/trace_exchange.h"
 
 #include <arpa/inet.h>
+#include <string.h>
+
+enum {
+    TARGET_BYTES = 256
+};
+
+/* ---- the trace ---- */
+
+void exchange_begin_trace(struct exchange *exchange)
+{
+    struct http_loop *loop = exchange->loop;
+    const struct header_check *header = &exchange->header;
+    struct tracer *tracer = loop->server->tracer;
+    const struct header_list *states = &header->tracestate;
+    bool there = header->traceparent.came > 0;
+    /* Two of them are as good as none. */
+    if (header->traceparent.came == 1 &&
+        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop),
+                           &exchange->trace)) {
+        if (states->came == states->count) {
+            trace_context_read_state(states->texts, states->count, &exchange->trace);
+        }
+        return;
+    }
+    bool tensor = exchange->route != NULL && exchange->route->kind != ROUTE_PAGE;
+    bool sampled = (there || tensor) && tracer_begins(tracer, exchange->request.times.arrived);
+    if (there || sampled) {
+        const uint64_t random[] = {loop_draw_id(loop), loop_draw_id(loop), loop_draw_id(loop)};
+        trace_context_begin(&exchange->trace, random);
+        exchange->trace.flags |= sampled ? TRACE_SAMPLED : 0;
+    }
+}
+
+static bool trace_is_due(const struct exchange *exchange)
+{
+    return trace_context_is_set(&exchange->trace) &&
+           (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
+           tracer_due(exchange->loop->server->tracer);
+}
+
+/* The path as it came: the route's pattern with the segments that it captured. */
+static const char *whole_path(const struct exchange *exchange, char *text, size_t room)
+{
+    if (exchange->route == NULL) {
+        return exchange->path;
+    }
+    const char *from = exchange->route->pattern;
+    size_t used = 0;
+    size_t segment = 0;
+    while (*from != '\0' && used + 1 < room) {
+        if (from[0] == '{') {
+            size_t count = strnlen(exchange->segments[segment], room - 1 - used);
+            memcpy(text + used, exchange->segments[segment++], count);
+            used += count;
+            from += 2;
+        } else {
+            text[used++] = *from++;
+        }
+    }
+    text[used] = '\0';
+    return text;
+}
+
+static void end_trace(const struct exchange *exchange, const struct log_request *line,
+                      uint64_t now_ns)
+{
+    const struct trace_request ended = {
+        .context = &exchange->trace,
+        .line = line,
+        .route = exchange->route != NULL ? exchange->route->pattern : NULL,
+        .tls = exchange->conn->tls != NULL,
+        .times = exchange->request.times,
+        .answered_ns = request_state(&exchange->request) == REQUEST_ANSWERING
+                           ? exchange->conn->since_ns
+                           : 0,
+        .ended_ns = now_ns,
+    };
+    tracer_add(exchange->loop->server->tracer, &ended);
+}
+
+/* ---- at the end ---- */
 
 static void count_outcome(struct exchange *exchange)
 {
@@ -40,7 +121,7 @@ void exchange_report(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
     const bool logged = log_request_due(exchange->loop->server->log);
-    const bool traced = trace_exchange_due(exchange);
+    const bool traced = trace_is_due(exchange);
     uint64_t now_ns = clock_now_ns();
     char client[INET6_ADDRSTRLEN];
     char shape[256] = "";
@@ -59,7 +140,7 @@ void exchange_report(struct exchange *exchange)
     if (request->planned) {
         attribute_shape_text(&request->call.desc, shape, sizeof shape);
     }
-    const struct log_request line = {
+    struct log_request line = {
         .id = request->id,
         .method = exchange->method,
         .path = exchange->route != NULL ? exchange->route->pattern : exchange->path,
@@ -86,6 +167,8 @@ void exchange_report(struct exchange *exchange)
         log_request(exchange->loop->server->log, &line);
     }
     if (traced) {
-        trace_exchange_end(exchange, &line, now_ns);
+        char path[TARGET_BYTES];
+        line.path = whole_path(exchange, path, sizeof path);
+        end_trace(exchange, &line, now_ns);
     }
 }

@@ -36,7 +36,7 @@ static enum status check_token(struct exchange *exchange, struct error *err)
 {
     unsigned scopes =
         exchange->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : exchange->route->scopes;
-    if (exchange->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
+    if (exchange->loop->http->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
         wants_console(exchange)) {
         return STATUS_OK;
     }
@@ -45,8 +45,8 @@ static enum status check_token(struct exchange *exchange, struct error *err)
         char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
     } field = {.read = exchange->header.authorization};
     exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
-    return tokens_check(exchange->loop->tokens, &exchange->address, field.overwrite, scopes,
-                        exchange->token_name, err);
+    return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
+                        scopes, exchange->token_name, err);
 }
 
 enum status exchange_find_route(struct exchange *exchange, const char *method,
@@ -78,9 +78,7 @@ enum status exchange_find_route(struct exchange *exchange, const char *method,
                          "there is nothing at %.200s; GET %.200s/ lists what there is", path,
                          exchange->loop->server->config->base_path);
     }
-    unsigned allowed = match.route->methods;
-    if (!(exchange->post && (allowed & ROUTE_POST) != 0) &&
-        !(exchange->get && (allowed & ROUTE_GET) != 0)) {
+    if ((match.route->methods & exchange->asks) == 0) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,
                          "the method is %.20s, this path takes %s", method,
                          route_allow(match.route));
@@ -110,18 +108,14 @@ static enum status choose_model(struct exchange *exchange, struct error *err)
 
 enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
 {
-    static const enum codec_format formats[] = {[HEADER_MEDIA_NONE] = CODEC_FORMAT_JSON,
-                                                [HEADER_MEDIA_JSON] = CODEC_FORMAT_JSON,
-                                                [HEADER_MEDIA_RAW] = CODEC_FORMAT_RAW,
-                                                [HEADER_MEDIA_NPY] = CODEC_FORMAT_NPY};
     struct request *request = &exchange->request;
-    enum header_media media = exchange->header.media;
+    const int media = exchange->header.media;
     request->codec_request.head_bytes = exchange->header.head_bytes;
     request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
     request->codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
-        bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
-        if (!known && !exchange->route->any_media) {
+        bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
+        if (!known && !exchange->route->triton) {
             return refuse_media(exchange, err);
         }
         request->codec = exchange->route->codec;
@@ -130,7 +124,7 @@ enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
     if (media == HEADER_MEDIA_OTHER) {
         return refuse_media(exchange, err);
     }
-    enum codec_format format = formats[media];
+    enum codec_format format = (enum codec_format)media;
     unsigned accepted = exchange->header.accept_formats;
     request->codec = codec_cumsum(format);
     /* Exactly one named: that one. */

@@ -146,19 +146,18 @@ static bool item_is(const struct item *item, const char *name)
     return strlen(name) == item->bytes && strncasecmp(item->text, name, item->bytes) == 0;
 }
 
-static enum header_media media_of(const struct item *item)
+/* Of the three that tensors come and go in; HEADER_MEDIA_OTHER: of none. */
+static int media_of(const struct item *item)
 {
-    if (item_is(item, "application/json")) {
-        return HEADER_MEDIA_JSON;
+    static const char *const types[] = {[CODEC_FORMAT_JSON] = "application/json",
+                                        [CODEC_FORMAT_RAW] = "application/octet-stream",
+                                        [CODEC_FORMAT_NPY] = "application/x-npy"};
+    for (size_t format = 0; format < ARRAY_COUNT(types); format++) {
+        if (item_is(item, types[format])) {
+            return (int)format;
+        }
     }
-    if (item_is(item, "application/octet-stream")) {
-        return HEADER_MEDIA_RAW;
-    }
-    if (item_is(item, "application/x-npy")) {
-        return HEADER_MEDIA_NPY;
-    }
-    return item_is(item, "application/x-www-form-urlencoded") ? HEADER_MEDIA_NONE
-                                                              : HEADER_MEDIA_OTHER;
+    return HEADER_MEDIA_OTHER;
 }
 
 /* A field's value; NUL-terminated. */
@@ -199,7 +198,8 @@ static void read_content_type(struct header_check *check, struct value value)
     if (next_item(&cursor, &item)) {
         const char *behind = item.text + item.bytes;
         bool list = behind[strspn(behind, " \t")] == ',';
-        check->media = list ? HEADER_MEDIA_OTHER : media_of(&item);
+        bool form = item_is(&item, "application/x-www-form-urlencoded"); /* curl's default */
+        check->media = list ? HEADER_MEDIA_OTHER : form ? CODEC_FORMAT_JSON : media_of(&item);
     }
 }
 
@@ -230,16 +230,12 @@ static void read_accept(struct header_check *check, struct value value)
 {
     struct item item;
     while (next_item(&value.text, &item)) {
-        enum header_media media = media_of(&item);
+        int media = media_of(&item);
         if (item.refused) {
             continue;
         }
-        if (media == HEADER_MEDIA_JSON) {
-            check->accept_formats |= 1U << CODEC_FORMAT_JSON;
-        } else if (media == HEADER_MEDIA_RAW) {
-            check->accept_formats |= 1U << CODEC_FORMAT_RAW;
-        } else if (media == HEADER_MEDIA_NPY) {
-            check->accept_formats |= 1U << CODEC_FORMAT_NPY;
+        if (media != HEADER_MEDIA_OTHER) {
+            check->accept_formats |= 1U << media;
         } else if (item_is(&item, "text/html")) {
             check->accept_html = true;
         }
@@ -271,27 +267,6 @@ static size_t without_blanks(struct value value)
     return value.bytes;
 }
 
-/* A number of at least `least` in a field of ours. */
-static bool read_own_number(struct header_check *check, const char *name, struct value value,
-                            int64_t least, const char *expected, int64_t *out)
-{
-    if (parse_number(value.text, without_blanks(value), out) && *out >= least) {
-        return true;
-    }
-    (void)error_set_field(&check->error, STATUS_INVALID_FIELD, name,
-                          "%s is \"%.40s\", expected %s", name, value.text, expected);
-    return false;
-}
-
-static void read_timeout(struct header_check *check, struct value value)
-{
-    int64_t timeout_ms = 0;
-    if (read_own_number(check, "X-Request-Timeout-Ms", value, 1,
-                        "a whole number of milliseconds, 1 to 2^63-1", &timeout_ms)) {
-        check->timeout_ms = (uint64_t)timeout_ms;
-    }
-}
-
 static void read_priority(struct header_check *check, struct value value)
 {
     const size_t bytes = without_blanks(value);
@@ -301,19 +276,6 @@ static void read_priority(struct header_check *check, struct value value)
                               "X-Request-Priority is \"%.40s\", expected high or normal",
                               value.text);
     }
-}
-
-static void read_head_bytes(struct header_check *check, struct value value)
-{
-    (void)read_own_number(check, "Inference-Header-Content-Length", value, 0,
-                          "the number of bytes of the JSON part", &check->head_bytes);
-}
-
-static void read_carry_bytes(struct header_check *check, struct value value)
-{
-    (void)read_own_number(check, "Tally-Carry-Length", value, 0,
-                          "the number of bytes of the carry that the body begins with",
-                          &check->carry_bytes);
 }
 
 /* Other expectations are ignored, as RFC 9110 allows. */
@@ -326,20 +288,6 @@ static void read_expect(struct header_check *check, struct value value)
 static void read_request_id(struct header_check *check, struct value value)
 {
     check->request_id = header_check_id_sane(value.text, value.bytes) ? value.text : NULL;
-}
-
-static void read_traceparent(struct header_check *check, struct value value)
-{
-    check->traceparent = value.text;
-    check->traceparents++;
-}
-
-static void read_tracestate(struct header_check *check, struct value value)
-{
-    if (check->tracestates < HEADER_TRACESTATES) {
-        check->tracestate[check->tracestates] = value.text;
-    }
-    check->tracestates++;
 }
 
 /* "A server MUST respond with a 400 (Bad Request) status code ... to any request message that
@@ -355,56 +303,79 @@ static void read_host(struct header_check *check, struct value value)
     }
 }
 
-/* The last ones count: proxies that are nearer wrote them. */
-static void read_forwarded(struct header_check *check, struct value value)
-{
-    if (check->forwardeds == HEADER_FORWARDED) {
-        check->forwardeds--;
-        memmove(check->forwarded, check->forwarded + 1,
-                check->forwardeds * sizeof check->forwarded[0]);
-    }
-    check->forwarded[check->forwardeds++] = value.text;
-}
-
-/* A field is read by its function, or its text is kept as it came. */
+/* A field is read by its function, or its value is kept as it came: the text, the texts of all
+ * fields of that name, or a whole number. */
 static const struct field {
     const char *name;
     size_t bytes;
     bool once; /* a second one is refused */
     void (*read)(struct header_check *check, struct value value);
-    size_t kept_at;
+    size_t text; /* where it is kept; 0: it is not, and likewise for the next two */
+    size_t list;
+    size_t number;
+    int64_t least;        /* of a number */
+    const char *expected; /* instead of what is no such number */
 } fields[] = {
-#define READ(name, once, read)                \
-    {                                         \
-        name, sizeof(name) - 1, once, read, 0 \
-    }
-#define KEEP(name, once, member)                                                  \
-    {                                                                             \
-        name, sizeof(name) - 1, once, NULL, offsetof(struct header_check, member) \
-    }
-    READ("Content-Length", true, read_content_length),
-    READ("Transfer-Encoding", true, read_transfer_encoding),
-    READ("Expect", false, read_expect),
-    READ("Content-Type", true, read_content_type),
-    READ("Content-Encoding", true, read_content_encoding),
-    READ("Accept", false, read_accept),
-    READ("Accept-Encoding", false, read_accept_encoding),
-    READ("X-Request-Id", false, read_request_id),
-    READ("X-Request-Timeout-Ms", true, read_timeout),
-    READ("X-Request-Priority", true, read_priority),
-    READ("Inference-Header-Content-Length", true, read_head_bytes),
-    READ("Tally-Carry-Length", true, read_carry_bytes),
-    READ("traceparent", false, read_traceparent),
-    READ("tracestate", false, read_tracestate),
-    READ("X-Forwarded-For", false, read_forwarded),
-    READ("Host", true, read_host),
-    KEEP("Authorization", true, authorization),
-    KEEP("If-None-Match", false, if_none_match),
-    KEEP("Origin", false, origin),
-    KEEP("Access-Control-Request-Method", false, asked_method),
-#undef READ
-#undef KEEP
+#define NAME(text)   .name = (text), .bytes = sizeof(text) - 1
+#define KEPT(member) offsetof(struct header_check, member)
+    {NAME("Content-Length"), .once = true, .read = read_content_length},
+    {NAME("Transfer-Encoding"), .once = true, .read = read_transfer_encoding},
+    {NAME("Expect"), .read = read_expect},
+    {NAME("Content-Type"), .once = true, .read = read_content_type},
+    {NAME("Content-Encoding"), .once = true, .read = read_content_encoding},
+    {NAME("Accept"), .read = read_accept},
+    {NAME("Accept-Encoding"), .read = read_accept_encoding},
+    {NAME("X-Request-Id"), .read = read_request_id},
+    {NAME("X-Request-Timeout-Ms"), .once = true, .number = KEPT(timeout_ms), .least = 1,
+     .expected = "a whole number of milliseconds, 1 to 2^63-1"},
+    {NAME("X-Request-Priority"), .once = true, .read = read_priority},
+    {NAME("Inference-Header-Content-Length"), .once = true, .number = KEPT(head_bytes),
+     .expected = "the number of bytes of the JSON part"},
+    {NAME("Tally-Carry-Length"), .once = true, .number = KEPT(carry_bytes),
+     .expected = "the number of bytes of the carry that the body begins with"},
+    {NAME("traceparent"), .list = KEPT(traceparent)},
+    {NAME("tracestate"), .list = KEPT(tracestate)},
+    {NAME("X-Forwarded-For"), .list = KEPT(forwarded)},
+    {NAME("Host"), .once = true, .read = read_host},
+    {NAME("Authorization"), .once = true, .text = KEPT(authorization)},
+    {NAME("If-None-Match"), .text = KEPT(if_none_match)},
+    {NAME("Origin"), .text = KEPT(origin)},
+    {NAME("Access-Control-Request-Method"), .text = KEPT(asked_method)},
+#undef NAME
+#undef KEPT
 };
+
+/* The last ones count: proxies that are nearer wrote them. */
+static void add_to_list(struct header_list *list, const char *text)
+{
+    if (list->count == HEADER_LIST) {
+        memmove(list->texts, list->texts + 1, sizeof list->texts - sizeof list->texts[0]);
+        list->count--;
+    }
+    list->texts[list->count++] = text;
+    list->came++;
+}
+
+static void read_field(struct header_check *check, const struct field *field,
+                       struct value value)
+{
+    char *kept = (char *)check + (field->text | field->list | field->number); /* one of them */
+    if (field->read != NULL) {
+        field->read(check, value);
+    } else if (field->text != 0) {
+        memcpy(kept, &value.text, sizeof value.text);
+    } else if (field->list != 0) {
+        add_to_list((struct header_list *)(void *)kept, value.text);
+    } else {
+        int64_t *number = (int64_t *)(void *)kept;
+        if (!parse_number(value.text, without_blanks(value), number) ||
+            *number < field->least) {
+            (void)error_set_field(&check->error, STATUS_INVALID_FIELD, field->name,
+                                  "%s is \"%.40s\", expected %s", field->name, value.text,
+                                  field->expected);
+        }
+    }
+}
 
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
                        size_t limit)
@@ -450,11 +421,7 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
         return;
     }
     check->seen |= 1U << at;
-    if (field->read != NULL) {
-        field->read(check, (struct value){value, value_bytes});
-    } else {
-        memcpy((char *)check + field->kept_at, &value, sizeof value);
-    }
+    read_field(check, field, (struct value){value, value_bytes});
 }
 
 void header_check_odd_line(struct header_check *check)

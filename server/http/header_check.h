@@ -24,32 +24,30 @@
 #include <stdint.h>
 
 enum {
-    HEADER_TRACESTATES = 8, /* fields of that name that are read; they may be a list */
-    HEADER_FORWARDED = 8    /* likewise, the last ones */
+    HEADER_LIST = 8,        /* fields of one name that are kept; each may be a list, too */
+    HEADER_MEDIA_OTHER = -1 /* none of enum codec_format */
 };
 
-/* What Content-Type says; HEADER_MEDIA_NONE also for curl's x-www-form-urlencoded default. */
-enum header_media {
-    HEADER_MEDIA_NONE,
-    HEADER_MEDIA_JSON,
-    HEADER_MEDIA_RAW,
-    HEADER_MEDIA_NPY,
-    HEADER_MEDIA_OTHER
+/* What fields of one name said; borrowed. */
+struct header_list {
+    const char *texts[HEADER_LIST]; /* as far as there is room the last ones */
+    size_t count;                   /* how many they are */
+    size_t came;
 };
 
 struct header_check {
     bool http_1_1;
-    size_t bytes;           /* of target, names and values that came */
-    size_t limit;           /* of these bytes */
-    bool unframed;          /* where the request ends is in doubt: close after the answer */
-    bool chunked;           /* Transfer-Encoding: chunked */
-    bool expect_continue;   /* the client waits for 100 before it sends its body */
-    int64_t content_length; /* -1: none given */
-    int64_t head_bytes;     /* Inference-Header-Content-Length, -1: none given */
-    int64_t carry_bytes;    /* Tally-Carry-Length, 0: none given */
-    uint64_t timeout_ms;    /* X-Request-Timeout-Ms, 0: none given */
-    bool high;              /* X-Request-Priority: high */
-    enum header_media media;
+    size_t bytes;              /* of target, names and values that came */
+    size_t limit;              /* of these bytes */
+    bool unframed;             /* where the request ends is in doubt: close after the answer */
+    bool chunked;              /* Transfer-Encoding: chunked */
+    bool expect_continue;      /* the client waits for 100 before it sends its body */
+    int64_t content_length;    /* -1: none given */
+    int64_t head_bytes;        /* Inference-Header-Content-Length, -1: none given */
+    int64_t carry_bytes;       /* Tally-Carry-Length, 0: none given */
+    int64_t timeout_ms;        /* X-Request-Timeout-Ms, 0: none given */
+    bool high;                 /* X-Request-Priority: high */
+    int media;                 /* enum codec_format of Content-Type; JSON: there is none */
     enum coding coding;        /* Content-Encoding */
     enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
@@ -57,20 +55,16 @@ struct header_check {
     const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
-    /* X-Forwarded-For, as far as there is room the last ones; borrowed. */
-    const char *forwarded[HEADER_FORWARDED];
-    size_t forwardeds;        /* how many they are */
+    struct header_list forwarded; /* X-Forwarded-For */
+    struct header_list traceparent;
+    struct header_list tracestate;
     const char *origin;       /* Origin, NULL if there is none; borrowed */
     const char *asked_method; /* Access-Control-Request-Method: with OPTIONS a preflight */
     const char *host;         /* Host, NULL if there is none; borrowed */
-    const char *traceparent;  /* the last; borrowed, as is tracestate */
-    size_t traceparents;      /* how many came */
-    const char *tracestate[HEADER_TRACESTATES]; /* as far as there is room */
-    size_t tracestates;                         /* how many came */
-    const char *media_text; /* Content-Type as it came, for the refusal; borrowed */
-    unsigned seen;          /* private: fields met, to find doubles */
-    int codings;            /* private: codings named by Accept-Encoding */
-    struct error error;     /* first thing wrong; last, as it is not cleared whole */
+    const char *media_text;   /* Content-Type as it came, for the refusal; borrowed */
+    unsigned seen;            /* private: fields met, to find doubles */
+    int codings;              /* private: codings named by Accept-Encoding */
+    struct error error;       /* first thing wrong; last, as it is not cleared whole */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,

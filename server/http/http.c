@@ -6,7 +6,6 @@
 #include "server/base/machine.h"
 #include "server/http/cors.h"
 #include "server/http/loop.h"
-#include "server/http/proxies.h"
 #include "server/http/tls_files.h"
 
 #include <stdlib.h>
@@ -16,20 +15,6 @@ enum {
     SPARE_FDS = 512, /* besides connections */
     START_FDS = 32,  /* without which nothing begins: sockets, files, what devices open, ... */
     LOOP_FDS = 16    /* ... and of each loop */
-};
-
-struct http {
-    struct server *server;
-    struct listen_set listeners;
-    struct tls_files *tls; /* NULL: off */
-    struct tokens *tokens; /* NULL: off */
-    struct proxies proxies;
-    atomic_bool draining;
-    atomic_bool stopping;
-    atomic_size_t places_taken;       /* accepting.c */
-    atomic_uint_fast64_t relieved_ns; /* deadlines.c */
-    size_t loop_count;
-    struct http_loop loops[]; /* each with its own thread */
 };
 
 /* Connections need descriptors: take as many as we may have. */
@@ -92,19 +77,7 @@ static enum status start_loops(struct http *http, struct error *err)
     TRY(cors_check(&config->cors_origins, err));
     TRY(open_sockets(http, err));
     for (size_t i = 0; i < http->loop_count; i++) {
-        struct http_loop *loop = &http->loops[i];
-        loop->server = server;
-        loop->tls = http->tls;
-        loop->tokens = http->tokens;
-        loop->proxies = &http->proxies;
-        loop->draining_order = &http->draining;
-        loop->stopping_order = &http->stopping;
-        loop->loops = http->loops;
-        loop->loop_count = http->loop_count;
-        loop->conn_limit = (size_t)config->max_connections;
-        loop->places_taken = &http->places_taken;
-        loop->relieved_ns = &http->relieved_ns;
-        TRY(loop_start(loop, &http->listeners, err));
+        TRY(loop_start(&http->loops[i], http, err));
     }
     return STATUS_OK;
 }
@@ -167,20 +140,7 @@ bool http_drained(struct http *http)
 
 size_t http_connections(struct http *http)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < http->loop_count; i++) {
-        count += loop_connections(&http->loops[i]);
-    }
-    return count;
-}
-
-size_t http_accepted(struct http *http)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < http->loop_count; i++) {
-        count += atomic_load_explicit(&http->loops[i].conn_total, memory_order_relaxed);
-    }
-    return count;
+    return atomic_load(&http->places_taken);
 }
 
 void http_halt(struct http *http)

@@ -31,9 +31,8 @@ void http_drain(struct http *http);
 /* After http_drain(): true once no connection is left, and none can come. Thread: any. */
 bool http_drained(struct http *http);
 
-/* Open connections of all loops, and how many were opened so far. Thread: any. */
+/* Connections that are open, or about to be. Thread: any. */
 size_t http_connections(struct http *http);
-size_t http_accepted(struct http *http);
 
 /* End the loops' threads: from here on HTTP hands nothing to queue, workers or codec pool and
  * asks nothing of them, so that they can be taken down. NULL is fine. Thread: main. */

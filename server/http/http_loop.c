@@ -61,22 +61,16 @@ void loop_suspend_after_run(struct exchange *exchange)
     struct http_daemon *daemon = exchange->conn->daemon;
     if (!exchange->to_suspend) {
         exchange->to_suspend = true;
-        exchange->next_to_suspend = daemon->to_suspend;
-        daemon->to_suspend = exchange;
+        LIST_INSERT_HEAD(&daemon->to_suspend, exchange, suspension);
     }
 }
 
 void loop_forget_suspension(struct exchange *exchange)
 {
-    struct exchange **link = &exchange->conn->daemon->to_suspend;
-    if (!exchange->to_suspend) {
-        return;
+    if (exchange->to_suspend) {
+        exchange->to_suspend = false;
+        LIST_REMOVE(exchange, suspension);
     }
-    exchange->to_suspend = false;
-    while (*link != exchange) {
-        link = &(*link)->next_to_suspend;
-    }
-    *link = exchange->next_to_suspend;
 }
 
 /* Not in a callback, where MHD still has bytes that it has read: when such a connection is resumed,
@@ -86,10 +80,9 @@ void loop_forget_suspension(struct exchange *exchange)
  * callbacks alone, for the sake of daemons with threads.) */
 static void suspend_connections(struct http_daemon *daemon)
 {
-    while (daemon->to_suspend != NULL) {
-        struct exchange *exchange = daemon->to_suspend;
-        daemon->to_suspend = exchange->next_to_suspend;
-        exchange->to_suspend = false;
+    while (!LIST_EMPTY(&daemon->to_suspend)) {
+        struct exchange *exchange = LIST_FIRST(&daemon->to_suspend);
+        loop_forget_suspension(exchange);
         exchange->held = true;
         daemon->polled--;
         MHD_suspend_connection(exchange->connection);
@@ -155,8 +148,8 @@ static void take_back(struct request *request)
         return;
     }
     enum request_state state = request_state(request);
-    if (exchange->loop->stopping && state != REQUEST_PRINTING) {
-        (void)exchange_shutting_down(&request->error);
+    if (state != REQUEST_PRINTING) {
+        (void)exchange_comes_too_late(exchange);
     }
     if (state == REQUEST_BODY) {
         exchange_refuse(exchange); /* it has lost a slice */
@@ -187,7 +180,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
     struct request *request = completion_take(&loop->completion);
     take_chain_back(request);
     accepting_take_handed(loop);
-    if (atomic_load(loop->draining_order) && loop->draining_ns == 0) {
+    if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
         wake_daemons(loop);
     }
@@ -306,7 +299,7 @@ static void on_heartbeat(uv_timer_t *timer);
 
 static void follow_orders(struct http_loop *loop)
 {
-    if (atomic_load(loop->draining_order)) {
+    if (atomic_load(&loop->http->draining)) {
         uint64_t now_ns = clock_now_ns();
         if (loop->draining_ns == 0) {
             loop->draining_ns = now_ns;
@@ -314,8 +307,7 @@ static void follow_orders(struct http_loop *loop)
         }
         accepting_end(loop, now_ns);
     }
-    if (atomic_load(loop->stopping_order)) {
-        loop->stopping = true;
+    if (atomic_load(&loop->http->stopping)) {
         uv_stop(&loop->uv);
     }
 }
@@ -368,13 +360,23 @@ static void *loop_thread(void *arg)
     (void)pthread_setname_np(pthread_self(), "tally-http");
     wake_daemons(loop);
     (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
-    while (!loop->stopping) {
+    while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
     return NULL;
 }
 
 /* ---- starting and ending ---- */
+
+/* SplitMix64. */
+uint64_t loop_draw_id(struct http_loop *loop)
+{
+    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t id = loop->id_seed;
+    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return id ^ (id >> 31);
+}
 
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
@@ -406,17 +408,19 @@ static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error 
     return http_daemons_add(loop, tls, err);
 }
 
-enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
-                       struct error *err)
+enum status loop_start(struct http_loop *loop, struct http *http, struct error *err)
 {
+    const struct listen_set *sockets = &http->listeners;
+    loop->http = http;
+    loop->server = http->server;
     TRY(completion_init(&loop->completion, err));
     if (uv_loop_init(&loop->uv) != 0) {
         completion_deinit(&loop->completion);
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->magic = LOOP_MAGIC; /* from here on loop_stop() has something to do */
-    if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
-        loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
+    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
+        loop->id_seed = uv_hrtime(); /* ids need not be secret */
     }
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {

@@ -4,7 +4,7 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
-#include "server/http/trace_exchange.h"
+#include "server/http/proxies.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 
@@ -34,8 +34,8 @@ struct http_daemon {
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
     size_t answering;    /* and in REQUEST_ANSWERING */
     size_t handshaking;  /* connections in their TLS handshake */
-    const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
-    struct exchange *to_suspend;  /* list: their connections, when the run is over */
+    const struct conn *handshake;     /* of these, who gets on in this run; NULL: nobody yet */
+    LIST_HEAD(, exchange) to_suspend; /* their connections, when the run is over */
 };
 
 /* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
@@ -63,19 +63,15 @@ struct listener {
 
 /* A connection that libmicrohttpd is about to be given. */
 struct accepted {
-    struct sockaddr_storage peer;
+    struct address peer;
     struct client *client; /* held; NULL: conn_create() has taken it over */
     bool tls;
 };
 
 struct http_loop {
     unsigned magic;
+    struct http *http;
     struct server *server;
-    struct tls_files *tls;             /* borrowed; NULL: no listener has TLS */
-    struct tokens *tokens;             /* borrowed; NULL: nobody needs one */
-    const struct proxies *proxies;     /* borrowed */
-    const atomic_bool *draining_order; /* shared, set by http.c */
-    const atomic_bool *stopping_order;
     pthread_t thread;
     bool started;
     bool joined;
@@ -88,31 +84,37 @@ struct http_loop {
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
-    struct http_loop *loops; /* borrowed: all of the service, this one among them */
-    size_t loop_count;
-    size_t conn_limit;                 /* of all loops together */
-    atomic_size_t *places_taken;       /* shared: of these, by who is accepted or about to be */
-    atomic_uint_fast64_t *relieved_ns; /* shared: refusals of memory before had their relief */
-    _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it, */
-    atomic_size_t handed_count;           /* as long as they are not in conn_count */
-    size_t handshaking;                   /* connections in their TLS handshake */
-    size_t fresh;                         /* accepted, and their daemon has not run since */
+    _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it */
+    atomic_size_t handed_count;
+    size_t handshaking; /* connections in their TLS handshake */
+    size_t fresh;       /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
     uint64_t served_ns;               /* of the crowd whose turn was last, before that */
-    struct conn *conns;
-    atomic_size_t conn_count;
-    atomic_size_t conn_total; /* since the start */
+    LIST_HEAD(, conn) conns;
+    atomic_size_t conn_count; /* with those that are handed to it */
     atomic_bool accepting;    /* some listener is not closed */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
-    bool stopping;
-    uint32_t id_prefix; /* of the request ids made here */
-    uint32_t id_next;
-    struct trace_random trace_random; /* for the traces and spans made here */
+    uint64_t id_seed;     /* of loop_draw_id() */
+};
+
+/* The HTTP side as a whole: what its loops share. */
+struct http {
+    struct server *server;
+    struct listen_set listeners;
+    struct tls_files *tls; /* NULL: no listener has TLS */
+    struct tokens *tokens; /* NULL: nobody needs one */
+    struct proxies proxies;
+    atomic_bool draining; /* orders to the loops */
+    atomic_bool stopping;
+    atomic_size_t places_taken; /* of --max-connections, by who is accepted or about to be */
+    atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
+    size_t loop_count;
+    struct http_loop loops[]; /* each with its own thread */
 };
 
 enum {
@@ -121,14 +123,17 @@ enum {
     ROOMY_BUFFER = 64 << 10 /* of a connection, in which a body comes fast */
 };
 
-/* Start a loop whose server, orders and limit are set, on copies of the sockets. Whatever the
- * result, loop_stop() is due. Thread: main. */
-MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
-                                  struct error *err);
+/* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is due.
+ * Thread: main. */
+MUST_CHECK enum status loop_start(struct http_loop *loop, struct http *http, struct error *err);
 /* The stopping order was given: join the thread, if that was not done. Thread: main. */
 void loop_join(struct http_loop *loop);
 /* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
 void loop_stop(struct http_loop *loop);
+
+/* A number that it has not given before, and others hardly will: for ids of requests, traces and
+ * spans made here. */
+uint64_t loop_draw_id(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
@@ -160,11 +165,9 @@ MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
 /* Take over what other loops have accepted for this one. */
 void accepting_take_handed(struct http_loop *loop);
-/* Connections of the loop, and those that are handed to it. Thread: any. */
-size_t loop_connections(struct http_loop *loop);
 /* Go on after a pause, if there is room for another connection. */
 void accepting_resume(struct http_loop *loop);
-/* A connection has ended: its place is another's. */
+/* A connection has ended, or could not begin: its place is another's. */
 void accepting_ended(struct http_loop *loop);
 /* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting
  * is false. */

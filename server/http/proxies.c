@@ -4,63 +4,11 @@
 #include "proto/digits.h"
 #include "server/base/config.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
 
 enum {
     ADDRESS_TEXT = 64 /* "[address]:port" */
 };
-
-void proxies_unmap(struct sockaddr_storage *address)
-{
-    struct sockaddr_in6 v6;
-    memcpy(&v6, address, sizeof v6);
-    if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-        return;
-    }
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6.sin6_port};
-    memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
-    *address = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
-    memcpy(address, &v4, sizeof v4);
-}
-
-static bool parse_address(const char *text, struct sockaddr_storage *out)
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    *out = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
-        memcpy(out, &v4, sizeof v4);
-        return true;
-    }
-    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
-        memcpy(out, &v6, sizeof v6);
-        proxies_unmap(out);
-        return true;
-    }
-    return false;
-}
-
-/* The address's bytes, and how many bits they are: 0 if it is no address. */
-static unsigned address_bits(const struct sockaddr_storage *address, uint8_t bytes[16],
-                             int *family)
-{
-    *family = address->ss_family;
-    if (*family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, address, sizeof v4);
-        memcpy(bytes, &v4.sin_addr, sizeof v4.sin_addr);
-        return 32;
-    }
-    if (*family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, address, sizeof v6);
-        memcpy(bytes, &v6.sin6_addr, sizeof v6.sin6_addr);
-        return 128;
-    }
-    return 0;
-}
 
 static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
 {
@@ -70,17 +18,15 @@ static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
            (rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0);
 }
 
-static bool is_trusted(const struct proxies *proxies, const struct sockaddr_storage *address)
+static bool is_trusted(const struct proxies *proxies, const struct address *address)
 {
-    uint8_t bytes[16];
-    int family = AF_UNSPEC;
-    if (address->ss_family == AF_UNIX) {
+    if (address->family == AF_UNIX) {
         return proxies->local;
     }
-    unsigned all = address_bits(address, bytes, &family);
-    for (size_t i = 0; all > 0 && i < proxies->count; i++) {
+    for (size_t i = 0; i < proxies->count; i++) {
         const struct proxy_network *network = &proxies->networks[i];
-        if (network->family == family && same_bits(network->bytes, bytes, network->bits)) {
+        if (network->address.family == address->family &&
+            same_bits(network->address.bytes, address->bytes, network->bits)) {
             return true;
         }
     }
@@ -90,17 +36,16 @@ static bool is_trusted(const struct proxies *proxies, const struct sockaddr_stor
 static bool parse_network(const char *text, struct proxy_network *out)
 {
     char address[ADDRESS_TEXT];
-    struct sockaddr_storage parsed;
     size_t length = strcspn(text, "/");
     if (length >= sizeof address) {
         return false;
     }
     memcpy(address, text, length);
     address[length] = '\0';
-    if (!parse_address(address, &parsed)) {
+    if (!address_parse(address, &out->address)) {
         return false;
     }
-    unsigned all = address_bits(&parsed, out->bytes, &out->family);
+    const unsigned all = out->address.family == AF_INET ? 32 : 128;
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
@@ -137,8 +82,7 @@ enum status proxies_parse(const struct config_list *list, struct proxies *out,
 
 /* The last entry of the first `bytes` of a list, an address perhaps with a port; false if it is
  * none. *left is what is before it. */
-static bool read_last_entry(const char *list, size_t bytes, struct sockaddr_storage *out,
-                            size_t *left)
+static bool read_last_entry(const char *list, size_t bytes, struct address *out, size_t *left)
 {
     char text[ADDRESS_TEXT];
     size_t begin = bytes;
@@ -171,24 +115,24 @@ static bool read_last_entry(const char *list, size_t bytes, struct sockaddr_stor
     } else if (strchr(text, ':') == strrchr(text, ':')) {
         address[strcspn(address, ":")] = '\0'; /* one colon: an IPv4 address with its port */
     }
-    return parse_address(address, out);
+    return address_parse(address, out);
 }
 
-struct sockaddr_storage proxies_client(const struct proxies *proxies,
-                                       const struct sockaddr_storage *peer,
-                                       const char *const *forwarded, size_t count)
+bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
+                    struct address *client)
 {
-    struct sockaddr_storage client = *peer;
+    bool found = false;
     for (size_t i = count; i-- > 0;) {
         size_t left = strlen(forwarded[i]);
         do {
-            struct sockaddr_storage before;
-            if (!is_trusted(proxies, &client) ||
+            struct address before;
+            if (!is_trusted(proxies, client) ||
                 !read_last_entry(forwarded[i], left, &before, &left)) {
-                return client; /* who wrote that is the last who is known */
+                return found; /* who wrote that is the last who is known */
             }
-            client = before;
+            *client = before;
+            found = true;
         } while (left > 0);
     }
-    return client;
+    return found;
 }

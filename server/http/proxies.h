@@ -8,11 +8,10 @@
 #define TALLY_SERVER_PROXIES_H
 
 #include "proto/status.h"
+#include "server/base/address.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <sys/socket.h>
 
 enum {
     PROXIES_MAX = 16
@@ -24,8 +23,7 @@ struct proxies {
     size_t count;
     bool local; /* "unix": whoever connects to a Unix socket */
     struct proxy_network {
-        int family;
-        uint8_t bytes[16];
+        struct address address;
         unsigned bits;
     } networks[PROXIES_MAX];
 };
@@ -35,14 +33,10 @@ struct proxies {
 MUST_CHECK enum status proxies_parse(const struct config_list *list, struct proxies *out,
                                      struct error *err);
 
-/* Who asks: the peer itself, or whom the trusted proxies name. forwarded are the fields of that
- * name, which are one list: some proxies append to it, others a field of their own. */
-struct sockaddr_storage proxies_client(const struct proxies *proxies,
-                                       const struct sockaddr_storage *peer,
-                                       const char *const *forwarded, size_t count);
-
-/* An address of IPv4 that is written as one of IPv6, as sockets for both have it (::ffff:192.0.2.1),
- * becomes what it is. */
-void proxies_unmap(struct sockaddr_storage *address);
+/* Who asks. forwarded are the fields of that name, which are one list: some proxies append to it,
+ * others a field of their own.
+ * in out   *client   the peer; whom the trusted proxies name instead, if they do: true */
+bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
+                    struct address *client);
 
 #endif

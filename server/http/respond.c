@@ -32,33 +32,30 @@ enum {
 
 /* ---- which code, which error ---- */
 
-static const struct {
-    unsigned code;
-    const char *reason;
-} answers[CATEGORY_COUNT] = {
-    [CATEGORY_OK] = {200, "OK"},
-    [CATEGORY_INVALID] = {400, "Bad Request"},
-    [CATEGORY_UNAUTHORIZED] = {401, "Unauthorized"},
-    [CATEGORY_FORBIDDEN] = {403, "Forbidden"},
-    [CATEGORY_NOT_FOUND] = {404, "Not Found"},
-    [CATEGORY_METHOD] = {405, "Method Not Allowed"},
-    [CATEGORY_TIMEOUT] = {408, "Request Timeout"},
-    [CATEGORY_TOO_LARGE] = {413, "Content Too Large"},
-    [CATEGORY_MEDIA_TYPE] = {415, "Unsupported Media Type"},
-    [CATEGORY_HEADERS] = {431, "Request Header Fields Too Large"},
-    [CATEGORY_VERSION] = {505, "HTTP Version Not Supported"},
-    [CATEGORY_THROTTLED] = {429, "Too Many Requests"},
-    [CATEGORY_INTERNAL] = {500, "Internal Server Error"},
-    [CATEGORY_UNSUPPORTED] = {501, "Not Implemented"},
-    [CATEGORY_BUSY] = {503, "Service Unavailable"},
-    [CATEGORY_DEADLINE] = {504, "Gateway Timeout"},
-    [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
+static const unsigned codes[CATEGORY_COUNT] = {
+    [CATEGORY_OK] = MHD_HTTP_OK,
+    [CATEGORY_INVALID] = MHD_HTTP_BAD_REQUEST,
+    [CATEGORY_UNAUTHORIZED] = MHD_HTTP_UNAUTHORIZED,
+    [CATEGORY_FORBIDDEN] = MHD_HTTP_FORBIDDEN,
+    [CATEGORY_NOT_FOUND] = MHD_HTTP_NOT_FOUND,
+    [CATEGORY_METHOD] = MHD_HTTP_METHOD_NOT_ALLOWED,
+    [CATEGORY_TIMEOUT] = MHD_HTTP_REQUEST_TIMEOUT,
+    [CATEGORY_TOO_LARGE] = 413, /* the name for it changes with the library */
+    [CATEGORY_MEDIA_TYPE] = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+    [CATEGORY_HEADERS] = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
+    [CATEGORY_VERSION] = MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED,
+    [CATEGORY_THROTTLED] = MHD_HTTP_TOO_MANY_REQUESTS,
+    [CATEGORY_INTERNAL] = MHD_HTTP_INTERNAL_SERVER_ERROR,
+    [CATEGORY_UNSUPPORTED] = MHD_HTTP_NOT_IMPLEMENTED,
+    [CATEGORY_BUSY] = MHD_HTTP_SERVICE_UNAVAILABLE,
+    [CATEGORY_DEADLINE] = MHD_HTTP_GATEWAY_TIMEOUT,
+    [CATEGORY_CLIENT_GONE] = MHD_HTTP_SERVICE_UNAVAILABLE,
 };
 
 static enum status_category category_of(const struct exchange *exchange)
 {
     enum status_category category = status_category(exchange->request.error.status);
-    bool triton = exchange->route != NULL && exchange->route->triton_codes;
+    bool triton = exchange->route != NULL && exchange->route->triton;
     return category == CATEGORY_DEADLINE && triton ? CATEGORY_BUSY : category;
 }
 
@@ -183,7 +180,7 @@ static struct MHD_Response *error_response(struct exchange *exchange)
         return NULL;
     }
     request->answer.head = text; /* freed with the request */
-    exchange->http_status = answers[category_of(exchange)].code;
+    exchange->http_status = codes[category_of(exchange)];
     exchange->conn->answer_bytes = bytes;
     return make_response((struct byte_view){text, bytes});
 }
@@ -267,16 +264,11 @@ static struct MHD_Response *body_response(struct exchange *exchange)
 {
     struct byte_view head = exchange->answer_head;
     struct byte_view payload = exchange->answer_payload;
-    if (head.count + payload.count > SEND_WHOLE_BYTES) {
-        return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
-                                                 next_block, exchange, NULL);
-    }
-    if (payload.count == 0) {
+    if (payload.count == 0 && head.count <= SEND_WHOLE_BYTES) {
         return make_response(head);
     }
-    const struct MHD_IoVec pieces[] = {{head.bytes, head.count},
-                                       {payload.bytes, payload.count}};
-    return MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
+    return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
+                                             next_block, exchange, NULL);
 }
 
 static struct MHD_Response *tensor_response(struct exchange *exchange)
@@ -367,7 +359,6 @@ bool respond(struct exchange *exchange)
 static int early_head(const struct exchange *exchange, char *text, size_t room,
                       size_t body_bytes)
 {
-    const enum status_category category = category_of(exchange);
     char date[64] = "";
     struct tm tm;
     time_t now = time(NULL);
@@ -380,7 +371,8 @@ static int early_head(const struct exchange *exchange, char *text, size_t room,
     int used = snprintf(text, room,
                         "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                         "Content-Length: %zu\r\n",
-                        answers[category].code, answers[category].reason, date, body_bytes);
+                        exchange->http_status, MHD_get_reason_phrase_for(exchange->http_status),
+                        date, body_bytes);
     for (size_t i = 0; i <= fields.count && used >= 0; i++) {
         const bool last = i == fields.count;
         int count = snprintf(text + used, room - (size_t)used, "%s%s%s\r\n",
@@ -402,7 +394,7 @@ void respond_early(struct exchange *exchange)
     if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(exchange);
     }
-    exchange->http_status = answers[category_of(exchange)].code;
+    exchange->http_status = codes[category_of(exchange)];
     json_writer_init_fixed(&w, body, sizeof body);
     write_error(&w, &exchange->request.error);
     if (!json_writer_ok(&w)) {

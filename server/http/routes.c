@@ -9,11 +9,11 @@
 
 /* clang-format off */
 #define CUMSUM(pattern, counted_as, totals) \
-    {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, false, totals, false},
+    {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, totals, false},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, &(codec), triton, false, triton},
+    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, &(codec), false, triton},
 #define PAGE(pattern, methods, scope, counted_as, page) \
-    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, true, false, false},
+    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, false, false},
 static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
 /* clang-format on */
 

@@ -41,9 +41,8 @@ struct route {
     enum metrics_route counted_as;
     page_function *page;
     const struct codec *codec;
-    bool any_media;    /* Content-Type is not looked at */
-    bool totals;       /* what the superblocks of lines sum up to */
-    bool triton_codes; /* a deadline that passed is 503, as Triton says it */
+    bool totals; /* what the superblocks of lines sum up to */
+    bool triton; /* as Triton: Content-Type is not looked at, a deadline that passed is 503 */
 };
 
 struct route_match {

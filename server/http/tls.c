@@ -16,10 +16,10 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 enum {
     MOST_HANDSHAKES = 256, /* of a loop at a time */
-    PIECES = 16,           /* of what is sent at once */
     REST_BYTES = 16 << 10  /* of a flight of handshake messages: more than clients send */
 };
 
@@ -55,13 +55,7 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
 static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int count)
 {
     struct conn *conn = arg;
-    struct iovec copies[PIECES];
-    size_t used = count < PIECES ? (size_t)count : PIECES;
-    for (size_t i = 0; i < used; i++) {
-        copies[i] = (struct iovec){pieces[i].iov_base, pieces[i].iov_len};
-    }
-    const struct msghdr message = {.msg_iov = copies, .msg_iovlen = used};
-    ssize_t sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = writev(conn->fd, pieces, count); /* SIGPIPE is ignored */
     conn->daemon->progress = conn->daemon->progress || sent > 0;
     return sent;
 }
@@ -121,7 +115,8 @@ static void make_handshake_room(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
     uint64_t most = 0;
-    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
+         conn = LIST_NEXT(conn, link)) {
         if (!conn->handshaking || conn->cut) {
             continue;
         }
@@ -192,7 +187,7 @@ void tls_begin(struct conn *conn, struct MHD_Connection *connection)
     }
     gnutls_session_t session = info->tls_session;
     conn->tls = session;
-    conn->credentials = tls_credentials_get(loop->tls);
+    conn->credentials = tls_credentials_get(loop->http->tls);
     conn->handshaking = true;
     conn->daemon->handshaking++;
     loop->handshaking++;

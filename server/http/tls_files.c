@@ -40,37 +40,19 @@ struct tls_files {
 /* When the first of the certificates that are shown ends, 0 if none can be read. */
 static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
 {
-    gnutls_datum_t raw;
-    gnutls_x509_crt_t certificate;
+    gnutls_x509_crt_t *chain = NULL;
+    unsigned count = 0;
     time_t first = 0;
-    for (unsigned i = 0; gnutls_certificate_get_crt_raw(gnutls, 0, i, &raw) == 0; i++) {
-        if (gnutls_x509_crt_init(&certificate) != 0) {
-            break;
-        }
-        if (gnutls_x509_crt_import(certificate, &raw, GNUTLS_X509_FMT_DER) == 0) {
-            time_t end = gnutls_x509_crt_get_expiration_time(certificate);
-            first = first == 0 || end < first ? end : first;
-        }
-        gnutls_x509_crt_deinit(certificate);
+    if (gnutls_certificate_get_x509_crt(gnutls, 0, &chain, &count) != 0) {
+        return 0;
     }
+    for (unsigned i = 0; i < count; i++) {
+        time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
+        first = first == 0 || end < first ? end : first;
+        gnutls_x509_crt_deinit(chain[i]);
+    }
+    gnutls_free(chain);
     return first;
-}
-
-static enum status read_file(const struct file_watch *watch, enum file file,
-                             struct file_text *text, struct error *err)
-{
-    static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
-                                                  [FILE_KEY] = "--tls-key",
-                                                  [FILE_CLIENT_CA] = "--tls-client-ca"};
-    const char *path = watch->paths[file];
-    char context[512];
-    enum status status =
-        path[0] == '\0' ? STATUS_OK : file_read(path, FILE_BYTES_MAX, text, err);
-    if (status != STATUS_OK) {
-        (void)snprintf(context, sizeof context, "%s %.400s", flags[file], path);
-        error_prefix(err, context);
-    }
-    return status;
 }
 
 static gnutls_datum_t datum_of(const struct file_text *text)
@@ -115,10 +97,21 @@ static enum status use_texts(struct tls_credentials *credentials, const struct f
 
 static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
+    static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
+                                                  [FILE_KEY] = "--tls-key",
+                                                  [FILE_CLIENT_CA] = "--tls-client-ca"};
+    const char *const *paths = credentials->files->watch.paths;
     struct file_text texts[FILE_COUNT] = {{.count = 0}};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < FILE_COUNT && status == STATUS_OK; i++) {
-        status = read_file(&credentials->files->watch, (enum file)i, &texts[i], err);
+        char context[512];
+        if (paths[i][0] != '\0') {
+            status = file_read(paths[i], FILE_BYTES_MAX, &texts[i], err);
+        }
+        if (status != STATUS_OK) {
+            (void)snprintf(context, sizeof context, "%s %.400s", flags[i], paths[i]);
+            error_prefix(err, context);
+        }
     }
     if (status == STATUS_OK) {
         status = use_texts(credentials, texts, err);

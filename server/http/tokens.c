@@ -1,6 +1,7 @@
 /* Reads and compares tokens; see tokens.h. */
 #include "server/http/tokens.h"
 
+#include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/base/file_read.h"
 #include "server/base/file_watch.h"
@@ -11,7 +12,6 @@
 #include <ctype.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,7 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
+    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a name of one letter, a colon, the line's end */
     ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
     WRONG_AT_ONCE = 10,    /* that an address may present ... */
     WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
@@ -131,43 +132,14 @@ static enum status parse_line(const struct line *line, struct token *token, stru
                : bad_line(err, line, "its scopes are not some of infer, metrics and admin");
 }
 
-/* Room for one token more. */
-static enum status reserve_token(struct token_list **list, size_t *room, struct error *err)
-{
-    size_t wanted = *room == 0 ? 16 : 2 * *room;
-    if ((*list)->count < *room) {
-        return STATUS_OK;
-    }
-    struct token_list *grown =
-        realloc(*list, sizeof **list + wanted * sizeof(*list)->tokens[0]);
-    if (grown == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
-    }
-    *list = grown;
-    *room = wanted;
-    return STATUS_OK;
-}
-
-static enum status add_line(const struct line *line, struct token_list **list, size_t *room,
-                            struct error *err)
-{
-    if ((*list)->count == TOKENS_MAX) {
-        return bad_line(err, line, "it is one more than 4096 tokens");
-    }
-    TRY(reserve_token(list, room, err));
-    struct token *token = &(*list)->tokens[(*list)->count++];
-    *token = (struct token){.scopes = 0};
-    return parse_line(line, token, err);
-}
-
 enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
                          struct error *err)
 {
     struct line line = {.text = text};
     const char *end = text + bytes;
-    size_t room = 0;
     enum status status = STATUS_OK;
-    struct token_list *found = calloc(1, sizeof *found);
+    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* and a bad line */
+    struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
@@ -181,7 +153,9 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
             line.bytes--;
         }
         if (line.bytes > 0 && line.text[0] != '#') {
-            status = add_line(&line, &found, &room, err);
+            status = found->count == TOKENS_MAX
+                         ? bad_line(err, &line, "it is one more than 4096 tokens")
+                         : parse_line(&line, &found->tokens[found->count++], err);
         }
         line.text = next + 1;
     }
@@ -273,20 +247,11 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* The place of an address, of an IPv6 one its /64 network, and its key there; another address may
  * have it. Thread: a holder of the lock. */
-static struct offender *find_offender(struct tokens *tokens,
-                                      const struct sockaddr_storage *peer, uint64_t *key)
+static struct offender *find_offender(struct tokens *tokens, const struct address *peer,
+                                      uint64_t *key)
 {
-    uint64_t number = 0;
-    if (peer->ss_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, peer, sizeof v4);
-        number = v4.sin_addr.s_addr;
-    } else if (peer->ss_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, peer, sizeof v6);
-        memcpy(&number, v6.sin6_addr.s6_addr, sizeof number);
-    }
-    uint64_t hash = (number ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) + peer->ss_family;
+    uint64_t hash = (address_owner(peer) ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) +
+                    (uint64_t)peer->family;
     *key = hash;
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
@@ -356,8 +321,8 @@ static bool hash_token(char *authorization, uint8_t *hash)
     return hashed;
 }
 
-enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
-                         char *authorization, unsigned scopes, char *name, struct error *err)
+enum status tokens_check(struct tokens *tokens, const struct address *peer, char *authorization,
+                         unsigned scopes, char *name, struct error *err)
 {
     uint8_t hash[TOKEN_HASH_BYTES];
     uint64_t key = 0;

@@ -18,7 +18,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 enum {
     TOKEN_HASH_BYTES = 32,
@@ -26,6 +25,7 @@ enum {
     TOKENS_MAX = 4096
 };
 
+struct address;
 struct log;
 struct tokens; /* opaque */
 
@@ -59,7 +59,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns);
  * authorization   the field as it came, NULL if there is none; its token is overwritten
  * out             name, of TOKEN_NAME_BYTES, where a token is known
  * err             UNAUTHORIZED, FORBIDDEN, THROTTLED: field is Authorization */
-MUST_CHECK enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
+MUST_CHECK enum status tokens_check(struct tokens *tokens, const struct address *peer,
                                     char *authorization, unsigned scopes, char *name,
                                     struct error *err);
 

@@ -17,15 +17,6 @@ void page_fixed(struct page *page, const char *text)
     page->bytes = strlen(text);
 }
 
-enum status page_json(struct page *page, struct json_writer *writer, struct error *err)
-{
-    page->text = json_writer_take(writer, &page->bytes);
-    if (page->text == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the answer");
-    }
-    return STATUS_OK;
-}
-
 /* ---- health ---- */
 
 enum status page_livez(const struct page_request *request, struct page *page, struct error *err)
@@ -81,6 +72,7 @@ enum status page_index(const struct page_request *request, struct page *page, st
                  {"metrics", "/metrics"},
                  {"version", "/version"},
                  {"openapi", "/openapi.json"}};
+    (void)err;
     if (request->server->config->console) {
         if (request->html) {
             page_console(request, page);
@@ -90,20 +82,19 @@ enum status page_index(const struct page_request *request, struct page *page, st
         page->field_count = ARRAY_COUNT(fields);
     }
     char path[320]; /* the longest --base-path, and more */
-    struct json_writer w;
-    json_writer_init(&w);
-    json_writer_begin_object(&w);
-    json_writer_member_string(&w, "name", "tally");
-    json_writer_member_string(&w, "version", TALLY_VERSION);
-    json_writer_member_object(&w, "links");
+    struct json_writer *w = &page->json;
+    json_writer_begin_object(w);
+    json_writer_member_string(w, "name", "tally");
+    json_writer_member_string(w, "version", TALLY_VERSION);
+    json_writer_member_object(w, "links");
     for (size_t i = 0; i < ARRAY_COUNT(links); i++) {
         (void)snprintf(path, sizeof path, "%s%s", request->server->config->base_path,
                        links[i].path);
-        json_writer_member_string(&w, links[i].name, path);
+        json_writer_member_string(w, links[i].name, path);
     }
-    json_writer_end_object(&w);
-    json_writer_end_object(&w);
-    return page_json(page, &w, err);
+    json_writer_end_object(w);
+    json_writer_end_object(w);
+    return STATUS_OK;
 }
 
 /* ---- devices ---- */
@@ -146,21 +137,21 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
 enum status page_devices(const struct page_request *request, struct page *page,
                          struct error *err)
 {
+    (void)err;
     struct device_pool *pool = request->server->devices;
     struct queue_stats queue;
     struct device_stats stats;
-    struct json_writer w;
+    struct json_writer *w = &page->json;
     queue_stats(request->server->queue, &queue);
-    json_writer_init(&w);
-    json_writer_begin_object(&w);
-    json_writer_member_uint(&w, "queue_depth", queue.requests);
-    json_writer_member_uint(&w, "queue_bytes", queue.bytes);
-    json_writer_member_array(&w, "devices");
+    json_writer_begin_object(w);
+    json_writer_member_uint(w, "queue_depth", queue.requests);
+    json_writer_member_uint(w, "queue_bytes", queue.bytes);
+    json_writer_member_array(w, "devices");
     for (size_t i = 0; i < device_pool_count(pool); i++) {
         device_pool_stats(pool, i, &stats);
-        put_device(&w, &stats);
+        put_device(w, &stats);
     }
-    json_writer_end_array(&w);
-    json_writer_end_object(&w);
-    return page_json(page, &w, err);
+    json_writer_end_array(w);
+    json_writer_end_object(w);
+    return STATUS_OK;
 }

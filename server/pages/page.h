@@ -5,6 +5,7 @@
 #define TALLY_SERVER_PAGE_H
 
 #include "proto/codec.h"
+#include "proto/json/writer.h"
 #include "proto/status.h"
 #include "server/pages/page_table.h"
 
@@ -36,8 +37,9 @@ struct page_field {
 struct page {
     unsigned http_status;     /* 200 unless the page says otherwise */
     const char *content_type; /* static; application/json unless the page says otherwise */
-    char *text;               /* owned by the page's reader (free()), or */
-    const char *fixed;        /* static; NULL and NULL: an empty body */
+    struct json_writer json;  /* what is written here is the answer, or ... */
+    char *text;               /* owned by the page's reader (free()), or ... */
+    const char *fixed;        /* static; none of them: an empty body */
     size_t bytes;
     const struct page_field *fields; /* static: what the header says besides */
     size_t field_count;
@@ -47,22 +49,17 @@ struct page {
 typedef enum status page_function(const struct page_request *request, struct page *page,
                                   struct error *err);
 
-/* The pages: page.c, metrics_page.c, v2_pages.c. */
+/* The pages: page.c, metrics_page.c, v2_pages.c, embedded.c. */
 #define DECLARE(pattern, methods, scope, counted_as, page) page_function page;
 #define DECLARED(pattern, methods, scope, counted_as, page)
 PAGE_TABLE(DECLARE, DECLARED)
 #undef DECLARE
 #undef DECLARED
 
-/* console.c: what a browser gets for "/", unless --console=false. */
+/* embedded.c: what a browser gets for "/", unless --console=false. */
 void page_console(const struct page_request *request, struct page *page);
 
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);
-
-struct json_writer;
-/* Answer with what the writer holds (and empty it). err: OUT_OF_MEMORY if it had failed */
-MUST_CHECK enum status page_json(struct page *page, struct json_writer *writer,
-                                 struct error *err);
 
 #endif

@@ -28,11 +28,10 @@ static struct kserve_server describe_server(const struct server *server)
 enum status page_v2_server(const struct page_request *request, struct page *page,
                            struct error *err)
 {
+    (void)err;
     struct kserve_server info = describe_server(request->server);
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_server(&w, &info);
-    return page_json(page, &w, err);
+    kserve_page_server(&page->json, &info);
+    return STATUS_OK;
 }
 
 enum status page_v2_model(const struct page_request *request, struct page *page,
@@ -40,10 +39,8 @@ enum status page_v2_model(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_model(&w, model);
-    return page_json(page, &w, err);
+    kserve_page_model(&page->json, model);
+    return STATUS_OK;
 }
 
 enum status page_v2_model_ready(const struct page_request *request, struct page *page,
@@ -58,10 +55,8 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
                          "draining\",\"code\":\"not_ready\"}");
         return STATUS_OK;
     }
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_model_ready(&w, model, ready);
-    return page_json(page, &w, err);
+    kserve_page_model_ready(&page->json, model, ready);
+    return STATUS_OK;
 }
 
 enum status page_v2_config(const struct page_request *request, struct page *page,
@@ -70,10 +65,8 @@ enum status page_v2_config(const struct page_request *request, struct page *page
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
     struct kserve_server info = describe_server(request->server);
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_config(&w, model, &info);
-    return page_json(page, &w, err);
+    kserve_page_config(&page->json, model, &info);
+    return STATUS_OK;
 }
 
 static void free_stats(struct kserve_model_stats *stats)
@@ -113,11 +106,9 @@ enum status page_v2_stats(const struct page_request *request, struct page *page,
     if (stats == NULL) {
         return STATUS_OUT_OF_MEMORY;
     }
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_stats(&w, model, stats);
+    kserve_page_stats(&page->json, model, stats);
     free_stats(stats);
-    return page_json(page, &w, err);
+    return STATUS_OK;
 }
 
 enum status page_v2_index(const struct page_request *request, struct page *page,
@@ -125,10 +116,8 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
 {
     bool only_ready = false;
     TRY(kserve_read_index(request->body.bytes, request->body.count, &only_ready, err));
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_index(&w, server_ready(request->server), only_ready);
-    return page_json(page, &w, err);
+    kserve_page_index(&page->json, server_ready(request->server), only_ready);
+    return STATUS_OK;
 }
 
 /* A refusal with Triton's status for a part that is switched off: 503. */
@@ -165,11 +154,9 @@ enum status page_v2_shm_status(const struct page_request *request, struct page *
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the list of regions");
     }
     size_t found = room == 0 ? 0 : shm_list(registry, name, regions, room);
-    struct json_writer w;
-    json_writer_init(&w);
-    kserve_page_shm(&w, regions, found < room ? found : room);
+    kserve_page_shm(&page->json, regions, found < room ? found : room);
     free(regions);
-    return page_json(page, &w, err);
+    return STATUS_OK;
 }
 
 enum status page_v2_shm_register(const struct page_request *request, struct page *page,

@@ -2,11 +2,11 @@
  * no lock here. */
 #include "server/sched/client.h"
 
+#include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/base/thread.h"
 
 #include <assert.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -63,21 +63,6 @@ void clients_destroy(struct clients *clients)
     }
     MUST(pthread_mutex_destroy(&clients->lock));
     free(clients);
-}
-
-static void key_of(const struct sockaddr_storage *address, uint64_t key[2])
-{
-    key[0] = address->ss_family;
-    key[1] = 0;
-    if (address->ss_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, address, sizeof v4);
-        key[1] = v4.sin_addr.s_addr;
-    } else if (address->ss_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, address, sizeof v6);
-        memcpy(&key[1], v6.sin6_addr.s6_addr, sizeof key[1]); /* its /64 network */
-    }
 }
 
 static struct client **bucket_of(struct clients *clients, const uint64_t key[2])
@@ -139,10 +124,9 @@ static struct client *client_get(struct clients *clients, const uint64_t key[2],
     return found;
 }
 
-struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address)
+struct client *clients_get(struct clients *clients, const struct address *address)
 {
-    uint64_t key[2];
-    key_of(address, key);
+    const uint64_t key[2] = {(uint64_t)address->family, address_owner(address)};
     return client_get(clients, key, NULL);
 }
 

@@ -20,8 +20,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
+struct address;
 struct clients; /* opaque: the table of all */
 
 struct client {
@@ -53,7 +53,7 @@ enum client_kind {
 /* The client of this name. NULL: no memory. */
 struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name);
 /* The client at this address. NULL: no memory. */
-struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address);
+struct client *clients_get(struct clients *clients, const struct address *address);
 void client_hold(struct client *client);
 void client_release(struct client *client); /* NULL is fine */
 

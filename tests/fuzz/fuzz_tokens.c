@@ -4,8 +4,10 @@
  *
  * Flags: 1 the token in the field is in the file, with the scope that flag 2 chooses; 4 there is no
  * field. */
+#include "server/base/address.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
+
 #include "tests/fuzz/fuzz_input.h"
 
 #include <gnutls/crypto.h>
@@ -86,7 +88,7 @@ static void check_field(unsigned flags, char *field)
     struct token token = {.name = "known", .scopes = ROUTE_SCOPE_INFER};
     struct error err = ERROR_INIT;
     struct tokens *tokens = NULL;
-    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    const struct address peer = {.family = AF_UNIX};
     char line[LINE_MOST];
     char path[64];
     char name[TOKEN_NAME_BYTES] = "";

@@ -42,7 +42,7 @@ static void door_reads_the_fields_it_knows(void **state)
                           {"Accept", "application/json"}),
                      STATUS_OK);
     assert_int_equal(header.content_length, 48);
-    assert_int_equal(header.media, HEADER_MEDIA_RAW);
+    assert_int_equal(header.media, CODEC_FORMAT_RAW);
     assert_string_equal(header.request_id, "abc-1");
     assert_int_equal(header.timeout_ms, 250);
     assert_int_equal(header.head_bytes, 12);
@@ -220,13 +220,13 @@ static void door_reads_media_types(void **state)
     struct error err = ERROR_INIT;
     (void)state;
     assert_int_equal(PASS(&header, &err, {"A", "b"}), STATUS_OK);
-    assert_int_equal(header.media, HEADER_MEDIA_NONE);
+    assert_int_equal(header.media, CODEC_FORMAT_JSON);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/x-www-form-urlencoded"}),
                      STATUS_OK);
-    assert_int_equal(header.media, HEADER_MEDIA_NONE);
+    assert_int_equal(header.media, CODEC_FORMAT_JSON);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "Application/JSON;charset=utf-8"}),
                      STATUS_OK);
-    assert_int_equal(header.media, HEADER_MEDIA_JSON);
+    assert_int_equal(header.media, CODEC_FORMAT_JSON);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "text/plain"}), STATUS_OK);
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/jsonp"}), STATUS_OK);
@@ -236,7 +236,7 @@ static void door_reads_media_types(void **state)
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/json; a=\"b,c\""}),
                      STATUS_OK);
-    assert_int_equal(header.media, HEADER_MEDIA_JSON);
+    assert_int_equal(header.media, CODEC_FORMAT_JSON);
 }
 
 static void door_wants_a_host_from_http_1_1_only(void **state)

@@ -1,10 +1,9 @@
 /* Whose connections a loop serves next (server/http/http_daemons.c). Daemons are not started:
  * the linker puts __wrap_http_daemon_start() in the place of the real one. */
+#include "server/base/address.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -51,10 +50,8 @@ static int tear_down(void **state)
 
 static struct client *client_at(struct world *world, unsigned number)
 {
-    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
-    struct sockaddr_in v4 = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(0x0a000000 + number)};
-    memcpy(&address, &v4, sizeof v4);
+    const struct address address = {.family = AF_INET,
+                                    .bytes = {10, 0, (uint8_t)(number >> 8), (uint8_t)number}};
     struct client *client = clients_get(world->clients, &address);
     assert_non_null(client);
     return client;

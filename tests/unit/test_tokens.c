@@ -1,4 +1,5 @@
 /* The file of tokens (server/http/tokens.c). */
+#include "server/base/address.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
 
@@ -143,7 +144,7 @@ static struct tokens *open_tokens(void)
 static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void **state)
 {
     struct error err = ERROR_INIT;
-    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    const struct address peer = {.family = AF_UNIX};
     char name[TOKEN_NAME_BYTES] = "";
     char right[] = "Bearer foo";
     char wrong[] = "Bearer bar";
@@ -162,7 +163,7 @@ static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void *
 static enum status present(struct tokens *tokens, const char *token)
 {
     struct error err = ERROR_INIT;
-    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    const struct address peer = {.family = AF_UNIX};
     char name[TOKEN_NAME_BYTES] = "";
     char field[64];
     (void)snprintf(field, sizeof field, "Bearer %s", token);

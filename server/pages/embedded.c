@@ -1,25 +1,37 @@
-/* The console: one page of our own (console.html), embedded when Tally is built, and the header
+/* Pages that are files, embedded when Tally is built: the OpenAPI document, which
+ * proto/openapi/make_openapi.c has made by then, and the console (console.html), with the header
  * that lets a browser run nothing but its style and script and ask nobody but this server.
  *
- * The page holds no secret and needs no token; what it asks for, it asks for as any client does.
+ * The console holds no secret and needs no token; what it asks for, it asks for as any client does.
  * Failure: none; a client that has the page already gets 304. */
 #include "proto/macros.h"
 #include "server/pages/page.h"
 
 #include <string.h>
 
-/* The paths are relative to the top folder, where make runs; console.sh has made two of the
- * files. */
+/* The paths are relative to the top folder, where make runs; console.sh has made those of etag and
+ * policy. */
 #define EMBED(name, file) \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n")
+EMBED(openapi_text, "build/openapi/openapi.json");
 EMBED(console_text, "server/pages/console.html");
 EMBED(console_etag, "build/console/etag");
 EMBED(console_csp, "build/console/csp");
 #undef EMBED
 
+extern const char openapi_text[] __attribute__((visibility("hidden")));
 extern const char console_text[] __attribute__((visibility("hidden")));
 extern const char console_etag[] __attribute__((visibility("hidden")));
 extern const char console_csp[] __attribute__((visibility("hidden")));
+
+enum status page_openapi(const struct page_request *request, struct page *page,
+                         struct error *err)
+{
+    (void)request;
+    (void)err;
+    page_fixed(page, openapi_text);
+    return STATUS_OK;
+}
 
 /* Whether If-None-Match names the page: "*" or a list of tags, each perhaps weak (RFC 9110, 13.1.2:
  * "A recipient MUST use the weak comparison function"). A tag has no quotes inside, so ours stands
