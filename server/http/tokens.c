@@ -26,6 +26,7 @@ enum {
     WRONG_AT_ONCE = 10,    /* that an address may present ... */
     WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
     WRONG_KNOWN = 4,       /* of an address: to present one again is no guess */
+    LET_IN = 4096,         /* addresses with a right token; one takes another's place */
     STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
 };
 
@@ -44,6 +45,7 @@ struct tokens {
     pthread_mutex_t lock;
     struct token_list *list;              /* guarded by the lock */
     struct offender offenders[ADDRESSES]; /* likewise */
+    uint64_t let_in[LET_IN];              /* likewise: see find_let_in() */
 };
 
 /* ---- the file ---- */
@@ -256,7 +258,7 @@ static struct offender *find_offender(struct tokens *tokens, const struct addres
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
 
-/* Ten at once, and one more each second; beyond them no other is looked at yet. */
+/* Ten at once, and one more each second; beyond them none is looked at yet but who was let in. */
 static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
 {
     const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
@@ -281,6 +283,17 @@ static void count_wrong_token(struct offender *offender, uint64_t key, const uin
     offender->wrong[offender->wrong_count++ % WRONG_KNOWN] = hash_begin;
     const uint64_t from_ns = offender->free_ns > now_ns ? offender->free_ns : now_ns;
     offender->free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS;
+}
+
+/* Where it is remembered that a token was right when it came from an address: `pair` then. Somebody
+ * who guesses there, behind the same proxy say, does not shut its owner out. */
+static uint64_t *find_let_in(struct tokens *tokens, uint64_t key, const uint8_t *hash,
+                             uint64_t *pair)
+{
+    uint64_t hash_begin = 0;
+    memcpy(&hash_begin, hash, sizeof hash_begin);
+    *pair = (key ^ hash_begin) * UINT64_C(0x9e3779b97f4a7c15);
+    return &tokens->let_in[(*pair >> 32) % LET_IN];
 }
 
 /* The token with this hash, compared with all in a time that does not depend on them. Thread: a
@@ -333,12 +346,15 @@ enum status tokens_check(struct tokens *tokens, const struct address *peer, char
     }
     MUST(pthread_mutex_lock(&tokens->lock));
     struct offender *offender = find_offender(tokens, peer, &key);
-    bool waits = address_must_wait(offender, key, now_ns);
+    uint64_t pair = 0;
+    uint64_t *let_in = find_let_in(tokens, key, hash, &pair);
+    bool waits = *let_in != pair && address_must_wait(offender, key, now_ns);
     const struct token *token = waits ? NULL : find_token(tokens->list, hash);
     unsigned has = 0;
     if (token != NULL) {
         memcpy(name, token->name, TOKEN_NAME_BYTES);
         has = token->scopes;
+        *let_in = pair;
     } else if (!waits) {
         count_wrong_token(offender, key, hash, now_ns);
     }

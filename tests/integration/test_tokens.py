@@ -227,6 +227,21 @@ def test_an_address_that_tries_wrong_tokens_waits_and_is_served_again_later(guar
     client.close()
 
 
+def test_who_was_let_in_from_an_address_is_not_shut_out_by_wrong_tokens_from_there(guarded):
+    guesser, user, stranger = guarded.client(), guarded.client(), guarded.client()
+    assert user.get("/version", bearer("all")).status == 200
+    shut = False
+    for at in range(200):  # a slow machine may take seconds for them
+        guess = guesser.get("/version", {"Authorization": f"Bearer guess-{at}"})
+        assert user.get("/version", bearer("all")).status == 200
+        shut = shut or (
+            guess.status == 429 and stranger.get("/version", bearer("worker")).status == 429
+        )
+    assert shut  # guesses are slowed, also one that is right
+    for client in (guesser, user, stranger):
+        client.close()
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
