@@ -57,14 +57,14 @@ void catch_interrupts(void)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_interrupt;
     (void)sigfillset(&action.sa_mask);
+    action.sa_handler = on_wake; /* first: an interrupt sets the alarm, which else would kill */
+    (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGALRM, &action, NULL);
+    action.sa_handler = on_interrupt;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
-    action.sa_handler = on_wake;
-    (void)sigaction(SIGUSR1, &action, NULL);
-    (void)sigaction(SIGALRM, &action, NULL);
 }
 
 void write_errors_not_signals(void)
