@@ -416,7 +416,7 @@ static int run_workers(struct parts_job *job)
         free(workers[i].output == workers[i].input ? NULL : workers[i].output);
         free(workers[i].input);
     }
-    progress_end(&progress);
+    progress_end();
     return job->status;
 }
 

@@ -21,9 +21,7 @@ enum {
 
 int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
 {
-    if (destination_place(&sink->destination, sink->written, bytes, count) != 0) {
-        return destination_complain(&sink->destination);
-    }
+    STEP(destination_place(&sink->destination, sink->written, bytes, count));
     sink->written += count;
     return EXIT_DONE;
 }
@@ -59,9 +57,7 @@ static int write_head(struct part_sink *sink, int64_t outermost)
 {
     char text[NPY_HEADER_MAX];
     print_head(sink, outermost, text);
-    return destination_place(&sink->destination, 0, text, sink->head_bytes) == 0
-               ? EXIT_DONE
-               : destination_complain(&sink->destination);
+    return destination_place(&sink->destination, 0, text, sink->head_bytes);
 }
 
 /* ---- text ---- */
@@ -173,7 +169,6 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
 {
     const struct number_list *shape = &tensor->shape;
     bool open = shape->numbers[0] < 0;
-    struct expectation expected = {.format = format};
     sink->format = format;
     sink->tensor = tensor;
     sink->fortran_order = tensor->fortran_order;
@@ -197,7 +192,8 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
         return complain_no_memory();
     }
     if (!partial) {
-        return destination_open(settings->output, &expected, &sink->destination);
+        bool binary = format == FORMAT_NPY || format == FORMAT_RAW;
+        return destination_open(settings->output, binary, &sink->destination);
     }
     if (format == FORMAT_NPY) {
         char head[NPY_HEADER_MAX];
@@ -213,10 +209,8 @@ int part_sink_begin(struct part_sink *sink, uint64_t stamp)
     int64_t outermost = sink->tensor->shape.numbers[0];
     if (stamp != 0) {
         STEP(destination_clear(&sink->destination));
-        if (destination_place(&sink->destination, sink->destination.due, &stamp,
-                              sizeof stamp) != 0) {
-            return destination_complain(&sink->destination);
-        }
+        STEP(
+            destination_place(&sink->destination, sink->destination.due, &stamp, sizeof stamp));
     }
     return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
                                       : EXIT_DONE;
@@ -231,10 +225,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
     }
     for (uint64_t i = 0; i < runs; i++) {
         uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
-        if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
-            0) {
-            return destination_complain(&sink->destination);
-        }
+        STEP(destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes));
     }
     return EXIT_DONE;
 }
