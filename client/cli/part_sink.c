@@ -34,12 +34,12 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
     const struct number_list *shape = &sink->tensor->shape;
     int64_t sizes[TALLY_MAX_RANK];
     for (int i = 0; i < shape->count; i++) {
-        sizes[sink->fortran_order ? shape->count - 1 - i : i] =
+        sizes[sink->tensor->fortran_order ? shape->count - 1 - i : i] =
             i == 0 ? outermost : shape->numbers[i];
     }
     size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
     char *order = memmem(text, bytes, "False", 5);
-    if (sink->fortran_order && order != NULL) {
+    if (sink->tensor->fortran_order && order != NULL) {
         static const char yes[] = {'T', 'r', 'u', 'e', ' '};
         memcpy(order, yes, sizeof yes);
     }
@@ -165,13 +165,12 @@ bool part_sink_in_order(enum format format, const char *name)
 }
 
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool partial, bool there)
+                   const struct tensor *tensor, bool there)
 {
     const struct number_list *shape = &tensor->shape;
     bool open = shape->numbers[0] < 0;
     sink->format = format;
     sink->tensor = tensor;
-    sink->fortran_order = tensor->fortran_order;
     sink->delimiter = ' ';
     if (settings->delimiter != NULL) {
         sink->delimiter = settings->delimiter[0];
@@ -191,7 +190,7 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    if (!partial) {
+    if (settings->checkpoint == NULL) {
         bool binary = format == FORMAT_NPY || format == FORMAT_RAW;
         return destination_open(settings->output, binary, &sink->destination);
     }
