@@ -54,12 +54,11 @@ void source_drop(struct source *source, size_t count);
 int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
                 size_t *taken);
 
-/* Read a stream once: what has come, 0 bytes at its end, or when none came for wait_ms (-1:
- * wait). */
-int source_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got);
+/* Read a stream once, at most `count` bytes, to behind what is in memory. *came is false if nothing
+ * came for wait_ms (-1: wait). */
+int source_more(struct source *source, size_t count, int wait_ms, bool *came);
 
-/* How long source_some() may wait for more, for what came at since_ns to be gathered for
- * gather_ms: however often something comes, the time runs from the first of it. */
+/* How long source_more() may wait, for what came at since_ns to be gathered for gather_ms: however often something comes, the time runs from the first of it. */
 int source_wait_ms(int64_t since_ns, int gather_ms);
 
 /* Read a file like a stream, from its start. */
