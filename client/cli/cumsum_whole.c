@@ -15,7 +15,6 @@
 
 enum {
     OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
-    HINT_TEXT = 256,
     JSON_SHARE = 32,     /* most bytes of an answer for one of the request: "1,", 25 digits */
     JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
 };
@@ -135,12 +134,7 @@ static int write_request(struct cumsum_job *job)
 
 static int run_job(struct cumsum_job *job, struct tally *client)
 {
-    char hint[HINT_TEXT] = "";
     if (job->input == FORMAT_JSON) {
-        format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-        if (hint[0] != '\0') {
-            return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
-        }
         STEP(format_check_start(job->source));
     }
     STEP(source_load(job->source));

@@ -214,11 +214,18 @@ void source_close(struct source *source)
     source->memory = NULL;
 }
 
+int source_start(struct source *source, char *to, size_t room, size_t *count)
+{
+    STEP(source_peek(source, room));
+    *count = smaller_of(source->bytes, room);
+    return source_read(source, 0, to, *count);
+}
+
 int source_read(struct source *source, uint64_t offset, void *to, size_t count)
 {
     if (source->memory != NULL) {
         memcpy(to, source->memory + offset, count);
-        return 0;
+        return EXIT_DONE;
     }
     return source_pread(source, source->base + offset, to, count);
 }
@@ -233,13 +240,12 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
             continue;
         }
         if (got <= 0) {
-            (void)(got == 0 ? complain_shorter(source)
-                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text()));
-            return -1;
+            return got == 0 ? complain_shorter(source)
+                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
         }
         done += (size_t)got;
     }
-    return 0;
+    return EXIT_DONE;
 }
 
 int source_check_unchanged(const struct source *source)
@@ -266,9 +272,7 @@ int source_load(struct source *source)
         STEP(reserve_memory(source, source->bytes));
     } else if (source->memory == NULL) {
         STEP(reserve_memory(source, source->bytes));
-        if (source_pread(source, source->base, source->memory, source->bytes) != 0) {
-            return EXIT_LOCAL;
-        }
+        STEP(source_pread(source, source->base, source->memory, source->bytes));
         STEP(source_check_unchanged(source));
     }
     assert(source->memory != NULL);

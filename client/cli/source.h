@@ -29,15 +29,18 @@ struct source {
     const char *name;       /* borrowed, for messages */
 };
 
-/* EXIT_DONE, or the exit status after complaining. name NULL or "-": standard input. */
+/* name NULL or "-": standard input. Functions that can fail give EXIT_DONE, or the exit status after
+ * complaining. */
 int source_open(const char *name, struct source *source);
 void source_close(struct source *source);
 
 /* Have `count` bytes of a stream in memory, or all there are; nothing to do for a file. */
 int source_peek(struct source *source, size_t count);
 
-/* Copy `count` bytes from `offset` of a file or of what is in memory; 0, or -1 after complaining
- * (the file has shrunk). */
+/* Copy the first `room` bytes, or all there are; they are not taken. */
+int source_start(struct source *source, char *to, size_t room, size_t *count);
+
+/* Copy `count` bytes from `offset` of a file or of what is in memory. */
 int source_read(struct source *source, uint64_t offset, void *to, size_t count);
 
 /* The same of the file itself, whatever of it the source is. */
