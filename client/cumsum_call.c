@@ -173,8 +173,7 @@ static int64_t scan_superblocks(const struct tally_scan *scan)
 /* Type of one sum of a line's elements while it is computed. */
 static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
 {
-    const struct dtype_info *info = dtype_info((enum dtype)scan->dtype);
-    if (info->kind != DTYPE_KIND_FLOAT || scan->dtype == TALLY_FLOAT64) {
+    if (!dtype_has_native((enum dtype)scan->dtype)) {
         return scan->dtype;
     }
     return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;

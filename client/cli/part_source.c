@@ -180,7 +180,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     }
     uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
-    bool integer = tensor->dtype >= TALLY_INT8;
+    bool integer = !dtype_is_float((enum dtype)tensor->dtype);
     uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : SCAN_BLOCK);
     cutting.outer_step = 1;
     cutting.inner_step = line;
