@@ -511,7 +511,7 @@ static int open_output(struct parts_job *job, enum format output)
         STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
     STEP(part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp));
-    return reader->header != NULL && (output == FORMAT_TEXT || output == FORMAT_CSV)
+    return reader->header != NULL && format_is_text(output)
                ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
                : EXIT_DONE;
 }
@@ -521,8 +521,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     const struct settings *settings = job->settings;
     struct tensor *tensor = &job->source.tensor;
     struct source *bytes = job->source.bytes;
-    bool text = input == FORMAT_TEXT || input == FORMAT_CSV;
-    STEP(text                  ? tensor_of_text(settings, &job->source)
+    STEP(format_is_text(input) ? tensor_of_text(settings, &job->source)
          : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
                                : tensor_of_raw(settings, bytes, tensor));
     int rank = tensor->shape.count;

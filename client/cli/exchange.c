@@ -183,14 +183,13 @@ int exchange(struct tally *client, struct tally_request request,
 {
     struct exchange exchange = {.expected = expected};
     struct destination destination;
-    bool binary = expected->format != FORMAT_JSON;
     request.struct_size = sizeof request;
     request.accept = format_content_type(expected->format);
     request.check_answer = check_answer;
     request.write_answer = write_answer;
     request.progress = show_progress;
     request.user = &exchange;
-    int status = destination_open(output, binary, &destination);
+    int status = destination_open(output, format_is_binary(expected->format), &destination);
     if (status == EXIT_DONE) {
         progress_init(&exchange.progress, quiet);
         bool answered = tally_exchange(client, &request, err) == TALLY_OK;

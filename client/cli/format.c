@@ -115,7 +115,7 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
 {
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
-    if (kind == CONTENT_MARKED && formats[format].content_type == NULL) {
+    if (kind == CONTENT_MARKED && format_is_text(format)) {
         return; /* text may have it */
     }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {

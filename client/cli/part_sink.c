@@ -159,9 +159,9 @@ static int finish_json(struct part_sink *sink)
 bool part_sink_in_order(enum format format, const char *name)
 {
     struct stat about;
-    bool bytes = format == FORMAT_NPY || format == FORMAT_RAW;
     bool standard = name == NULL || strcmp(name, "-") == 0;
-    return !bytes || standard || (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
+    return !format_is_binary(format) || standard ||
+           (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
 }
 
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
@@ -191,8 +191,7 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
         return complain_no_memory();
     }
     if (settings->checkpoint == NULL) {
-        bool binary = format == FORMAT_NPY || format == FORMAT_RAW;
-        return destination_open(settings->output, binary, &sink->destination);
+        return destination_open(settings->output, format_is_binary(format), &sink->destination);
     }
     if (format == FORMAT_NPY) {
         char head[NPY_HEADER_MAX];
@@ -219,7 +218,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
 {
     uint64_t run_bytes = 0;
     uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
-    if (sink->format != FORMAT_NPY && sink->format != FORMAT_RAW) {
+    if (!format_is_binary(sink->format)) {
         return write_text(sink, sums, runs * run_bytes / sink->cutting->element_bytes);
     }
     for (uint64_t i = 0; i < runs; i++) {
