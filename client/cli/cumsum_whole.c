@@ -161,20 +161,15 @@ static int run_job(struct cumsum_job *job, struct tally *client)
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    struct cumsum_job *job = calloc(1, sizeof *job);
-    if (job == NULL) {
-        return complain_no_memory();
-    }
-    *job = (struct cumsum_job){.settings = settings,
-                               .source = source,
-                               .input = input,
-                               .expected = {.format = output,
-                                            .dtype = settings->dtype,
-                                            .shape = settings->shape,
-                                            .strides = settings->output_strides,
-                                            .member = "data"}};
-    int status = run_job(job, client);
-    free(job->body);
-    free(job);
+    struct cumsum_job job = {.settings = settings,
+                             .source = source,
+                             .input = input,
+                             .expected = {.format = output,
+                                          .dtype = settings->dtype,
+                                          .shape = settings->shape,
+                                          .strides = settings->output_strides,
+                                          .member = "data"}};
+    int status = run_job(&job, client);
+    free(job.body);
     return status;
 }
