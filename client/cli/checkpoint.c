@@ -59,8 +59,10 @@ static bool pass_bytes(struct passage *passage, void *bytes, size_t count)
 {
     size_t passed = 0;
     if (count > 0) { /* a lane may have no carry yet */
-        passed = passage->reads ? fread(bytes, 1, count, passage->file)
-                                : fwrite(bytes, 1, count, passage->file);
+        passed = passage->reads
+                     ? fread(bytes, 1, count, passage->file)
+                     /* cppcheck-suppress IOWithoutPositioning ; a file has one way */
+                     : fwrite(bytes, 1, count, passage->file);
         passage->crc = (uint32_t)crc32_z(passage->crc, bytes, passed);
     }
     return passed == count;
@@ -166,6 +168,14 @@ int checkpoint_save(const char *name, struct checkpoint *checkpoint)
     return status;
 }
 
+static bool find_folder(const char *name, const char **last, struct stat *about)
+{
+    char *folder = folder_of(name, last);
+    bool found = folder != NULL && stat(folder, about) == 0;
+    free(folder);
+    return found;
+}
+
 /* Is it the file of the result, or of the result so far, however it is spelled? */
 static bool is_output(const char *name, const char *output)
 {
@@ -173,13 +183,9 @@ static bool is_output(const char *name, const char *output)
     struct stat there;
     const char *last = NULL;
     const char *output_last = NULL;
-    char *folder = folder_of(name, &last);
-    char *output_folder = folder_of(output, &output_last);
-    bool one_folder = folder != NULL && output_folder != NULL && stat(folder, &here) == 0 &&
-                      stat(output_folder, &there) == 0 && here.st_dev == there.st_dev &&
-                      here.st_ino == there.st_ino;
-    free(folder);
-    free(output_folder);
+    bool found = find_folder(name, &last, &here);
+    bool one_folder = find_folder(output, &output_last, &there) && found &&
+                      here.st_dev == there.st_dev && here.st_ino == there.st_ino;
     size_t count = strlen(output_last);
     return one_folder && strncmp(last, output_last, count) == 0 &&
            (last[count] == '\0' || strcmp(last + count, PARTIAL) == 0);
