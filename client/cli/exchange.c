@@ -1,6 +1,6 @@
-/* What comes is kept in one block of memory, which a further attempt fills anew. How long an
- * answer of numbers must be follows from type and shape: raw bytes have them in their head, NPY
- * at its beginning. */
+/* JSON is kept in memory until it is whole. Numbers go to their place as soon as it is known how
+ * many bytes there must be, which follows from type and shape: raw bytes have these in their head,
+ * NPY at its beginning. A further attempt starts anew, but in a pipe, where none is made. */
 #include "client/cli/exchange.h"
 
 #include "client/cli/destination.h"
@@ -20,8 +20,10 @@ enum {
 
 struct exchange {
     const struct expectation *expected;
+    struct destination destination;
     struct progress progress;
-    char *bytes; /* owned: the answer */
+    uint64_t received; /* bytes of the answer */
+    char *bytes;       /* owned: those that are kept */
     size_t count;
     size_t room;
     uint64_t most; /* bytes it may have; UINT64_MAX: of NPY, until its head is there */
@@ -65,8 +67,12 @@ static int begin_answer(struct exchange *exchange, const struct tally_answer *an
 {
     const struct expectation *expected = exchange->expected;
     const char *wanted = format_content_type(expected->format);
+    exchange->received = 0;
     exchange->count = 0;
     exchange->most = UINT64_MAX;
+    if (exchange->destination.temporary != NULL) {
+        STEP(destination_clear(&exchange->destination));
+    }
     if (!media_type_is(answer->content_type, wanted)) {
         return complain(
             EXIT_SERVER,
@@ -120,10 +126,29 @@ static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count
     }
     memcpy(exchange->bytes + exchange->count, bytes, count);
     exchange->count += count;
+    return EXIT_DONE;
+}
+
+static int take_bytes(struct exchange *exchange, const void *bytes, size_t count)
+{
+    uint64_t offset = exchange->received;
+    exchange->received += count;
     if (exchange->most == UINT64_MAX) {
+        STEP(keep_bytes(exchange, bytes, count));
         STEP(read_npy_head(exchange));
+        if (exchange->most == UINT64_MAX) {
+            return EXIT_DONE;
+        }
+        offset = 0;
+        bytes = exchange->bytes;
+        count = exchange->count;
     }
-    return exchange->count > exchange->most ? complain_too_long(exchange->most) : EXIT_DONE;
+    if (exchange->received > exchange->most) {
+        return complain_too_long(exchange->most);
+    }
+    return exchange->expected->format == FORMAT_JSON
+               ? keep_bytes(exchange, bytes, count)
+               : destination_place(&exchange->destination, offset, bytes, count);
 }
 
 static int check_answer(void *user, const struct tally_answer *answer)
@@ -137,7 +162,7 @@ static int write_answer(void *user, uint64_t offset, const void *bytes, size_t c
 {
     struct exchange *exchange = user;
     (void)offset; /* where the last one ended: check_answer() starts over */
-    exchange->status = keep_bytes(exchange, bytes, count);
+    exchange->status = take_bytes(exchange, bytes, count);
     return exchange->status;
 }
 
@@ -152,26 +177,28 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
 }
 
 /* The answer has come to its end. */
-static int write_result(const struct exchange *exchange, struct destination *destination)
+static int finish_answer(struct exchange *exchange)
 {
     const struct expectation *expected = exchange->expected;
+    struct destination *destination = &exchange->destination;
     struct json_text body = {exchange->bytes, exchange->count};
     struct json_text data = {"", 0};
-    bool json = expected->format == FORMAT_JSON;
-    if (!json && exchange->count != exchange->most) {
-        return complain(EXIT_SERVER, "the answer ended after %zu bytes; try again",
-                        exchange->count);
+    if (expected->format != FORMAT_JSON) {
+        return exchange->received == exchange->most
+                   ? destination_finish(destination)
+                   : complain(EXIT_SERVER,
+                              "the answer ended after %" PRIu64 " bytes; try again",
+                              exchange->received);
     }
-    if (json &&
-        (!json_text_is_whole(body) || !json_text_member(body, expected->member, &data))) {
+    if (!json_text_is_whole(body) || !json_text_member(body, expected->member, &data)) {
         return complain(EXIT_SERVER, "the answer is not a whole JSON object with \"%s\"",
                         expected->member);
     }
-    if (json && expected->bare) {
+    if (expected->bare) {
         body = data;
     }
     STEP(destination_place(destination, 0, body.at, body.count));
-    if (json && body.at[body.count - 1] != '\n') {
+    if (body.at[body.count - 1] != '\n') {
         STEP(destination_place(destination, body.count, "\n", 1));
     }
     return destination_finish(destination);
@@ -182,23 +209,24 @@ int exchange(struct tally *client, struct tally_request request,
              struct tally_error *err)
 {
     struct exchange exchange = {.expected = expected};
-    struct destination destination;
+    bool binary = format_is_binary(expected->format);
     request.struct_size = sizeof request;
     request.accept = format_content_type(expected->format);
     request.check_answer = check_answer;
     request.write_answer = write_answer;
     request.progress = show_progress;
     request.user = &exchange;
-    int status = destination_open(output, format_is_binary(expected->format), &destination);
+    int status = destination_open(output, binary, &exchange.destination);
     if (status == EXIT_DONE) {
+        request.answer_once = binary && exchange.destination.temporary == NULL;
         progress_init(&exchange.progress, quiet);
         bool answered = tally_exchange(client, &request, err) == TALLY_OK;
         progress_end();
-        status = answered                       ? write_result(&exchange, &destination)
+        status = answered                       ? finish_answer(&exchange)
                  : exchange.status != EXIT_DONE ? exchange.status
                                                 : complain_error(err);
     }
-    destination_close(&destination);
+    destination_close(&exchange.destination);
     free(exchange.bytes);
     return status;
 }

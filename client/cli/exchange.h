@@ -1,8 +1,7 @@
-/* A request whose answer is kept in memory until it is whole and known to be right, and is then
- * written where the result goes.
+/* A request whose answer is checked, and written where the result goes.
  *
  *   output opened -> sent and answered, the head of the answer checked before its bytes, with
- *   progress -> length and content checked -> written -> put in place
+ *   progress -> length and content checked -> put in place
  *
  * Failure: complained about here. An answer that is not the expected one is EXIT_SERVER, an output
  * that cannot be written EXIT_LOCAL, and a failed call as its status says (terminal.h); the output
