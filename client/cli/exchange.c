@@ -131,10 +131,14 @@ static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count
 
 static int take_bytes(struct exchange *exchange, const void *bytes, size_t count)
 {
+    bool json = exchange->expected->format == FORMAT_JSON;
+    bool headless = exchange->most == UINT64_MAX;
     uint64_t offset = exchange->received;
     exchange->received += count;
-    if (exchange->most == UINT64_MAX) {
+    if (json || headless) {
         STEP(keep_bytes(exchange, bytes, count));
+    }
+    if (headless) {
         STEP(read_npy_head(exchange));
         if (exchange->most == UINT64_MAX) {
             return EXIT_DONE;
@@ -146,9 +150,7 @@ static int take_bytes(struct exchange *exchange, const void *bytes, size_t count
     if (exchange->received > exchange->most) {
         return complain_too_long(exchange->most);
     }
-    return exchange->expected->format == FORMAT_JSON
-               ? keep_bytes(exchange, bytes, count)
-               : destination_place(&exchange->destination, offset, bytes, count);
+    return json ? EXIT_DONE : destination_place(&exchange->destination, offset, bytes, count);
 }
 
 static int check_answer(void *user, const struct tally_answer *answer)
