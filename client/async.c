@@ -304,7 +304,7 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
         free(cumsum);
         return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory, or of threads");
     }
-    enum tally_status status = cumsum_call_init(cumsum, scan, input, output, err);
+    enum tally_status status = cumsum_call_init(cumsum, scan, false, input, output, err);
     if (status == TALLY_OK) {
         cumsum->done = done;
         cumsum->call = call_create(client, &cumsum->spec, err);

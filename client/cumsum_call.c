@@ -173,24 +173,44 @@ static int64_t scan_superblocks(const struct tally_scan *scan)
 /* Type of one sum of a line's elements while it is computed. */
 static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
 {
-    const struct dtype_info *info = dtype_info((enum dtype)scan->dtype);
-    if (info->kind != DTYPE_KIND_FLOAT || scan->dtype == TALLY_FLOAT64) {
+    if (!dtype_has_native((enum dtype)scan->dtype)) {
         return scan->dtype;
     }
     return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
 }
 
+enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
+                                     struct tally_error *err)
+{
+    uint64_t total = 0;
+    CLIENT_TRY(tally_scan_bytes(scan, NULL, NULL, err));
+    if (__builtin_mul_overflow(scan_lines(scan), (uint64_t)scan_superblocks(scan), &total) ||
+        __builtin_mul_overflow(total, tally_dtype_bytes(scan_sum_dtype(scan)), &total) ||
+        total > INT64_MAX) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "the totals would have more than 2^63 bytes");
+    }
+    *bytes = total;
+    return TALLY_OK;
+}
+
 /* ---- the request ---- */
 
-static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                       const char *route)
+/* And the shape of the answer. */
+static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan, bool totals)
 {
     char *path = cumsum->path;
     cumsum->shape[0] = '\0';
     text_append_list(cumsum->shape, SHAPE_TEXT, scan->sizes, scan->rank);
     path[0] = '\0';
-    text_append(path, PATH_TEXT, "%s?dtype=%s&shape=%s&axis=%" PRId64, route,
-                tally_dtype_name(scan->dtype), cumsum->shape, scan->axis);
+    text_append(path, PATH_TEXT, "/v1/cumsum%s?dtype=%s&shape=%s&axis=%" PRId64,
+                totals ? "/totals" : "", tally_dtype_name(scan->dtype), cumsum->shape,
+                scan->axis);
+    if (totals) {
+        int64_t shape[] = {(int64_t)cumsum->lines, scan_superblocks(scan)};
+        cumsum->shape[0] = '\0';
+        text_append_list(cumsum->shape, SHAPE_TEXT, shape, 2);
+    }
     if (scan->exclusive != 0) {
         text_append(path, PATH_TEXT, "&exclusive=true");
     }
@@ -295,14 +315,16 @@ bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
     return disjoint || in == out;
 }
 
-/* Check the buffers and fill what all requests with a scan have in common. */
-static enum tally_status init_request(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                                      const char *route, const void *input,
-                                      struct tally_error *err)
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                                   bool totals, const void *input, void *output,
+                                   struct tally_error *err)
 {
     uint64_t input_bytes = 0;
     bool in_place = false;
-    CLIENT_TRY(tally_scan_bytes(scan, &input_bytes, NULL, err));
+    CLIENT_TRY(tally_scan_bytes(scan, &input_bytes, &cumsum->output_bytes, err));
+    if (totals) {
+        CLIENT_TRY(tally_totals_bytes(scan, &cumsum->output_bytes, err));
+    }
     if (scan->input_bytes != 0 && scan->input_bytes < input_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "the input buffer has %" PRIu64
@@ -315,19 +337,20 @@ static enum tally_status init_request(struct cumsum_call *cumsum, const struct t
                                 " bytes, the scan writes %" PRIu64,
                                 scan->output_bytes, cumsum->output_bytes);
     }
-    if ((input == NULL && input_bytes > 0) ||
-        (cumsum->output == NULL && cumsum->output_bytes > 0)) {
+    if ((input == NULL && input_bytes > 0) || (output == NULL && cumsum->output_bytes > 0)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the %s buffer is NULL",
                                 input == NULL ? "input" : "output");
     }
-    if (!ranges_allowed(input, input_bytes, cumsum->output, cumsum->output_bytes, &in_place)) {
+    if (!ranges_allowed(input, input_bytes, output, cumsum->output_bytes, &in_place)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
+    cumsum->dtype = tally_dtype_name(totals ? scan_sum_dtype(scan) : scan->dtype);
+    cumsum->output = output;
     cumsum->carry = NULL;
     cumsum->lines = scan_lines(scan);
-    write_path(cumsum, scan, route);
+    write_path(cumsum, scan, totals);
     cumsum->spec = (struct call_spec){
         .method = "POST",
         .path = cumsum->path,
@@ -346,63 +369,25 @@ static enum tally_status init_request(struct cumsum_call *cumsum, const struct t
     return TALLY_OK;
 }
 
-enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                                   const void *input, void *output, struct tally_error *err)
+/* A scan or its totals, on the calling thread. */
+static enum tally_status run_scan(struct tally *client, const struct tally_scan *scan,
+                                  bool totals, const void *input, void *output,
+                                  struct tally_error *err)
 {
-    cumsum->output_bytes = 0;
-    CLIENT_TRY(tally_scan_bytes(scan, NULL, &cumsum->output_bytes, err));
-    cumsum->dtype = tally_dtype_name(scan->dtype);
-    cumsum->output = output;
-    return init_request(cumsum, scan, "/v1/cumsum", input, err);
-}
-
-/* ---- totals ---- */
-
-enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
-                                     struct tally_error *err)
-{
-    uint64_t total = 0;
-    CLIENT_TRY(tally_scan_bytes(scan, NULL, NULL, err));
-    if (__builtin_mul_overflow(scan_lines(scan), (uint64_t)scan_superblocks(scan), &total) ||
-        __builtin_mul_overflow(total, tally_dtype_bytes(scan_sum_dtype(scan)), &total) ||
-        total > INT64_MAX) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "the totals would have more than 2^63 bytes");
-    }
-    *bytes = total;
-    return TALLY_OK;
-}
-
-/* Likewise; the answer has another shape and type than the input. */
-static enum tally_status totals_call_init(struct cumsum_call *cumsum,
-                                          const struct tally_scan *scan, const void *input,
-                                          void *totals, struct tally_error *err)
-{
-    cumsum->output_bytes = 0;
-    CLIENT_TRY(tally_totals_bytes(scan, &cumsum->output_bytes, err));
-    cumsum->dtype = tally_dtype_name(scan_sum_dtype(scan));
-    cumsum->output = totals;
-    CLIENT_TRY(init_request(cumsum, scan, "/v1/cumsum/totals", input, err));
-    int64_t shape[] = {(int64_t)cumsum->lines, scan_superblocks(scan)};
-    cumsum->shape[0] = '\0'; /* write_path() has put the input's into the query */
-    text_append_list(cumsum->shape, SHAPE_TEXT, shape, 2);
-    return TALLY_OK;
+    struct cumsum_call cumsum;
+    CLIENT_TRY(client_require(client, err));
+    CLIENT_TRY(cumsum_call_init(&cumsum, scan, totals, input, output, err));
+    return call_run(client, &cumsum.spec, err);
 }
 
 enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
                                const void *input, void *totals, struct tally_error *err)
 {
-    struct cumsum_call call;
-    CLIENT_TRY(client_require(client, err));
-    CLIENT_TRY(totals_call_init(&call, scan, input, totals, err));
-    return call_run(client, &call.spec, err);
+    return run_scan(client, scan, true, input, totals, err);
 }
 
 enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,
                                const void *input, void *output, struct tally_error *err)
 {
-    struct cumsum_call cumsum;
-    CLIENT_TRY(client_require(client, err));
-    CLIENT_TRY(cumsum_call_init(&cumsum, scan, input, output, err));
-    return call_run(client, &cumsum.spec, err);
+    return run_scan(client, scan, false, input, output, err);
 }

@@ -41,9 +41,11 @@ static inline int64_t scan_axis(const struct tally_scan *scan)
     return scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
 }
 
-/* Fill *cumsum; everything but the two buffers is copied from the scan. */
+/* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: the output is
+ * for those, not for the sums. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                                   const void *input, void *output, struct tally_error *err);
+                                   bool totals, const void *input, void *output,
+                                   struct tally_error *err);
 
 /* Whether two byte ranges may be an input and an output: identical starts (in place) or
  * disjoint. *in_place says which. */

@@ -37,6 +37,7 @@ enum {
 struct dml_call {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc; /* borrowed */
     const DML_BUFFER_TENSOR_DESC *tensors[2];           /* borrowed: input, output */
+    const struct dtype_info *types[2];                  /* of their elements */
     uint64_t bytes[2];                                  /* what each tensor occupies */
     char head[HEAD_TEXT];
     unsigned char *output; /* borrowed */
@@ -46,33 +47,20 @@ struct dml_call {
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
 
-/* Name without its prefix and element size, by DML_TENSOR_DATA_TYPE. */
-static const struct {
-    const char *name;
-    enum dtype dtype;
-} DATA_TYPES[] = {
-    [DML_TENSOR_DATA_TYPE_FLOAT32] = {"FLOAT32", DTYPE_F32},
-    [DML_TENSOR_DATA_TYPE_FLOAT16] = {"FLOAT16", DTYPE_F16},
-    [DML_TENSOR_DATA_TYPE_UINT32] = {"UINT32", DTYPE_U32},
-    [DML_TENSOR_DATA_TYPE_UINT16] = {"UINT16", DTYPE_U16},
-    [DML_TENSOR_DATA_TYPE_UINT8] = {"UINT8", DTYPE_U8},
-    [DML_TENSOR_DATA_TYPE_INT32] = {"INT32", DTYPE_I32},
-    [DML_TENSOR_DATA_TYPE_INT16] = {"INT16", DTYPE_I16},
-    [DML_TENSOR_DATA_TYPE_INT8] = {"INT8", DTYPE_I8},
-    [DML_TENSOR_DATA_TYPE_FLOAT64] = {"FLOAT64", DTYPE_F64},
-    [DML_TENSOR_DATA_TYPE_UINT64] = {"UINT64", DTYPE_U64},
-    [DML_TENSOR_DATA_TYPE_INT64] = {"INT64", DTYPE_I64},
-};
-
 /* NULL for unknown and 4-bit types. */
-static const char *data_type_name(DML_TENSOR_DATA_TYPE type)
+static const struct dtype_info *data_type_info(DML_TENSOR_DATA_TYPE type)
 {
-    return (size_t)type < ARRAY_COUNT(DATA_TYPES) ? DATA_TYPES[type].name : NULL;
-}
-
-static uint64_t element_bytes(DML_TENSOR_DATA_TYPE type)
-{
-    return dtype_info(DATA_TYPES[type].dtype)->bytes;
+    static const enum dtype types[] = {
+        [DML_TENSOR_DATA_TYPE_FLOAT32] = DTYPE_F32, [DML_TENSOR_DATA_TYPE_FLOAT16] = DTYPE_F16,
+        [DML_TENSOR_DATA_TYPE_UINT32] = DTYPE_U32,  [DML_TENSOR_DATA_TYPE_UINT16] = DTYPE_U16,
+        [DML_TENSOR_DATA_TYPE_UINT8] = DTYPE_U8,    [DML_TENSOR_DATA_TYPE_INT32] = DTYPE_I32,
+        [DML_TENSOR_DATA_TYPE_INT16] = DTYPE_I16,   [DML_TENSOR_DATA_TYPE_INT8] = DTYPE_I8,
+        [DML_TENSOR_DATA_TYPE_FLOAT64] = DTYPE_F64, [DML_TENSOR_DATA_TYPE_UINT64] = DTYPE_U64,
+        [DML_TENSOR_DATA_TYPE_INT64] = DTYPE_I64,
+    };
+    return type != DML_TENSOR_DATA_TYPE_UNKNOWN && (size_t)type < ARRAY_COUNT(types)
+               ? dtype_info(types[type])
+               : NULL;
 }
 
 uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimension_count,
@@ -80,7 +68,8 @@ uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimen
 {
     uint64_t elements = 1;
     uint64_t bytes = 0;
-    if (data_type_name(data_type) == NULL || sizes == NULL || dimension_count < 1 ||
+    const struct dtype_info *type = data_type_info(data_type);
+    if (type == NULL || sizes == NULL || dimension_count < 1 ||
         dimension_count > DML_TENSOR_DIMENSION_COUNT_MAX1) {
         return 0;
     }
@@ -92,7 +81,7 @@ uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimen
             return 0;
         }
     }
-    if (__builtin_mul_overflow(elements, element_bytes(data_type), &bytes) ||
+    if (__builtin_mul_overflow(elements, (uint64_t)type->bytes, &bytes) ||
         __builtin_add_overflow(bytes, 3U, &bytes) || bytes > INT64_MAX) {
         return 0;
     }
@@ -128,7 +117,8 @@ static enum tally_status check_tensor(struct dml_call *call, int which,
                          "expected a DML_TENSOR_DESC of type DML_TENSOR_TYPE_BUFFER");
     }
     const DML_BUFFER_TENSOR_DESC *desc = tensor->Desc;
-    if (data_type_name(desc->DataType) == NULL) {
+    call->types[which] = data_type_info(desc->DataType);
+    if (call->types[which] == NULL) {
         return dml_blame(err, name, "DataType %d is unknown or has less than 8 bits",
                          (int)desc->DataType);
     }
@@ -166,7 +156,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
     const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
     assert(tensor != NULL); /* check_tensor() has been there */
     uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
-    uint64_t element = element_bytes(tensor->DataType);
+    uint64_t element = call->types[which]->bytes;
     if (binding == NULL || binding->buffer == NULL) {
         return dml_blame(err, name, "nothing is bound");
     }
@@ -221,7 +211,7 @@ static void append_tensor(struct dml_call *call, int which)
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[which];
     text_append(call->head, sizeof call->head,
                 "\"%s\":{\"DataType\":\"%s\",\"DimensionCount\":%" PRIu32, TENSOR_NAMES[which],
-                data_type_name(desc->DataType), desc->DimensionCount);
+                call->types[which]->directml, desc->DimensionCount);
     append_list(call, "Sizes", desc->Sizes, desc->DimensionCount);
     if (desc->Strides != NULL) {
         append_list(call, "Strides", desc->Strides, desc->DimensionCount);
@@ -294,8 +284,7 @@ static bool head_matches(const struct dml_call *call)
     const char *prefix = "DML_TENSOR_DATA_TYPE_";
     const char *bare =
         strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
-    const char *expected = data_type_name(desc->DataType);
-    if (expected == NULL || strcmp(bare, expected) != 0 ||
+    if (strcmp(bare, call->types[OUTPUT]->directml) != 0 ||
         !json_text_member(tensor, "Sizes", &value)) {
         return false;
     }

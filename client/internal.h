@@ -59,8 +59,8 @@ enum tally_status client_error_no_memory(struct tally_error *err);
             return call_status;                 \
     } while (0)
 
-/* Split a server URL into base_url and socket_path (both owned by the caller). */
-enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
+/* Split a server URL into the client's base_url and socket_path. */
+enum tally_status server_url_parse(struct tally *client, const char *url,
                                    struct tally_error *err);
 
 /* Where the server is, for people: its URL without a user's name and password. */

@@ -16,11 +16,10 @@ enum {
     PAGE_LIMIT = 1 << 20 /* a longer text is no answer to these questions */
 };
 
-/* The text of an answer, grown as it comes. */
+/* The text of an answer. */
 struct page_text {
-    char *bytes; /* owned */
+    char *bytes; /* owned; room for PAGE_LIMIT of them */
     size_t count;
-    size_t room;
 };
 
 static enum tally_status page_begin(void *context, const struct tally_answer *answer,
@@ -48,15 +47,6 @@ static enum tally_status page_write(void *context, uint64_t offset, const void *
                                 "the answer is longer than 1 MiB; is this the URL of a Tally "
                                 "server?");
     }
-    if (page->count + count > page->room) {
-        size_t room = (page->count + count) * 2;
-        char *larger = realloc(page->bytes, room);
-        if (larger == NULL) {
-            return client_error_no_memory(err);
-        }
-        page->bytes = larger;
-        page->room = room;
-    }
     memcpy(page->bytes + page->count, bytes, count);
     page->count += count;
     return TALLY_OK;
@@ -75,14 +65,15 @@ static enum tally_status get_page(struct tally *client, const char *path, bool s
         .write = page_write,
         .context = page,
     };
-    return call_run(client, &spec, err);
+    page->bytes = malloc(PAGE_LIMIT);
+    return page->bytes != NULL ? call_run(client, &spec, err) : client_error_no_memory(err);
 }
 
 /* A health page: *good says whether its answer was 200, which 503 denies; else an error. */
 static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
                                     struct tally_error *err)
 {
-    struct page_text page = {NULL, 0, 0};
+    struct page_text page = {NULL, 0};
     struct tally_error own;
     err = err != NULL ? err : &own;
     enum tally_status status = get_page(client, path, true, &page, err);
@@ -132,7 +123,7 @@ static enum tally_status get_member(struct tally *client, const char *path, cons
 enum tally_status tally_server_version(struct tally *client, char *version, size_t size,
                                        struct tally_error *err)
 {
-    struct page_text page = {NULL, 0, 0};
+    struct page_text page = {NULL, 0};
     struct json_text value = {"", 0};
     client_error_reset(err);
     if (client == NULL || version == NULL || size == 0) {
@@ -170,7 +161,7 @@ static void read_device(struct json_text object, struct tally_device *device)
 enum tally_status tally_devices(struct tally *client, struct tally_device *devices,
                                 int capacity, int *count, struct tally_error *err)
 {
-    struct page_text page = {NULL, 0, 0};
+    struct page_text page = {NULL, 0};
     struct json_text list = {"", 0};
     struct json_text key = {"", 0};
     struct json_text device = {"", 0};

@@ -5,7 +5,7 @@
  *   http://host:8000/prefix, host:8000, https://   no socket
  *
  * A base URL ends without a slash, so that paths are appended as they are.
- * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do; both outputs untouched.
+ * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do.
  * Thread: any. */
 #include "client/internal.h"
 
@@ -19,28 +19,18 @@ enum {
     SHOWN_TEXT = 200
 };
 
-static void cut_slashes(char *text)
+static enum tally_status keep_url(struct tally *client, const char *base, const char *path,
+                                  struct tally_error *err)
 {
-    size_t length = strlen(text);
-    while (length > 0 && text[length - 1] == '/') {
-        text[--length] = '\0';
+    client->base_url = strdup(base);
+    client->socket_path = path == NULL ? NULL : strdup(path);
+    if (client->base_url == NULL || (path != NULL && client->socket_path == NULL)) {
+        return client_error_no_memory(err); /* tally_close() frees what there is */
     }
-}
-
-/* Copy both to the heap and hand them over; socket_path may be NULL. */
-static enum tally_status hand_over(const char *base, const char *path, char **base_url,
-                                   char **socket_path, struct tally_error *err)
-{
-    char *own_base = strdup(base);
-    char *own_path = path == NULL ? NULL : strdup(path);
-    if (own_base == NULL || (path != NULL && own_path == NULL)) {
-        free(own_base);
-        free(own_path);
-        return client_error_no_memory(err);
+    size_t length = strlen(base);
+    while (length > 0 && base[length - 1] == '/') {
+        client->base_url[--length] = '\0';
     }
-    cut_slashes(own_base);
-    *base_url = own_base;
-    *socket_path = own_path;
     return TALLY_OK;
 }
 
@@ -52,8 +42,8 @@ static const char *shown(const char *url, char text[SHOWN_TEXT])
     return text;
 }
 
-static enum tally_status parse_unix(const char *path, const char *base, char **base_url,
-                                    char **socket_path, struct tally_error *err)
+static enum tally_status parse_unix(struct tally *client, const char *path, const char *base,
+                                    struct tally_error *err)
 {
     if (strncmp(path, "//", 2) == 0) {
         path += 2;
@@ -65,10 +55,10 @@ static enum tally_status parse_unix(const char *path, const char *base, char **b
                                 "long: write unix:/run/tally.sock",
                                 shown(path, text), SOCKET_PATH_MAX);
     }
-    return hand_over(base, path, base_url, socket_path, err);
+    return keep_url(client, base, path, err);
 }
 
-static enum tally_status parse_http_unix(const char *rest, char **base_url, char **socket_path,
+static enum tally_status parse_http_unix(struct tally *client, const char *rest,
                                          struct tally_error *err)
 {
     size_t host_length = strcspn(rest, "/");
@@ -86,7 +76,7 @@ static enum tally_status parse_http_unix(const char *rest, char **base_url, char
     enum tally_status status =
         strlen(path) != (size_t)path_length
             ? client_error_set(err, TALLY_INVALID_ARGUMENT, "the socket path has a zero byte")
-            : parse_unix(path, base, base_url, socket_path, err);
+            : parse_unix(client, path, base, err);
     curl_free(path);
     return status;
 }
@@ -113,7 +103,7 @@ static const char *url_trouble(CURLU *parts)
     return trouble;
 }
 
-static enum tally_status parse_tcp(const char *url, char **base_url, char **socket_path,
+static enum tally_status parse_tcp(struct tally *client, const char *url,
                                    struct tally_error *err)
 {
     char *text = NULL;
@@ -145,21 +135,21 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
                                 "example http://127.0.0.1:8000 or unix:/run/tally.sock",
                                 shown(url, place), trouble);
     }
-    enum tally_status status = hand_over(text, NULL, base_url, socket_path, err);
+    enum tally_status status = keep_url(client, text, NULL, err);
     curl_free(text);
     return status;
 }
 
-enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
+enum tally_status server_url_parse(struct tally *client, const char *url,
                                    struct tally_error *err)
 {
     if (strncmp(url, "unix:", 5) == 0) {
-        return parse_unix(url + 5, "http://localhost", base_url, socket_path, err);
+        return parse_unix(client, url + 5, "http://localhost", err);
     }
     if (strncmp(url, "http+unix://", 12) == 0) {
-        return parse_http_unix(url + 12, base_url, socket_path, err);
+        return parse_http_unix(client, url + 12, err);
     }
-    return parse_tcp(url, base_url, socket_path, err);
+    return parse_tcp(client, url, err);
 }
 
 void server_url_print(const struct tally *client, char *text, size_t size)

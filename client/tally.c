@@ -132,7 +132,7 @@ static enum tally_status fill_client(struct tally *client, const char *url,
     if (client->idle == NULL) {
         return client_error_no_memory(err);
     }
-    CLIENT_TRY(server_url_parse(url, &client->base_url, &client->socket_path, err));
+    CLIENT_TRY(server_url_parse(client, url, err));
     CLIENT_TRY(check_features(client, err));
     return check_texts(client, err);
 }

@@ -80,7 +80,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     }
     struct cumsum_call *call = &parts->call;
     *parts->along = count;
-    CLIENT_TRY(cumsum_call_init(call, &parts->scan, input, output, err));
+    CLIENT_TRY(cumsum_call_init(call, &parts->scan, false, input, output, err));
     bool first = parts->carry.bytes == NULL;
     text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
     call->carry = &parts->next;

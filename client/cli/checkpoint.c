@@ -23,7 +23,7 @@ enum {
     CARRY_MOST = 1 << 30 /* of a lane: more is no carry of a part that was sent */
 };
 
-int checkpoint_note(struct lane_state *state, uint64_t lane, uint64_t step, const void *carry,
+int checkpoint_note(struct lane_state *state, uint64_t step, const void *carry,
                     uint64_t carry_bytes)
 {
     void *copy = realloc(state->carry, (size_t)carry_bytes + 1);
@@ -33,8 +33,9 @@ int checkpoint_note(struct lane_state *state, uint64_t lane, uint64_t step, cons
     if (carry_bytes > 0) {
         memcpy(copy, carry, (size_t)carry_bytes);
     }
-    *state = (struct lane_state){
-        .active = true, .lane = lane, .step = step, .carry = copy, .carry_bytes = carry_bytes};
+    state->step = step;
+    state->carry = copy;
+    state->carry_bytes = carry_bytes;
     return EXIT_DONE;
 }
 
@@ -45,51 +46,79 @@ void checkpoint_free(struct checkpoint *checkpoint)
     }
 }
 
-/* A file, and the CRC-32 of what was written to it or read from it. */
-struct checked_file {
+/* ---- its layout ---- */
+
+/* A file that is written or read, and the CRC-32 of what has passed. */
+struct passage {
     FILE *file; /* owned by who opened it */
+    bool reads;
     uint32_t crc;
 };
 
-static void put_bytes(struct checked_file *to, const void *bytes, size_t count)
+static bool pass_bytes(struct passage *passage, void *bytes, size_t count)
 {
-    (void)fwrite(bytes, 1, count, to->file);
-    to->crc = (uint32_t)crc32_z(to->crc, bytes, count);
+    size_t passed = 0;
+    if (count > 0) { /* a lane may have no carry yet */
+        passed = passage->reads
+                     ? fread(bytes, 1, count, passage->file)
+                     /* cppcheck-suppress IOWithoutPositioning ; a file has one way */
+                     : fwrite(bytes, 1, count, passage->file);
+        passage->crc = (uint32_t)crc32_z(passage->crc, bytes, passed);
+    }
+    return passed == count;
 }
 
-static void put_number(struct checked_file *to, uint64_t number)
+static bool pass_number(struct passage *passage, uint64_t *number)
 {
-    put_bytes(to, &number, sizeof number);
+    return pass_bytes(passage, number, sizeof *number);
 }
 
-static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
+/* A lane under way; false if that is none. */
+static bool pass_lane(struct passage *passage, struct lane_state *lane)
 {
-    struct checked_file to = {.file = file};
-    size_t job_bytes = strlen(checkpoint->job);
+    if (!pass_number(passage, &lane->lane) || !pass_number(passage, &lane->step) ||
+        !pass_number(passage, &lane->carry_bytes) || lane->carry_bytes > CARRY_MOST) {
+        return false;
+    }
+    if (passage->reads) {
+        lane->active = true;
+        lane->carry = malloc((size_t)lane->carry_bytes + 1);
+    }
+    return (!passage->reads || lane->carry != NULL) &&
+           pass_bytes(passage, lane->carry, (size_t)lane->carry_bytes);
+}
+
+/* Everything, the job's text from or to `job`; false: it is no checkpoint, or is not written. */
+static bool pass_checkpoint(struct passage *passage, struct checkpoint *checkpoint,
+                            char job[JOB_TEXT])
+{
+    char magic[sizeof MAGIC];
+    uint64_t job_bytes = strlen(job);
     uint64_t active = 0;
+    memcpy(magic, MAGIC, sizeof magic);
     for (int i = 0; i < CHECKPOINT_LANES; i++) {
         active += checkpoint->lanes[i].active;
     }
-    put_bytes(&to, MAGIC, sizeof MAGIC);
-    put_number(&to, checkpoint->stamp);
-    put_number(&to, job_bytes);
-    put_bytes(&to, checkpoint->job, job_bytes);
-    put_number(&to, checkpoint->next_lane);
-    put_number(&to, active);
-    for (int i = 0; i < CHECKPOINT_LANES; i++) {
-        const struct lane_state *lane = &checkpoint->lanes[i];
-        if (lane->active) {
-            put_number(&to, lane->lane);
-            put_number(&to, lane->step);
-            put_number(&to, lane->carry_bytes);
-            if (lane->carry_bytes > 0) {
-                put_bytes(&to, lane->carry, (size_t)lane->carry_bytes);
-            }
+    if (!pass_bytes(passage, magic, sizeof magic) || memcmp(magic, MAGIC, sizeof magic) != 0 ||
+        !pass_number(passage, &checkpoint->stamp) || !pass_number(passage, &job_bytes) ||
+        job_bytes >= JOB_TEXT || !pass_bytes(passage, job, (size_t)job_bytes) ||
+        !pass_number(passage, &checkpoint->next_lane) || !pass_number(passage, &active) ||
+        active > CHECKPOINT_LANES) {
+        return false;
+    }
+    for (uint64_t i = 0; i < CHECKPOINT_LANES; i++) {
+        struct lane_state *lane = &checkpoint->lanes[i];
+        bool passes = passage->reads ? i < active : lane->active;
+        if (passes && !pass_lane(passage, lane)) {
+            return false;
         }
     }
-    put_number(&to, to.crc);
-    return fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;
+    uint64_t crc = passage->crc;
+    uint64_t told = crc;
+    return pass_number(passage, &told) && told == crc;
 }
+
+/* ---- its file ---- */
 
 /* The folder of a name, the caller's to free, and what follows it. NULL: no memory. */
 static char *folder_of(const char *name, const char **last)
@@ -116,7 +145,7 @@ static bool sync_folder(const char *name)
     return !failed;
 }
 
-int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
+int checkpoint_save(const char *name, struct checkpoint *checkpoint)
 {
     char *path = NULL;
     bool saved = false;
@@ -125,7 +154,9 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     }
     FILE *file = fopen(path, "we");
     if (file != NULL) {
-        saved = write_checkpoint(file, checkpoint);
+        struct passage passage = {.file = file};
+        saved = pass_checkpoint(&passage, checkpoint, checkpoint->job) && fflush(file) == 0 &&
+                fdatasync(fileno(file)) == 0;
         saved = fclose(file) == 0 && saved;
     }
     saved = saved && rename(path, name) == 0 && sync_folder(name);
@@ -137,6 +168,14 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     return status;
 }
 
+static bool find_folder(const char *name, const char **last, struct stat *about)
+{
+    char *folder = folder_of(name, last);
+    bool found = folder != NULL && stat(folder, about) == 0;
+    free(folder);
+    return found;
+}
+
 /* Is it the file of the result, or of the result so far, however it is spelled? */
 static bool is_output(const char *name, const char *output)
 {
@@ -144,13 +183,9 @@ static bool is_output(const char *name, const char *output)
     struct stat there;
     const char *last = NULL;
     const char *output_last = NULL;
-    char *folder = folder_of(name, &last);
-    char *output_folder = folder_of(output, &output_last);
-    bool one_folder = folder != NULL && output_folder != NULL && stat(folder, &here) == 0 &&
-                      stat(output_folder, &there) == 0 && here.st_dev == there.st_dev &&
-                      here.st_ino == there.st_ino;
-    free(folder);
-    free(output_folder);
+    bool found = find_folder(name, &last, &here);
+    bool one_folder = find_folder(output, &output_last, &there) && found &&
+                      here.st_dev == there.st_dev && here.st_ino == there.st_ino;
     size_t count = strlen(output_last);
     return one_folder && strncmp(last, output_last, count) == 0 &&
            (last[count] == '\0' || strcmp(last + count, PARTIAL) == 0);
@@ -205,54 +240,6 @@ int checkpoint_check(const char *name, const char *output, struct checkpoint *ch
                   : EXIT_DONE;
 }
 
-static bool take_bytes(struct checked_file *from, void *bytes, size_t count)
-{
-    bool taken = fread(bytes, 1, count, from->file) == count;
-    from->crc = taken ? (uint32_t)crc32_z(from->crc, bytes, count) : 0;
-    return taken;
-}
-
-static bool take_number(struct checked_file *from, uint64_t *number)
-{
-    return take_bytes(from, number, sizeof *number);
-}
-
-/* A lane under way; false if that is none. */
-static bool take_lane(struct checked_file *from, struct lane_state *lane)
-{
-    if (!take_number(from, &lane->lane) || !take_number(from, &lane->step) ||
-        !take_number(from, &lane->carry_bytes) || lane->carry_bytes > CARRY_MOST) {
-        return false;
-    }
-    lane->active = true;
-    lane->carry = malloc((size_t)lane->carry_bytes + 1);
-    return lane->carry != NULL && take_bytes(from, lane->carry, (size_t)lane->carry_bytes);
-}
-
-/* Everything but the job's text, to `job`, is stored in the checkpoint; false: it is none. */
-static bool read_checkpoint(FILE *file, struct checkpoint *checkpoint, char job[JOB_TEXT])
-{
-    struct checked_file from = {.file = file};
-    char magic[sizeof MAGIC];
-    uint64_t job_bytes = 0;
-    uint64_t active = 0;
-    uint64_t told = 0;
-    if (!take_bytes(&from, magic, sizeof magic) || memcmp(magic, MAGIC, sizeof magic) != 0 ||
-        !take_number(&from, &checkpoint->stamp) || !take_number(&from, &job_bytes) ||
-        job_bytes >= JOB_TEXT || !take_bytes(&from, job, (size_t)job_bytes) ||
-        !take_number(&from, &checkpoint->next_lane) || !take_number(&from, &active) ||
-        active > CHECKPOINT_LANES) {
-        return false;
-    }
-    for (uint64_t i = 0; i < active; i++) {
-        if (!take_lane(&from, &checkpoint->lanes[i])) {
-            return false;
-        }
-    }
-    uint64_t crc = from.crc;
-    return take_number(&from, &told) && told == crc && fgetc(file) == EOF;
-}
-
 int checkpoint_load(const char *name, struct checkpoint *checkpoint)
 {
     char job[JOB_TEXT] = "";
@@ -261,7 +248,8 @@ int checkpoint_load(const char *name, struct checkpoint *checkpoint)
         return complain(EXIT_USAGE, "%s: %s; --resume goes on from a checkpoint", name,
                         errno_text());
     }
-    bool damaged = !read_checkpoint(file, checkpoint, job);
+    struct passage passage = {.file = file, .reads = true};
+    bool damaged = !pass_checkpoint(&passage, checkpoint, job) || fgetc(file) != EOF;
     bool other = strcmp(job, checkpoint->job) != 0;
     (void)fclose(file);
     if (damaged) {

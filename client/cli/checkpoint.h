@@ -39,7 +39,7 @@ struct checkpoint {
 };
 
 /* EXIT_DONE, or the status after complaining. */
-int checkpoint_save(const char *name, const struct checkpoint *checkpoint);
+int checkpoint_save(const char *name, struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
@@ -50,8 +50,8 @@ int checkpoint_check(const char *name, const char *output, struct checkpoint *ch
 bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes);
 void checkpoint_free(struct checkpoint *checkpoint);
 
-/* Keep a copy of a lane's state. */
-int checkpoint_note(struct lane_state *state, uint64_t lane, uint64_t step, const void *carry,
+/* So many steps of a lane are done; the carry is copied. */
+int checkpoint_note(struct lane_state *state, uint64_t step, const void *carry,
                     uint64_t carry_bytes);
 
 #endif

@@ -16,13 +16,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool is_strided(const struct settings *settings)
+{
+    return settings->strides.count > 0 || settings->output_strides.count > 0;
+}
+
 static int choose_formats(const struct settings *settings, struct source *source,
                           enum format *input, enum format *output)
 {
     bool described = settings->dtype != NULL && settings->shape.count > 0;
+    bool shaped = settings->shape.count > 0 || is_strided(settings);
     *input = format_named(settings->format);
-    bool other = *input != FORMAT_NONE || format_of_file(settings->argument) != FORMAT_NONE;
-    if (settings->array != NULL || (!other && format_is_archive(source))) {
+    if (*input == FORMAT_NONE) {
+        *input = format_of_file(settings->argument);
+    }
+    if (settings->array != NULL || (*input == FORMAT_NONE && format_is_archive(source))) {
         if (!format_is_archive(source)) {
             return complain(EXIT_USAGE, "--array is for NPZ files, and %s is none",
                             source->name);
@@ -31,29 +39,22 @@ static int choose_formats(const struct settings *settings, struct source *source
         *input = FORMAT_NPY;
     }
     if (*input == FORMAT_NONE) {
-        *input = format_of_file(settings->argument);
-    }
-    if (*input == FORMAT_NONE) {
         *input = format_of_content(source, described);
     }
     if (*input == FORMAT_RAW && !described) {
         return complain(EXIT_USAGE,
                         "raw input needs its type and shape: --dtype float32 --shape 3,4");
     }
-    if (*input == FORMAT_NPY &&
-        (settings->dtype != NULL || settings->shape.count > 0 || settings->strides.count > 0 ||
-         settings->output_strides.count > 0)) {
+    if (*input == FORMAT_NPY && (settings->dtype != NULL || shaped)) {
         return complain(EXIT_USAGE,
                         "an NPY file says its type and shape itself: leave out --dtype, "
                         "--shape and strides");
     }
-    if ((*input == FORMAT_TEXT || *input == FORMAT_CSV) &&
-        (settings->shape.count > 0 || settings->strides.count > 0 ||
-         settings->output_strides.count > 0)) {
+    if (format_is_text(*input) && shaped) {
         return complain(EXIT_USAGE,
                         "text has the shape of its lines: leave out --shape and strides");
     }
-    if (settings->header && *input < FORMAT_TEXT) {
+    if (settings->header && !format_is_text(*input)) {
         return complain(EXIT_USAGE,
                         "--header is for text and CSV, and %s is neither: leave it out",
                         source->name);
@@ -65,7 +66,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     if (*output == FORMAT_NONE) {
         *output = *input;
     }
-    if (settings->delimiter != NULL && *input < FORMAT_TEXT && *output < FORMAT_TEXT) {
+    if (settings->delimiter != NULL && !format_is_text(*input) && !format_is_text(*output)) {
         return complain(
             EXIT_USAGE,
             "--delimiter is for text and CSV, and neither %s nor the result is that: "
@@ -109,8 +110,7 @@ static int sum_source(const struct settings *settings, struct tally *client,
                         source->name);
     }
     STEP(choose_formats(settings, source, &input, &output));
-    if (input != FORMAT_JSON && settings->strides.count == 0 &&
-        settings->output_strides.count == 0) {
+    if (input != FORMAT_JSON && !is_strided(settings)) {
         return cumsum_parts(&followed, client, source, input, output);
     }
     if (settings->checkpoint != NULL || settings->resume) {
@@ -119,7 +119,7 @@ static int sum_source(const struct settings *settings, struct tally *client,
                         "--checkpoint and --resume",
                         source->name);
     }
-    if (format_content_type(output) == NULL) {
+    if (format_is_text(output)) {
         return complain(EXIT_USAGE,
                         "%s becomes json, npy or raw: text and csv are written of tensors in "
                         "other formats, without strides",

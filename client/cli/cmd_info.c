@@ -4,7 +4,7 @@
  * Failure: as the call's status says (terminal.h); a server that is alive but not ready is
  * EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
-#include "client/cli/destination.h"
+#include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
 
 #include <inttypes.h>
@@ -44,49 +44,16 @@ static void print_device(const struct tally_device *device, bool colour)
     (void)putchar('\n');
 }
 
-static int check_page(void *user, const struct tally_answer *answer)
-{
-    return destination_check(user, answer);
-}
-
-static int keep_page(void *user, uint64_t offset, const void *bytes, size_t count)
-{
-    (void)offset;
-    return destination_write(user, bytes, count);
-}
-
-/* The server's own JSON, as it is. */
-static int print_devices_page(struct tally *client)
-{
-    struct tally_error err;
-    struct destination page;
-    struct expectation expected = {
-        .format = FORMAT_JSON, .member = "devices", .json_most = PAGE_MOST};
-    struct tally_request request = {.struct_size = sizeof request,
-                                    .method = "GET",
-                                    .path = "/v1/devices",
-                                    .accept = "application/json",
-                                    .check_answer = check_page,
-                                    .write_answer = keep_page,
-                                    .user = &page};
-    int status = destination_open(NULL, &expected, &page);
-    if (status == EXIT_DONE && tally_exchange(client, &request, &err) != TALLY_OK) {
-        status = page.trouble[0] != '\0' ? destination_complain(&page) : complain_error(&err);
-    }
-    if (status == EXIT_DONE) {
-        status = destination_commit(&page, false);
-    }
-    destination_close(&page);
-    return status;
-}
-
 int command_devices(const struct settings *settings, struct tally *client)
 {
     int count = 0;
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
-    if (settings->json) {
-        return print_devices_page(client);
+    if (settings->json) { /* the server's own, as it is */
+        struct expectation page = {
+            .format = FORMAT_JSON, .member = "devices", .json_most = PAGE_MOST};
+        struct tally_request request = {.method = "GET", .path = "/v1/devices"};
+        return exchange(client, request, &page, NULL, true, &err);
     }
     if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
         return complain_error(&err);

@@ -42,10 +42,9 @@ struct worker {
     char *input;               /* owned: of a part */
     char *output;              /* owned, or the input */
     struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
-    struct lane_state *state;  /* of its lane */
-    uint64_t lane;
+    struct lane_state
+        *state;    /* of its lane of a file; it is active while the lane is not done */
     uint64_t step; /* of its lane, the next one */
-    bool has_lane;
     struct box box;
     uint64_t ticket;       /* of the box: its turn to be written */
     _Atomic int64_t moved; /* bytes of the box, both ways */
@@ -60,7 +59,6 @@ struct parts_job {
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
     int64_t strides[TALLY_MAX_RANK]; /* of the input then */
-    bool saves;                      /* checkpoints */
     pthread_mutex_t reading;         /* before `lock` */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -187,7 +185,7 @@ static int begin_lane(struct worker *worker)
     if (cutting->steps == 1) {
         return EXIT_DONE;
     }
-    struct box box = cutting_box(cutting, worker->lane, 0);
+    struct box box = cutting_box(cutting, worker->state->lane, 0);
     const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
     struct tally_scan scan = scan_of(worker, sizes);
     worker->parts = tally_parts_open(job->client, &scan, &err);
@@ -207,21 +205,17 @@ static int begin_lane(struct worker *worker)
 static bool claim_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
-    struct checkpoint *checkpoint = &job->checkpoint;
-    if (worker->state->active && !worker->has_lane) { /* loaded */
-        worker->lane = worker->state->lane;
-        worker->step = worker->state->step;
-    } else if (checkpoint->next_lane < job->source.cutting.lanes) {
-        worker->lane = checkpoint->next_lane++;
-        worker->step = 0;
-        worker->state->active = true;
-        worker->state->lane = worker->lane;
-        worker->state->step = 0;
-        worker->state->carry_bytes = 0;
-    } else {
-        return false;
+    struct lane_state *state = worker->state;
+    if (!state->active) {
+        if (job->checkpoint.next_lane >= job->source.cutting.lanes) {
+            return false;
+        }
+        state->active = true;
+        state->lane = job->checkpoint.next_lane++;
+        state->step = 0;
+        state->carry_bytes = 0;
     }
-    worker->has_lane = true;
+    worker->step = state->step;
     return true;
 }
 
@@ -230,7 +224,7 @@ static int read_next_of_file(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
-    bool fresh = !worker->has_lane || worker->step == cutting->steps;
+    bool fresh = worker->step == 0 || worker->step == cutting->steps;
     worker->box.outers = 0;
     MUST(pthread_mutex_lock(&job->lock));
     bool taken = !fresh || claim_lane(worker);
@@ -242,7 +236,7 @@ static int read_next_of_file(struct worker *worker)
     if (fresh) {
         STEP(begin_lane(worker));
     }
-    worker->box = cutting_box(cutting, worker->lane, worker->step++);
+    worker->box = cutting_box(cutting, worker->state->lane, worker->step++);
     return part_source_read(&job->source, &worker->box, worker->input);
 }
 
@@ -258,8 +252,6 @@ static int read_next_of_stream(struct worker *worker)
     MUST(pthread_mutex_unlock(&job->lock));
     MUST(pthread_mutex_unlock(&job->reading));
     bool first = worker->box.outers > 0 && worker->box.at == 0;
-    worker->lane = 0;
-    worker->step = 0;
     return status == EXIT_DONE && cutting->steps > 1 && first ? begin_lane(worker) : status;
 }
 
@@ -277,29 +269,32 @@ static bool wait_for_turn(struct worker *worker)
     return job->status == EXIT_DONE;
 }
 
+/* How far the job is comes to the disk behind what was written. Thread: with the lock. */
+static int save_part(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    uint64_t carry_bytes = 0;
+    const void *carry =
+        worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
+    if (worker->state->active) {
+        STEP(checkpoint_note(worker->state, worker->step, carry, carry_bytes));
+    }
+    STEP(destination_sync(&job->sink.destination));
+    return checkpoint_save(job->settings->checkpoint, &job->checkpoint);
+}
+
 /* The part is written. */
 static int note_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
-    int status = EXIT_DONE;
-    uint64_t carry_bytes = 0;
-    const void *carry =
-        worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
     MUST(pthread_mutex_lock(&job->lock));
     job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
     worker->moved = 0;
     job->write_turn++;
-    if (job->saves && worker->step == job->source.cutting.steps) {
+    if (worker->step == job->source.cutting.steps) {
         worker->state->active = false;
-    } else if (job->saves) {
-        status = checkpoint_note(worker->state, worker->lane, worker->step, carry, carry_bytes);
     }
-    if (job->saves && status == EXIT_DONE) {
-        status = destination_sync(&job->sink.destination);
-    }
-    if (job->saves && status == EXIT_DONE) {
-        status = checkpoint_save(job->settings->checkpoint, &job->checkpoint);
-    }
+    int status = job->settings->checkpoint != NULL ? save_part(worker) : EXIT_DONE;
     MUST(pthread_cond_broadcast(&job->changed));
     MUST(pthread_mutex_unlock(&job->lock));
     return status;
@@ -416,7 +411,7 @@ static int run_workers(struct parts_job *job)
         free(workers[i].output == workers[i].input ? NULL : workers[i].output);
         free(workers[i].input);
     }
-    progress_end(&progress);
+    progress_end();
     return job->status;
 }
 
@@ -502,11 +497,10 @@ static int open_output(struct parts_job *job, enum format output)
     if (settings->resume) {
         STEP(checkpoint_load(settings->checkpoint, &job->checkpoint));
     }
-    job->saves = settings->checkpoint != NULL;
     bool begun = job->checkpoint.next_lane > 0;
-    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves, begun));
+    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, begun));
     struct checkpoint *checkpoint = &job->checkpoint;
-    if (job->saves) {
+    if (settings->checkpoint != NULL) {
         STEP(destination_check_stamp(
             &job->sink.destination, checkpoint->stamp, begun,
             begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
@@ -517,7 +511,7 @@ static int open_output(struct parts_job *job, enum format output)
         STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
     STEP(part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp));
-    return reader->header != NULL && (output == FORMAT_TEXT || output == FORMAT_CSV)
+    return reader->header != NULL && format_is_text(output)
                ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
                : EXIT_DONE;
 }
@@ -527,8 +521,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     const struct settings *settings = job->settings;
     struct tensor *tensor = &job->source.tensor;
     struct source *bytes = job->source.bytes;
-    bool text = input == FORMAT_TEXT || input == FORMAT_CSV;
-    STEP(text                  ? tensor_of_text(settings, &job->source)
+    STEP(format_is_text(input) ? tensor_of_text(settings, &job->source)
          : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
                                : tensor_of_raw(settings, bytes, tensor));
     int rank = tensor->shape.count;
@@ -575,7 +568,7 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     if (status == EXIT_DONE) {
         status = part_sink_finish(&job->sink, &job->source.next);
     }
-    if (status == EXIT_DONE && job->saves) {
+    if (status == EXIT_DONE && settings->checkpoint != NULL) {
         (void)unlink(settings->checkpoint);
     }
     part_sink_close(&job->sink);

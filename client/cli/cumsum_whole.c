@@ -1,11 +1,10 @@
-/*   what is expected of the answer -> request written -> destination opened
- *     -> sent and answered, with progress -> committed
+/*   input loaded -> request written -> exchanged (exchange.h)
  *
  * Raw bytes are sent as they are and the options are the query; a JSON array and the options
  * become the members of a request; a JSON object is a request already. */
 #include "client/cli/commands.h"
 
-#include "client/cli/destination.h"
+#include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
 #include "client/json_text.h"
 #include "proto/text.h"
@@ -16,7 +15,6 @@
 
 enum {
     OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
-    HINT_TEXT = 256,
     JSON_SHARE = 32,     /* most bytes of an answer for one of the request: "1,", 25 digits */
     JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
 };
@@ -25,12 +23,8 @@ enum {
 struct cumsum_job {
     const struct settings *settings; /* borrowed */
     struct source *source;           /* borrowed, loaded */
-    struct expectation expected;
-    struct destination destination;
-    struct progress progress;
+    struct expectation expected;     /* its format is the result's */
     enum format input;
-    enum format output;
-    bool whole_request; /* the input is a JSON object */
     char *body; /* owned: JSON made of data and options, NULL if the source is sent as it is */
     size_t body_bytes;
     char path[OPTIONS_TEXT];
@@ -95,8 +89,8 @@ static int wrap_json(struct cumsum_job *job)
     const char *text = job->source->memory;
     size_t blank = strspn(text, " \t\r\n");
     append_options(job->settings, true, options);
-    job->whole_request = text[blank] == '{';
-    if (job->whole_request) {
+    job->expected.bare = text[blank] != '{';
+    if (!job->expected.bare) {
         job->expected.strides =
             member_list((struct json_text){text, job->source->bytes}, "output_strides");
         bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
@@ -138,109 +132,44 @@ static int write_request(struct cumsum_job *job)
 
 /* ---- the call ---- */
 
-static int read_source(void *user, uint64_t offset, void *to, size_t count)
-{
-    struct cumsum_job *job = user;
-    return source_read(job->source, offset, to, count);
-}
-
-static int check_answer(void *user, const struct tally_answer *answer)
-{
-    struct cumsum_job *job = user;
-    return destination_check(&job->destination, answer);
-}
-
-static int write_answer(void *user, uint64_t offset, const void *bytes, size_t count)
-{
-    struct cumsum_job *job = user;
-    (void)offset; /* where the last one ended: check_answer() starts over */
-    return destination_write(&job->destination, bytes, count);
-}
-
-static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
-                         int64_t receive_total)
-{
-    struct cumsum_job *job = user;
-    double both = (double)send_total + (double)(receive_total > 0 ? receive_total : send_total);
-    double moved = (double)sent + (double)received;
-    progress_show(&job->progress, moved / 2, (moved > both ? moved : both) / 2);
-    return interrupted();
-}
-
-static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)
-{
-    bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
-    if (ours && job->destination.trouble[0] != '\0') {
-        return destination_complain(&job->destination);
-    }
-    if (err->status == TALLY_LOCAL_IO) {
-        return EXIT_LOCAL; /* source_read() has complained */
-    }
-    int status = complain_error(err);
-    if (job->body != NULL && strcmp(err->code, "too_large") == 0) {
-        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
-                      job->source->name, job->source->bytes, job->body_bytes);
-    }
-    return status;
-}
-
 static int run_job(struct cumsum_job *job, struct tally *client)
 {
-    char hint[HINT_TEXT] = "";
     if (job->input == FORMAT_JSON) {
-        format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-        if (hint[0] != '\0') {
-            return complain(EXIT_USAGE, "%s%s", job->source->name, hint);
-        }
         STEP(format_check_start(job->source));
     }
     STEP(source_load(job->source));
     STEP(write_request(job));
     uint64_t bytes = job->body != NULL ? job->body_bytes : job->source->bytes;
     job->expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
-    STEP(destination_open(job->settings->output, &job->expected, &job->destination));
-    struct tally_error err;
+    struct tally_error err = {.status = TALLY_OK};
     struct tally_request request = {
-        .struct_size = sizeof request,
         .path = job->path,
         .content_type = format_content_type(job->input),
-        .accept = format_content_type(job->output),
-        .body = job->body,
+        .body = job->body != NULL ? job->body : job->source->memory,
         .body_bytes = bytes,
-        .read_body = job->body != NULL ? NULL : read_source,
-        .check_answer = check_answer,
-        .write_answer = write_answer,
-        .progress = show_progress,
-        .user = job,
-        .answer_once = destination_is_stream(&job->destination),
         .deadline_ms = (int64_t)(job->settings->deadline_s * 1000),
     };
-    progress_init(&job->progress, job->settings->quiet);
-    enum tally_status status = tally_exchange(client, &request, &err);
-    progress_end(&job->progress);
-    return status == TALLY_OK ? destination_commit(&job->destination, !job->whole_request)
-                              : complain_of_call(job, &err);
+    int status = exchange(client, request, &job->expected, job->settings->output,
+                          job->settings->quiet, &err);
+    if (job->body != NULL && strcmp(err.code, "too_large") == 0) {
+        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
+                      job->source->name, job->source->bytes, job->body_bytes);
+    }
+    return status;
 }
 
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    struct cumsum_job *job = calloc(1, sizeof *job);
-    if (job == NULL) {
-        return complain_no_memory();
-    }
-    *job = (struct cumsum_job){.settings = settings,
-                               .source = source,
-                               .input = input,
-                               .output = output,
-                               .expected = {.format = output,
-                                            .dtype = settings->dtype,
-                                            .shape = settings->shape,
-                                            .strides = settings->output_strides,
-                                            .member = "data"}};
-    int status = run_job(job, client);
-    destination_close(&job->destination);
-    free(job->body);
-    free(job);
+    struct cumsum_job job = {.settings = settings,
+                             .source = source,
+                             .input = input,
+                             .expected = {.format = output,
+                                          .dtype = settings->dtype,
+                                          .shape = settings->shape,
+                                          .strides = settings->output_strides,
+                                          .member = "data"}};
+    int status = run_job(&job, client);
+    free(job.body);
     return status;
 }

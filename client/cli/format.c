@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-    NPY_MAGIC_BYTES = 6
+    NPY_MAGIC_BYTES = 6,
+    HINT_TEXT = 256
 };
 
 static const struct {
@@ -60,12 +61,9 @@ enum format format_of_file(const char *name)
 static enum content_kind guess_content(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
-    if (source_peek(source, most) != EXIT_DONE) {
-        return CONTENT_UNKNOWN;
-    }
-    size_t count = source->bytes < most ? (size_t)source->bytes : most;
-    return source_read(source, 0, start, count) == 0 ? content_guess(start, count)
-                                                     : CONTENT_UNKNOWN;
+    size_t count = 0;
+    return source_start(source, start, most, &count) == EXIT_DONE ? content_guess(start, count)
+                                                                  : CONTENT_UNKNOWN;
 }
 
 enum format format_of_content(struct source *source, bool described)
@@ -117,7 +115,7 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
 {
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
-    if (kind == CONTENT_MARKED && formats[format].content_type == NULL) {
+    if (kind == CONTENT_MARKED && format_is_text(format)) {
         return; /* text may have it */
     }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
@@ -137,12 +135,13 @@ static int refuse_byte(const struct source *source, uint64_t at, char c, const c
 int format_check_start(struct source *source)
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
-    STEP(source_peek(source, CONTENT_GUESS_BYTES));
-    size_t count =
-        source->bytes < CONTENT_GUESS_BYTES ? (size_t)source->bytes : CONTENT_GUESS_BYTES;
-    if (source_read(source, 0, start, count) != 0) {
-        return EXIT_LOCAL;
+    char hint[HINT_TEXT];
+    size_t count = 0;
+    format_hint(source, FORMAT_JSON, hint, sizeof hint);
+    if (hint[0] != '\0') {
+        return complain(EXIT_USAGE, "%s%s", source->name, hint);
     }
+    STEP(source_start(source, start, CONTENT_GUESS_BYTES, &count));
     size_t first = strspn(start, " \t\r\n");
     return first == count || start[first] == '[' || start[first] == '{'
                ? EXIT_DONE

@@ -16,8 +16,19 @@ enum format {
     FORMAT_CSV
 };
 
-/* "application/x-npy"; NULL for FORMAT_NONE. */
+/* "application/x-npy"; NULL for text, which the service does not know. */
 const char *format_content_type(enum format format);
+
+/* Lines of numbers; and what is no text at all. */
+static inline bool format_is_text(enum format format)
+{
+    return format == FORMAT_TEXT || format == FORMAT_CSV;
+}
+
+static inline bool format_is_binary(enum format format)
+{
+    return format == FORMAT_NPY || format == FORMAT_RAW;
+}
 
 /* By its name ("npy"), or by the ending of a file's name; NULL is FORMAT_NONE. */
 enum format format_named(const char *name);

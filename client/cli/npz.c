@@ -67,9 +67,7 @@ static int read_directory(struct source *source, char **directory, uint64_t *byt
     char tail[END_BYTES + COMMENT_MOST + LOCATOR_BYTES];
     char wide[END64_BYTES];
     const uint64_t have = source->bytes < sizeof tail ? source->bytes : sizeof tail;
-    if (source_read(source, source->bytes - have, tail, have) != 0) {
-        return EXIT_LOCAL;
-    }
+    STEP(source_read(source, source->bytes - have, tail, have));
     int64_t end = (int64_t)have - END_BYTES;
     while (end >= 0 && memcmp(tail + end, "PK\5\6", 4) != 0) {
         end--;
@@ -84,9 +82,7 @@ static int read_directory(struct source *source, char **directory, uint64_t *byt
         if (source->bytes < sizeof wide || at > source->bytes - sizeof wide) {
             return refuse_damaged(source);
         }
-        if (source_read(source, at, wide, sizeof wide) != 0) {
-            return EXIT_LOCAL;
-        }
+        STEP(source_read(source, at, wide, sizeof wide));
         *bytes = little_endian_load(wide + 40, 8);
         offset = little_endian_load(wide + 48, 8);
     }
@@ -97,7 +93,7 @@ static int read_directory(struct source *source, char **directory, uint64_t *byt
     if (*directory == NULL) {
         return complain_no_memory();
     }
-    return source_read(source, offset, *directory, *bytes) == 0 ? EXIT_DONE : EXIT_LOCAL;
+    return source_read(source, offset, *directory, *bytes);
 }
 
 /* What 32 bits do not hold stands in a field of its own, in this order. */
@@ -217,9 +213,7 @@ static int open_member(struct source *source, const struct npz_member *member)
     if (source->bytes < sizeof local || member->offset > source->bytes - sizeof local) {
         return refuse_damaged(source);
     }
-    if (source_read(source, member->offset, local, sizeof local) != 0) {
-        return EXIT_LOCAL;
-    }
+    STEP(source_read(source, member->offset, local, sizeof local));
     const uint64_t at = member->offset + sizeof local + little_endian_load(local + 26, 2) +
                         little_endian_load(local + 28, 2);
     if (memcmp(local, "PK\3\4", 4) != 0 || at > source->bytes ||
@@ -273,9 +267,7 @@ int npz_inflate(struct source *source, char *to, size_t room, size_t *got)
             const size_t count = stream->packed_left < sizeof stream->packed
                                      ? (size_t)stream->packed_left
                                      : sizeof stream->packed;
-            if (source_pread(source, stream->at, stream->packed, count) != 0) {
-                return EXIT_LOCAL;
-            }
+            STEP(source_pread(source, stream->at, stream->packed, count));
             stream->at += count;
             stream->packed_left -= count;
             inflater->next_in = stream->packed;

@@ -138,10 +138,7 @@ bool number_list_parse(const char *text, bool open, struct number_list *list)
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
-        {"f2", "float16"},    {"f4", "float32"},    {"f8", "float64"}, {"i1", "int8"},
-        {"i2", "int16"},      {"i4", "int32"},      {"i8", "int64"},   {"u1", "uint8"},
-        {"u2", "uint16"},     {"u4", "uint32"},     {"u8", "uint64"},  {"half", "float16"},
-        {"float", "float32"}, {"double", "float64"}};
+        {"half", "float16"}, {"float", "float32"}, {"double", "float64"}};
     const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
         if (strcmp(aliases[i][0], code) == 0) {
@@ -151,7 +148,8 @@ static const char *type_of_alias(const char *word)
     for (int i = 0; i < DTYPE_COUNT; i++) {
         const struct dtype_info *type = dtype_info((enum dtype)i);
         /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: nobody's is the other's. */
-        if (strcasecmp(type->kserve, word) == 0 ||
+        if ((type->npy != NULL && strcmp(type->npy + 1, code) == 0) ||
+            strcasecmp(type->kserve, word) == 0 ||
             (strcasecmp(type->openvino_type, word) == 0 && type->bytes > 1)) {
             return type->name;
         }

@@ -21,9 +21,7 @@ enum {
 
 int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
 {
-    if (destination_place(&sink->destination, sink->written, bytes, count) != 0) {
-        return destination_complain(&sink->destination);
-    }
+    STEP(destination_place(&sink->destination, sink->written, bytes, count));
     sink->written += count;
     return EXIT_DONE;
 }
@@ -36,12 +34,12 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
     const struct number_list *shape = &sink->tensor->shape;
     int64_t sizes[TALLY_MAX_RANK];
     for (int i = 0; i < shape->count; i++) {
-        sizes[sink->fortran_order ? shape->count - 1 - i : i] =
+        sizes[sink->tensor->fortran_order ? shape->count - 1 - i : i] =
             i == 0 ? outermost : shape->numbers[i];
     }
     size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
     char *order = memmem(text, bytes, "False", 5);
-    if (sink->fortran_order && order != NULL) {
+    if (sink->tensor->fortran_order && order != NULL) {
         static const char yes[] = {'T', 'r', 'u', 'e', ' '};
         memcpy(order, yes, sizeof yes);
     }
@@ -59,9 +57,7 @@ static int write_head(struct part_sink *sink, int64_t outermost)
 {
     char text[NPY_HEADER_MAX];
     print_head(sink, outermost, text);
-    return destination_place(&sink->destination, 0, text, sink->head_bytes) == 0
-               ? EXIT_DONE
-               : destination_complain(&sink->destination);
+    return destination_place(&sink->destination, 0, text, sink->head_bytes);
 }
 
 /* ---- text ---- */
@@ -163,20 +159,18 @@ static int finish_json(struct part_sink *sink)
 bool part_sink_in_order(enum format format, const char *name)
 {
     struct stat about;
-    bool bytes = format == FORMAT_NPY || format == FORMAT_RAW;
     bool standard = name == NULL || strcmp(name, "-") == 0;
-    return !bytes || standard || (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
+    return !format_is_binary(format) || standard ||
+           (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
 }
 
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool partial, bool there)
+                   const struct tensor *tensor, bool there)
 {
     const struct number_list *shape = &tensor->shape;
     bool open = shape->numbers[0] < 0;
-    struct expectation expected = {.format = format};
     sink->format = format;
     sink->tensor = tensor;
-    sink->fortran_order = tensor->fortran_order;
     sink->delimiter = ' ';
     if (settings->delimiter != NULL) {
         sink->delimiter = settings->delimiter[0];
@@ -196,8 +190,8 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    if (!partial) {
-        return destination_open(settings->output, &expected, &sink->destination);
+    if (settings->checkpoint == NULL) {
+        return destination_open(settings->output, format_is_binary(format), &sink->destination);
     }
     if (format == FORMAT_NPY) {
         char head[NPY_HEADER_MAX];
@@ -213,10 +207,8 @@ int part_sink_begin(struct part_sink *sink, uint64_t stamp)
     int64_t outermost = sink->tensor->shape.numbers[0];
     if (stamp != 0) {
         STEP(destination_clear(&sink->destination));
-        if (destination_place(&sink->destination, sink->destination.due, &stamp,
-                              sizeof stamp) != 0) {
-            return destination_complain(&sink->destination);
-        }
+        STEP(
+            destination_place(&sink->destination, sink->destination.due, &stamp, sizeof stamp));
     }
     return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
                                       : EXIT_DONE;
@@ -226,15 +218,12 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
 {
     uint64_t run_bytes = 0;
     uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
-    if (sink->format != FORMAT_NPY && sink->format != FORMAT_RAW) {
+    if (!format_is_binary(sink->format)) {
         return write_text(sink, sums, runs * run_bytes / sink->cutting->element_bytes);
     }
     for (uint64_t i = 0; i < runs; i++) {
         uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
-        if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
-            0) {
-            return destination_complain(&sink->destination);
-        }
+        STEP(destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes));
     }
     return EXIT_DONE;
 }

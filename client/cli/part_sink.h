@@ -17,22 +17,21 @@ struct part_sink {
     enum format format;
     const struct tensor *tensor;   /* borrowed; so is the cutting */
     const struct cutting *cutting; /* NULL until known */
-    bool fortran_order;
-    char delimiter;      /* between the numbers of a line of text */
-    uint64_t head_bytes; /* of an NPY file */
-    uint64_t printed;    /* elements, where they come in order */
-    uint64_t written;    /* bytes, likewise */
-    uint64_t row_length; /* elements of a line of text */
-    char *text;          /* owned: elements being printed */
+    char delimiter;                /* between the numbers of a line of text */
+    uint64_t head_bytes;           /* of an NPY file */
+    uint64_t printed;              /* elements, where they come in order */
+    uint64_t written;              /* bytes, likewise */
+    uint64_t row_length;           /* elements of a line of text */
+    char *text;                    /* owned: elements being printed */
 };
 
 /* Whether parts must be written in order. */
 bool part_sink_in_order(enum format format, const char *name);
 
-/* Nothing is written yet. `partial`: the file stays when the job is not done; `there`: it must be
- * there already. */
+/* Nothing is written yet. The file of a job with a checkpoint stays when the job is not done;
+ * `there`: it must be there already. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool partial, bool there);
+                   const struct tensor *tensor, bool there);
 /* Write what comes before the sums. `stamp`: of a partial file that has nothing that is gone on
  * with, and ends in it; else 0. */
 int part_sink_begin(struct part_sink *sink, uint64_t stamp);

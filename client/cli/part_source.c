@@ -95,39 +95,25 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     struct error err = ERROR_INIT;
     struct npy_header head;
     uint64_t need = NPY_PREFIX_BYTES + 2;
-    char *start = malloc(NPY_HEAD_BYTES);
-    if (start == NULL) {
-        return complain_no_memory();
-    }
-    int status = EXIT_DONE;
+    char start[NPY_HEAD_BYTES];
     enum status parsed = STATUS_OK;
     size_t have = 0;
-    while (status == EXIT_DONE && parsed == STATUS_OK && have < need) {
-        status = source_peek(source, need);
-        have = source->bytes < need ? (size_t)source->bytes : (size_t)need;
-        if (status == EXIT_DONE && source_read(source, 0, start, have) != 0) {
-            status = EXIT_LOCAL;
-        }
-        bool cut = have < need;
+    bool cut = false;
+    while (parsed == STATUS_OK && have < need && !cut) {
+        STEP(source_start(source, start, need, &have));
+        cut = have < need;
         parsed = npy_header_need((struct byte_view){start, have}, &need, &err);
-        if (cut) {
-            break;
-        }
     }
-    if (status == EXIT_DONE && parsed == STATUS_OK) {
+    if (parsed == STATUS_OK) {
         parsed = npy_header_parse((struct byte_view){start, have}, &head, &err);
     }
-    free(start);
-    if (status == EXIT_DONE && parsed != STATUS_OK) {
+    if (parsed != STATUS_OK) {
         char hint[HINT_TEXT];
         format_hint(source, FORMAT_NPY, hint, sizeof hint);
         return hint[0] != '\0'
                    ? complain(EXIT_USAGE, "%s is not an NPY file; it%s", source->name, hint)
                    : complain(EXIT_USAGE, "%s is not an NPY file that is understood: %s",
                               source->name, err.detail);
-    }
-    if (status != EXIT_DONE) {
-        return status;
     }
     if (head.rank == 0) {
         return complain(EXIT_USAGE, "%s is a single number: there is no axis to sum along",
@@ -194,7 +180,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     }
     uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
-    bool integer = tensor->dtype >= TALLY_INT8;
+    bool integer = !dtype_is_float((enum dtype)tensor->dtype);
     uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : SCAN_BLOCK);
     cutting.outer_step = 1;
     cutting.inner_step = line;
@@ -271,9 +257,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     uint64_t runs = box_runs(&parts->cutting, box, &run_bytes);
     for (uint64_t i = 0; i < runs; i++) {
         uint64_t offset = parts->tensor.data_offset + box_run_offset(&parts->cutting, box, i);
-        if (source_read(parts->bytes, offset, to + i * run_bytes, run_bytes) != 0) {
-            return EXIT_LOCAL;
-        }
+        STEP(source_read(parts->bytes, offset, to + i * run_bytes, run_bytes));
     }
     if (parts->tensor.byte_swap) {
         little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);

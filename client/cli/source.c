@@ -25,6 +25,7 @@ static int reserve_memory(struct source *source, size_t room)
     if (room < source->room) {
         return EXIT_DONE;
     }
+    room = larger_of(room, 2 * source->room);
     char *larger = realloc(source->memory, room + 1);
     if (larger == NULL) {
         return complain(EXIT_LOCAL, "%s: out of memory for %zu bytes", source->name, room);
@@ -89,17 +90,21 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
     return source->status;
 }
 
+int source_more(struct source *source, size_t count, int wait_ms, bool *came)
+{
+    size_t got = 0;
+    STEP(reserve_memory(source, source->bytes + count));
+    STEP(read_some(source, source->memory + source->bytes, count, wait_ms, &got));
+    source->bytes += got;
+    *came = got > 0 || source->ended;
+    return EXIT_DONE;
+}
+
 int source_peek(struct source *source, size_t count)
 {
-    if (!source->stream || source->bytes >= count) {
-        return EXIT_DONE;
-    }
-    STEP(reserve_memory(source, count));
-    while (source->bytes < count && !source->ended) {
-        size_t got = 0;
-        char *to = source->memory + source->bytes;
-        STEP(read_some(source, to, count - source->bytes, -1, &got));
-        source->bytes += got;
+    bool came = true;
+    while (source->stream && source->bytes < count && !source->ended) {
+        STEP(source_more(source, count - source->bytes, -1, &came));
     }
     return EXIT_DONE;
 }
@@ -110,7 +115,8 @@ void source_drop(struct source *source, size_t count)
     memmove(source->memory, source->memory + count, (size_t)source->bytes);
 }
 
-int source_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
+/* What is in memory, else what can be read once. */
+static int take_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = source->bytes < room ? (size_t)source->bytes : room;
     if (*got > 0) {
@@ -147,7 +153,7 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int g
     assert(unit > 0);
     while (have < room && got > 0) {
         int wait_ms = have < unit ? -1 : source_wait_ms(since_ns, gather_ms);
-        STEP(source_some(source, to + have, room - have, wait_ms, &got));
+        STEP(take_some(source, to + have, room - have, wait_ms, &got));
         if (have < unit && have + got >= unit) {
             since_ns = now_ns();
         }
@@ -208,11 +214,18 @@ void source_close(struct source *source)
     source->memory = NULL;
 }
 
+int source_start(struct source *source, char *to, size_t room, size_t *count)
+{
+    STEP(source_peek(source, room));
+    *count = smaller_of(source->bytes, room);
+    return source_read(source, 0, to, *count);
+}
+
 int source_read(struct source *source, uint64_t offset, void *to, size_t count)
 {
     if (source->memory != NULL) {
         memcpy(to, source->memory + offset, count);
-        return 0;
+        return EXIT_DONE;
     }
     return source_pread(source, source->base + offset, to, count);
 }
@@ -227,13 +240,12 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
             continue;
         }
         if (got <= 0) {
-            (void)(got == 0 ? complain_shorter(source)
-                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text()));
-            return -1;
+            return got == 0 ? complain_shorter(source)
+                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
         }
         done += (size_t)got;
     }
-    return 0;
+    return EXIT_DONE;
 }
 
 int source_check_unchanged(const struct source *source)
@@ -260,9 +272,7 @@ int source_load(struct source *source)
         STEP(reserve_memory(source, source->bytes));
     } else if (source->memory == NULL) {
         STEP(reserve_memory(source, source->bytes));
-        if (source_pread(source, source->base, source->memory, source->bytes) != 0) {
-            return EXIT_LOCAL;
-        }
+        STEP(source_pread(source, source->base, source->memory, source->bytes));
         STEP(source_check_unchanged(source));
     }
     assert(source->memory != NULL);

@@ -29,15 +29,18 @@ struct source {
     const char *name;       /* borrowed, for messages */
 };
 
-/* EXIT_DONE, or the exit status after complaining. name NULL or "-": standard input. */
+/* name NULL or "-": standard input. Functions that can fail give EXIT_DONE, or the exit status after
+ * complaining. */
 int source_open(const char *name, struct source *source);
 void source_close(struct source *source);
 
 /* Have `count` bytes of a stream in memory, or all there are; nothing to do for a file. */
 int source_peek(struct source *source, size_t count);
 
-/* Copy `count` bytes from `offset` of a file or of what is in memory; 0, or -1 after complaining
- * (the file has shrunk). */
+/* Copy the first `room` bytes, or all there are; they are not taken. */
+int source_start(struct source *source, char *to, size_t room, size_t *count);
+
+/* Copy `count` bytes from `offset` of a file or of what is in memory. */
 int source_read(struct source *source, uint64_t offset, void *to, size_t count);
 
 /* The same of the file itself, whatever of it the source is. */
@@ -54,12 +57,11 @@ void source_drop(struct source *source, size_t count);
 int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
                 size_t *taken);
 
-/* Read a stream once: what has come, 0 bytes at its end, or when none came for wait_ms (-1:
- * wait). */
-int source_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got);
+/* Read a stream once, at most `count` bytes, to behind what is in memory. *came is false if nothing
+ * came for wait_ms (-1: wait). */
+int source_more(struct source *source, size_t count, int wait_ms, bool *came);
 
-/* How long source_some() may wait for more, for what came at since_ns to be gathered for
- * gather_ms: however often something comes, the time runs from the first of it. */
+/* How long source_more() may wait, for what came at since_ns to be gathered for gather_ms: however often something comes, the time runs from the first of it. */
 int source_wait_ms(int64_t since_ns, int gather_ms);
 
 /* Read a file like a stream, from its start. */

@@ -31,6 +31,7 @@ enum {
 
 static atomic_int interrupt_seen; /* set by the handler, asked for by every thread */
 static int64_t interrupt_ns;      /* of the first; used by the handler only */
+static atomic_bool bar_drawn;     /* on the last line of standard error */
 
 /* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
  * only one that comes later is a second one. */
@@ -57,14 +58,14 @@ void catch_interrupts(void)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_interrupt;
     (void)sigfillset(&action.sa_mask);
+    action.sa_handler = on_wake; /* first: an interrupt sets the alarm, which else would kill */
+    (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGALRM, &action, NULL);
+    action.sa_handler = on_interrupt;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
-    action.sa_handler = on_wake;
-    (void)sigaction(SIGUSR1, &action, NULL);
-    (void)sigaction(SIGALRM, &action, NULL);
 }
 
 void write_errors_not_signals(void)
@@ -91,6 +92,13 @@ bool colour_allowed(int fd)
            strcmp(term, "dumb") != 0;
 }
 
+static void clear_bar(void)
+{
+    if (atomic_exchange(&bar_drawn, false)) {
+        (void)fputs("\r\033[K", stderr);
+    }
+}
+
 int complain(int status, const char *format, ...)
 {
     bool colour = colour_allowed(STDERR_FILENO);
@@ -102,6 +110,7 @@ int complain(int status, const char *format, ...)
     for (char *at = text; *at != '\0'; at++) { /* names of files and arrays may have any */
         *at = (char)(iscntrl((unsigned char)*at) != 0 ? '?' : *at);
     }
+    clear_bar();
     (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
                   colour ? "\033[0m" : "", text);
     return status;
@@ -212,8 +221,7 @@ static void figures_text(double moved, double total, double seconds, char *text)
                    bytes_text(speed, rate, sizeof rate), left);
 }
 
-static void draw_progress(struct progress *progress, double summed, double total,
-                          double seconds)
+static void draw_progress(double summed, double total, double seconds)
 {
     char figures[LINE_TEXT] = "";
     char bar[BAR_LONGEST + 3] = "";
@@ -229,7 +237,7 @@ static void draw_progress(struct progress *progress, double summed, double total
     (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%.*s", "summing", colour ? "\033[32m" : "", bar,
                   colour ? "\033[0m" : "", room > 0 ? room : 0, figures);
     (void)fflush(stderr);
-    progress->drawn = true;
+    bar_drawn = true;
 }
 
 void progress_show(struct progress *progress, double summed, double total)
@@ -238,16 +246,13 @@ void progress_show(struct progress *progress, double summed, double total)
     if (progress->shown && now - progress->start_ns >= APPEAR_NS &&
         now - progress->drawn_ns >= REDRAW_NS) {
         progress->drawn_ns = now;
-        draw_progress(progress, summed, total, (double)(now - progress->start_ns) / 1e9);
+        draw_progress(summed, total, (double)(now - progress->start_ns) / 1e9);
     }
 }
 
-void progress_end(struct progress *progress)
+void progress_end(void)
 {
-    if (progress->drawn) {
-        (void)fputs("\r\033[K", stderr);
-    }
-    progress->drawn = false;
+    clear_bar();
 }
 
 const char *errno_text(void)

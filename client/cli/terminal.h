@@ -61,7 +61,6 @@ void wake_thread(pthread_t thread);
 /* A transfer's progress on the last line of a terminal. */
 struct progress {
     bool shown; /* standard error is a terminal and --quiet was not given */
-    bool drawn; /* there is a line to clear */
     int64_t start_ns;
     int64_t drawn_ns; /* last redraw */
 };
@@ -69,8 +68,8 @@ struct progress {
 void progress_init(struct progress *progress, bool quiet);
 /* So many bytes are summed of a total, -1 if that is not known. */
 void progress_show(struct progress *progress, double summed, double total);
-/* Clear the line. */
-void progress_end(struct progress *progress);
+/* Clear the line; a complaint does so, too. */
+void progress_end(void);
 
 /* "1.5 GiB" */
 const char *bytes_text(double bytes, char *text, size_t size);

@@ -14,16 +14,11 @@
 
 enum {
     READ_BYTES = 1 << 20,  /* at a time */
-    LINE_MOST = 256 << 20, /* a longer line is no line of numbers */
+    LINE_MOST = 128 << 20, /* a longer line is no line of numbers */
     ELEMENT_MOST = 8,
     QUOTE_BYTES = 40, /* of a number in a complaint */
     SPELLED_BYTES = 512
 };
-
-static int no_memory(const struct text_reader *reader)
-{
-    return complain(EXIT_LOCAL, "%s: out of memory", reader->bytes->name);
-}
 
 /* ---- numbers ---- */
 
@@ -230,51 +225,45 @@ static int read_line(const struct text_reader *reader, const char *text, const c
  * end, which it gets here. */
 static char *next_line(struct text_reader *reader, char **end)
 {
-    char *start = reader->text + reader->at;
-    size_t count = reader->have - reader->at;
+    struct source *bytes = reader->bytes;
+    size_t count = bytes->bytes - reader->at;
+    char *start = bytes->memory + reader->at;
     char *found = count == 0 ? NULL : memchr(start, '\n', count);
-    if (found == NULL && count > 0 && reader->bytes->ended) {
-        found = start + count; /* there is room */
+    if (found == NULL && count > 0 && bytes->ended) {
+        found = start + count; /* there is room for a NUL */
         *found = '\n';
-        reader->have++;
+        bytes->bytes++;
     }
     if (found == NULL) {
         return NULL;
     }
     *end = found;
-    reader->at = (size_t)(found + 1 - reader->text);
+    reader->at += (size_t)(found + 1 - start);
     reader->line++;
     return start;
 }
 
-/* Read on, once; *came is false if nothing came for wait_ms (-1: wait). */
+/* Forget the lines that were read, and read on, once; *came is false if nothing came for wait_ms
+ * (-1: wait). */
 static int read_more(struct text_reader *reader, int wait_ms, bool *came)
 {
-    size_t got = 0;
+    struct source *bytes = reader->bytes;
     if (reader->at > 0) {
-        memmove(reader->text, reader->text + reader->at, reader->have - reader->at);
-        reader->have -= reader->at;
+        source_drop(bytes, reader->at);
         reader->at = 0;
     }
-    if (reader->room < reader->have + READ_BYTES + NUMBER_ROOM) {
-        size_t room = 2 * reader->have + READ_BYTES + NUMBER_ROOM;
-        if (room > LINE_MOST) {
-            return complain(EXIT_USAGE,
-                            "%s: line %" PRIu64 " has more than %zu bytes: is it text?",
-                            reader->bytes->name, reader->line + 1, reader->have);
-        }
-        char *larger = realloc(reader->text, room);
-        if (larger == NULL) {
-            return no_memory(reader);
-        }
-        reader->text = larger;
-        reader->room = room;
-    }
-    int status =
-        source_some(reader->bytes, reader->text + reader->have, READ_BYTES, wait_ms, &got);
-    reader->have += got;
-    *came = got > 0 || reader->bytes->ended;
-    return status;
+    return bytes->bytes > LINE_MOST
+               ? complain(EXIT_USAGE,
+                          "%s: line %" PRIu64 " has more than %" PRIu64 " bytes: is it text?",
+                          bytes->name, reader->line + 1, bytes->bytes)
+               : source_more(bytes, READ_BYTES, wait_ms, came);
+}
+
+/* Give the last line again. */
+static void step_back(struct text_reader *reader, const char *line)
+{
+    reader->at = (size_t)(line - reader->bytes->memory);
+    reader->line--;
 }
 
 /* Wait for a line and give it without passing over it; NULL at the end. */
@@ -294,11 +283,10 @@ static int skip_byte_order_mark(struct text_reader *reader)
     char *line = NULL;
     char *end = NULL;
     int status = first_line(reader, &line, &end);
-    if (line != NULL) { /* it is read again */
+    if (line != NULL) {
         bool marked =
             end - line >= (ptrdiff_t)sizeof mark && memcmp(line, mark, sizeof mark) == 0;
-        reader->at = (size_t)(line - reader->text) + (marked ? sizeof mark : 0);
-        reader->line--;
+        step_back(reader, line + (marked ? sizeof mark : 0));
     }
     return status;
 }
@@ -317,7 +305,7 @@ static int keep_header(struct text_reader *reader)
     reader->header_bytes = (size_t)(end + 1 - line);
     reader->header = malloc(reader->header_bytes);
     if (reader->header == NULL) {
-        return no_memory(reader);
+        return complain(EXIT_LOCAL, "%s: out of memory", reader->bytes->name);
     }
     memcpy(reader->header, line, reader->header_bytes);
     return EXIT_DONE;
@@ -340,8 +328,7 @@ static int look_at_first_line(struct text_reader *reader)
         }
         STEP(read_line(reader, line, end, NULL, &reader->columns));
     } while (reader->columns == 0);
-    reader->at = (size_t)(line - reader->text); /* it is read again, with room */
-    reader->line--;
+    step_back(reader, line); /* there is room for its numbers then */
     return EXIT_DONE;
 }
 
@@ -368,7 +355,6 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
 
 void text_reader_close(struct text_reader *reader)
 {
-    free(reader->text);
     free(reader->header);
 }
 

@@ -17,18 +17,15 @@
 #include "client/cli/source.h"
 
 struct text_reader {
-    struct source *bytes; /* borrowed */
+    struct source *bytes; /* borrowed: a stream */
     enum tally_dtype dtype;
     char delimiter; /* stands between numbers, besides blanks or instead of them */
     uint64_t columns;
     uint64_t line; /* lines that were read */
     bool typed;    /* the type was asked for */
     bool strict;   /* the delimiter was: no blank parts numbers */
-    char *text;    /* owned: what was read and is no whole line yet, from `at` on */
-    size_t at;
-    size_t have;
-    size_t room;
-    char *header; /* owned: the first line, with its end; NULL: none */
+    size_t at;     /* where the next line begins in the source's memory */
+    char *header;  /* owned: the first line, with its end; NULL: none */
     size_t header_bytes;
 };
 

@@ -1061,6 +1061,16 @@ class Cumsum(Directory):
         for line in re.split(r"\r\033\[K", self.slow_transfer(columns=30, env={"NO_COLOR": "1"})):
             self.assertLess(len(line), 30)
 
+    def test_a_complaint_takes_the_place_of_the_bar(self):
+        source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
+        for arguments in ([source], [self.path("in.json", b"[1]")]):
+            with self.subTest(arguments), Server(lambda *_: None) as s:
+                terminal = Terminal("cumsum", *arguments, url=s.url, env={"NO_COLOR": "1"})
+                terminal.read(until=b"summing")
+                terminal.process.terminate()
+                self.assertEqual(terminal.finish(), 130)
+                self.assertIn(b"\r\033[Ktally: error: interrupted", terminal.shown)
+
     def test_no_progress_in_a_pipe(self):
         data = bytes(3 << 20)
         source = self.path("in.npy", npy("|u1", (3 << 20,), data))

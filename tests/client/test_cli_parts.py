@@ -58,6 +58,22 @@ ssize_t write(int fd, const void *bytes, size_t count)
     return syscall(SYS_write, fd, bytes, count);
 }
 """
+SIGNALLED_WHILE_CATCHING = rb"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+int sigaction(int number, const struct sigaction *action, struct sigaction *before)
+{
+    int (*real)(int, const struct sigaction *, struct sigaction *) = dlsym(RTLD_NEXT, "sigaction");
+    int result = real(number, action, before);
+    if (number == SIGTERM) {
+        raise(SIGTERM);
+        pause(); /* until the alarm that wakes calls */
+    }
+    return result;
+}
+"""
 FAILING_FOLDER = b"""
 #include <errno.h>
 int fsync(int fd)
@@ -678,6 +694,24 @@ class Servers(Directory):
                 finally:
                     process.kill()
                 self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_signal_that_comes_as_soon_as_it_is_caught_ends_it(self):
+        code = self.path("catch.c", SIGNALLED_WHILE_CATCHING)
+        library = self.path("catch.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code, "-ldl"], check=True)
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-f", "json"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LD_PRELOAD": library},
+        )
+        try:
+            self.assertEqual(process.wait(timeout=60), 130)
+        finally:
+            process.kill()
+            _, shown = process.communicate()
+        self.assertEqual(shown, b"tally: error: interrupted\n")
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):

@@ -32,19 +32,18 @@ static void server_urls_are_understood(void **state)
         {"http+unix://%2Frun%2Ft.sock/p/", "http://localhost/p", "/run/t.sock"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *base = NULL;
-        char *path = NULL;
+        struct tally client = {.base_url = NULL};
         struct tally_error err;
-        if (server_url_parse(cases[i].url, &base, &path, &err) != TALLY_OK)
+        if (server_url_parse(&client, cases[i].url, &err) != TALLY_OK)
             fail_msg("%s: %s", cases[i].url, err.message);
         /* libcurl writes a bare host with a slash, which is cut off again */
-        assert_string_equal(base, cases[i].base);
+        assert_string_equal(client.base_url, cases[i].base);
         if (cases[i].socket == NULL)
-            assert_null(path);
+            assert_null(client.socket_path);
         else
-            assert_string_equal(path, cases[i].socket);
-        free(base);
-        free(path);
+            assert_string_equal(client.socket_path, cases[i].socket);
+        free(client.base_url);
+        free(client.socket_path);
     }
 }
 

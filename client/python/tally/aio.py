@@ -29,9 +29,9 @@ from tally.call import (
     TEXT_BYTES,
     Call,
     Head,
+    HeadReader,
+    NoAnswer,
     Request,
-    not_http,
-    parse_head,
 )
 from tally.client import (
     DEVICES,
@@ -481,17 +481,19 @@ async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
     try:
         wire.watch(call.give_up)
         whole = await wire.send(call.head(), call.request.body)
-        room = HEAD_BYTES
+        reader = HeadReader()
         while True:
-            lines = await _head_lines(wire, room)
-            room -= sum(map(len, lines))
-            if not lines:
-                if wire.kept and not isinstance(wire.ended, TimeoutError):
-                    raise _Stale
-                raise call.broken(wire.ended or _Lost("it was closed without an answer"))
-            head = parse_head(lines)
-            if head.status >= 200:
+            line = await wire.line()
+            if not line.endswith(b"\n") and isinstance(wire.ended, TimeoutError):
+                raise wire.ended
+            head = reader.take(line)
+            if head is not None:
                 return whole, head
+    except NoAnswer as error:
+        wire.close()
+        if wire.kept:
+            raise _Stale from None
+        raise call.broken(wire.ended or error) from error
     except OSError as error:
         wire.close()
         if isinstance(error, TallyError):
@@ -500,25 +502,6 @@ async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
     except BaseException:
         wire.close()
         raise
-
-
-async def _head_lines(wire: _Wire, room: int) -> list[bytes]:
-    """The lines of a head; none if the connection ended before it."""
-    lines: list[bytes] = []
-    while True:
-        line = await wire.line()
-        room -= len(line)
-        if room < 0:
-            raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
-        if line in (b"\r\n", b"\n") and lines:
-            return lines
-        if not line.endswith(b"\n"):
-            if not lines and not line:
-                return lines
-            if isinstance(wire.ended, TimeoutError):
-                raise wire.ended
-            raise _Lost("it was closed in the answer's head")
-        lines.append(line)
 
 
 async def _read_body(call: Call, wire: _Wire, head: Head) -> bytes:

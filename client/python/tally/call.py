@@ -109,6 +109,38 @@ def parse_head(lines: Iterable[bytes]) -> Head:
     )
 
 
+class HeadCut(ConnectionError):
+    """The connection ended in an answer's head."""
+
+
+class NoAnswer(ConnectionError):
+    """The connection ended before an answer."""
+
+
+class HeadReader:
+    """The head of an answer from its lines as they come, past all interim ones."""
+
+    def __init__(self) -> None:
+        self.room = HEAD_BYTES
+        self.lines: list[bytes] = []
+
+    def take(self, line: bytes) -> Head | None:
+        """The head, if this line is its last. A line lacks its end where the connection ended."""
+        self.room -= len(line)
+        if self.room < 0:
+            raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
+        if line in (b"\r\n", b"\n") and self.lines:
+            head = parse_head(self.lines)
+            self.lines = []
+            return head if head.status >= 200 else None
+        if not line.endswith(b"\n"):
+            if self.lines or line:
+                raise HeadCut("it was closed in the answer's head")
+            raise NoAnswer("it was closed without an answer")
+        self.lines.append(line)
+        return None
+
+
 def not_http(why: str) -> BadAnswer:
     return BadAnswer(f"no usable answer: {why} (is this the URL of a Tally server?)")
 

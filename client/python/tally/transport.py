@@ -35,14 +35,14 @@ from typing import Any
 from tally.address import Address
 from tally.call import (
     ERROR_BYTES,
-    HEAD_BYTES,
     HEAD_START,
     QUEUE_NAP,
     TEXT_BYTES,
     Call,
     Head,
+    HeadCut,
+    HeadReader,
     not_http,
-    parse_head,
 )
 from tally.errors import TallyError
 
@@ -59,10 +59,6 @@ def seconds_left(give_up: float) -> float | None:
     if left <= 0:
         raise TimeoutError("no time is left")
     return min(left, LONGEST)
-
-
-class HeadCut(ConnectionError):
-    """The connection ended in an answer's head."""
 
 
 class _Timed(socket.socket):
@@ -103,25 +99,11 @@ class Answer(http.client.HTTPResponse):
     head: Head
 
     def begin(self) -> None:
-        """Read the head, past all interim ones. http.client's own begin() believes what was cut."""
-        room = HEAD_BYTES
-        while True:
-            lines: list[bytes] = []
-            while True:
-                line = self.fp.readline(room + 1)
-                room -= len(line)
-                if room < 0:
-                    raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
-                if line in (b"\r\n", b"\n") and lines:
-                    break
-                if not line.endswith(b"\n"):
-                    if lines or line:
-                        raise HeadCut("it was closed in the answer's head")
-                    raise http.client.RemoteDisconnected("it was closed without an answer")
-                lines.append(line)
-            head = parse_head(lines)
-            if head.status >= 200:
-                break
+        """Read the head. http.client's own begin() believes what was cut."""
+        reader = HeadReader()
+        head: Head | None = None
+        while head is None:
+            head = reader.take(self.fp.readline(reader.room + 1))
         # What HTTPResponse's reading of bodies goes by.
         self.head = head
         self.headers = self.msg = http.client.HTTPMessage()
