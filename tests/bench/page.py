@@ -29,7 +29,7 @@ LAYOUTS = {
     "every second or third": r"every .*",
     "repeated, few lines": r".* repeated.*|one line.*|four lines.*",
 }
-WAYS = ("TCP", "Unix socket", "shared memory")
+WAYS = ("TCP", "Unix socket", "shared memory", "arrays in it")
 MOST_LINES = 2  # of text about where peers are faster
 
 

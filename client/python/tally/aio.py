@@ -335,6 +335,11 @@ class AsyncClient(Options[AsyncParts]):
             await asyncio.wait(tasks)
             raise
 
+    @taking(Client.empty)
+    async def empty(self, shape: Any, dtype: Any = float) -> Array:
+        """A new array that :meth:`cumsum` need not copy, as :meth:`Client.empty`."""
+        return await asyncio.to_thread(self._empty, shape, dtype)
+
     async def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""
         return read_devices(await self._run(DEVICES))

@@ -56,6 +56,8 @@ HEAD_START = 1.0  # seconds for each address of a host but the last, which has a
 
 _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authority is not known
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
+# What a server says that refuses a request before it scans anything.
+_BEFORE_THE_SCAN = {"queue_full", "too_many_requests"}
 # The header fields that decide something.
 _JUDGED = {
     *("content-type", "content-length", "content-encoding"),
@@ -161,6 +163,9 @@ class Request:
     # Raises BadAnswer where the head of a 200 answer is not that of this request's.
     check: Callable[[dict[str, str]], None] | None = None
     once: bool = False  # no retry after the first byte of the answer: the input is overwritten
+    # The server writes the sums to memory of the caller's own, which every attempt may have begun
+    # that was not refused before the scan. With `once`.
+    writes_there: bool = False
     single: bool = False  # one attempt
     deadline: float = math.inf  # on the monotonic clock; told to the server, too
     # Gives the body before the request is sent again; told whether the server answered the last.
@@ -386,6 +391,8 @@ class Call:
         none, and says there what the caller should know."""
         self.attempts += 1
         after = self.retry_after
+        if self.request.writes_there and not isinstance(error, (ConnectFailed, Rejected)):
+            self.touched = self.touched or error.code not in _BEFORE_THE_SCAN
         overwritten = self.touched and self.request.once
         if isinstance(error, (Busy, ConnectionLost)) and not overwritten:
             limit = min(BACKOFF_MAX, BACKOFF_BASE * 2 ** min(self.attempts - 1, 20))
@@ -405,7 +412,7 @@ class Call:
             told += f" (after {self.attempts} attempts)"
         if overwritten:
             told += (
-                "; not retried, because the answer had begun to overwrite the input: fill it "
+                "; not retried, because the sums may have begun to overwrite the input: fill it "
                 "again and repeat the call"
             )
         error.args = (told,)

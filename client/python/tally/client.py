@@ -24,6 +24,7 @@ from tally.layout import (
     Operand,
     Scan,
     as_operand,
+    as_shape,
     bytes_of,
     input_buffer,
     output_buffer,
@@ -169,7 +170,7 @@ class Options(Generic[AnyParts]):
                 of a client share a budget of them (docs/client.md).
             idle_connections: kept open between calls.
             shm: pass arrays in shared memory. The server must run on this machine, as the same
-                user, with ``--allow-client-shm``.
+                user, with ``--allow-client-shm``. Those of :meth:`empty` are not even copied.
             part_bytes: larger arrays go in parts, several under way; not with ``shm``.
             user_agent: sent with every request.
 
@@ -212,6 +213,13 @@ class Options(Generic[AnyParts]):
 
     def _open(self, idle_connections: int) -> None:
         self._pool = Pool(idle_connections)  # of connections that block
+
+    def _empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike) -> Array:
+        kind = as_operand(np.empty(0), 0, dtype).array.dtype
+        sizes = as_shape(shape)
+        if self._regions is None or 0 in sizes:
+            return np.empty(sizes, kind)
+        return self._regions.empty(sizes, kind)
 
     def parts(
         self,
@@ -363,6 +371,23 @@ class Client(Options[Parts]):
                     for call in under_way:
                         cut_off(call)
                 raise
+
+    def empty(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = np.float64
+    ) -> Array:
+        """A new array, its elements arbitrary, that :meth:`cumsum` need not copy.
+
+        With ``shm`` it lies in shared memory: given as ``x`` or ``out`` of this client, whole or
+        in slices that are C-contiguous, the server reads or writes it where it lies (without its
+        ``--shm-zero-copy`` it copies there). A call whose answer is lost leaves such an ``out``
+        to whatever the server does with it still; it is not repeated. A process that is forked
+        has the same memory, not a copy. Without ``shm`` this is ``numpy.empty``.
+
+        Raises:
+            InvalidArgument: no such type or shape, or no room in /dev/shm.
+            TallyError: the server does not allow it; it has 256 regions for all clients.
+        """
+        return self._empty(shape, dtype)
 
     def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""

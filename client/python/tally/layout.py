@@ -73,6 +73,17 @@ def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
     return Operand(array, name, _axis(axis, array.ndim))
 
 
+def as_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
+    try:
+        sizes = shape if isinstance(shape, Sequence) else (shape,)
+        found = tuple(map(operator.index, sizes))
+    except TypeError:
+        found = (-1,)
+    if any(size < 0 for size in found):
+        raise InvalidArgument(f"shape is {shape!r}, expected sizes of at least 0", field="shape")
+    return found
+
+
 def _wanted(dtype: Any) -> np.dtype[Any]:
     if isinstance(dtype, str) and dtype == "bfloat16":
         try:

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 import tally
-from lying_server import LyingServer, Told
+from lying_server import LyingServer, Told, error
 from support.tallyd import Tallyd
 
 SHM = pathlib.Path("/dev/shm")
@@ -34,7 +34,8 @@ def regions(server):
 
 
 def objects():
-    return set(SHM.glob("tally_py_*"))
+    """Of this process: tests run side by side."""
+    return set(SHM.glob(f"tally_py_{os.getpid()}_*"))
 
 
 def test_regions_are_kept_and_given_back(connect, shm_server):
@@ -238,3 +239,212 @@ def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             client.cumsum([1, 2])
         assert regions(shm_server) == []
+
+
+@pytest.fixture
+def no_copies(monkeypatch):
+    """Whether anything is copied: into a region or out of one."""
+
+    def copied(*_):
+        raise AssertionError("an array was copied")
+
+    monkeypatch.setattr("tally.shared.np.copyto", copied)
+
+
+def test_arrays_in_shared_memory_are_not_copied(connect, shm_server, no_copies):
+    client = connect(shm_server.url, shm=True)
+    x = client.empty((3, 1000), np.int32)
+    x[...] = np.arange(3000).reshape(3, 1000)
+    expected = np.cumsum(x, axis=1, dtype=np.int32)
+    y = client.empty((3, 1000), "int32")
+    assert client.cumsum(x, 1, out=y) is y
+    assert np.array_equal(y, expected)
+    assert client.cumsum(x[1], 0, out=y[0]) is not x  # rows of theirs, too
+    assert np.array_equal(y[:2], expected[[1, 1]])
+    assert client.cumsum(x, 1, out=x) is x
+    assert np.array_equal(x, expected)
+    assert len(regions(shm_server)) == 2
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int8", "uint64", "bfloat16"])
+def test_one_of_both_arrays_in_shared_memory(connect, shm_server, kind):
+    client = connect(shm_server.url, shm=True)
+    there = client.empty((4, 5), kind)
+    there[...] = np.arange(20).reshape(4, 5) % 3
+    outside = np.array(there)
+    expected = client.cumsum(outside, 0)
+    assert np.array_equal(client.cumsum(there, 0), expected)
+    assert np.array_equal(there, outside)  # the sums are beside it
+    result = np.empty_like(outside)
+    assert np.array_equal(client.cumsum(there, 0, out=result), expected)
+    assert client.cumsum(outside, 0, out=there) is there
+    assert np.array_equal(there, expected)
+
+
+def test_any_layout_of_an_array_in_shared_memory(connect, shm_server):
+    client = connect(shm_server.url, shm=True)
+    there = client.empty((6, 7))
+    values = np.arange(42.0).reshape(6, 7)
+    for view in (lambda a: a.T, lambda a: a[::-1], lambda a: a[1:, 2:5], lambda a: a[:, 3]):
+        there[...] = values
+        assert np.array_equal(client.cumsum(view(there), 0), np.cumsum(view(values), 0))
+        assert np.array_equal(there, values)
+        client.cumsum(view(there), 0, out=view(there))
+        assert np.array_equal(view(there), np.cumsum(view(values), 0))
+    there[...] = values
+    client.cumsum(there[:4], 0, out=there[2:])  # which share two rows
+    assert np.array_equal(there[2:], np.cumsum(values[:4], 0))
+    assert np.array_equal(there[:2], values[:2])
+
+
+def test_an_empty_array_and_one_without_shared_memory_are_ordinary(connect, shm_server):
+    assert connect(shm_server.url, shm=True).empty((0, 3)).shape == (0, 3)
+    assert regions(shm_server) == []
+    assert connect(shm_server.url, shm=True).empty(()).shape == ()
+    ordinary = connect(shm_server.url).empty(5, np.int16)
+    assert ordinary.shape == (5,) and ordinary.dtype == np.int16 and ordinary.base is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "field"),
+    [((2, -1), "f4", "shape"), ("3", "f4", "shape"), (1.5, "f4", "shape"), (3, object, "dtype")],
+)
+def test_an_array_that_cannot_be_is_refused(connect, shm_server, shape, dtype, field):
+    with pytest.raises(tally.InvalidArgument) as caught:
+        connect(shm_server.url, shm=True).empty(shape, dtype)
+    assert caught.value.field == field
+
+
+def test_the_memory_of_arrays_that_are_gone_is_used_again(connect, shm_server):
+    before = objects()
+    client = connect(shm_server.url, shm=True)
+    for _ in range(20):
+        x = client.empty(1000)
+        view = x[10:20]
+        del x
+        view[...] = 1
+        assert client.cumsum(view, 0)[-1] == 10
+        del view
+    assert len(regions(shm_server)) <= 9  # asyncio's threads let go a moment later
+    many = [client.empty(1000) for _ in range(20)]
+    del many
+    client.cumsum([1, 2])
+    assert len(regions(shm_server)) <= 9
+    assert objects() == before
+    client.close()
+    assert regions(shm_server) == []
+
+
+def test_a_client_that_goes_on_after_its_close_gives_back_what_it_took(shm_server):
+    client = tally.Client(shm_server.url, shm=True)
+    for _ in range(2):
+        assert client.cumsum([1, 2]).tolist() == [1, 3]
+        client.close()
+        assert regions(shm_server) == []
+
+
+def test_arrays_outlive_their_client(shm_server):
+    client = tally.Client(shm_server.url, shm=True)
+    x = client.empty(1000)
+    x[...] = 1
+    client.close()
+    assert regions(shm_server) == []
+    assert client.cumsum(x, 0)[-1] == 1000  # copied, as others are
+    del client
+    assert regions(shm_server) == []
+    assert x.sum() == 1000
+
+
+def test_an_array_that_a_new_server_does_not_know_is_copied(connect, log_dir):
+    first = Tallyd(log_dir / "first.log", ["--allow-client-shm"])
+    client = connect(f"http://127.0.0.1:{first.port}", shm=True)
+    x, y = client.empty(4), client.empty(4)
+    x[...] = 1
+    first.stop()
+    second = Tallyd(
+        log_dir / "second.log",
+        ["--allow-client-shm", "--listen", f"127.0.0.1:{first.port}"],
+    )
+    try:
+        assert client.cumsum(x, 0, out=y).tolist() == [1, 2, 3, 4]
+        assert client.cumsum(x, 0, out=x).tolist() == [1, 2, 3, 4]
+        client.close()
+        assert regions(second) == []
+    finally:
+        second.kill()
+
+
+def test_a_forked_child_leaves_the_arrays_to_its_parent(shm_server):
+    client = tally.Client(shm_server.url, shm=True)
+    x = client.empty(4)
+    x[...] = 1
+    child = os.fork()
+    if child == 0:
+        try:
+            good = client.cumsum(x, 0).tolist() == [1, 2, 3, 4]
+            del x
+            client.close()
+            os._exit(0 if good else 2)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert client.cumsum(x, 0, out=x).tolist() == [1, 2, 3, 4]
+    assert len(regions(shm_server)) == 1
+    client.close()
+    assert regions(shm_server) == []
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in_place"])
+def test_an_array_whose_answer_was_lost_is_not_asked_for_again(connect, shm_server, in_place):
+    infers = []
+
+    def proxy(seen):
+        if "infer" in seen.head:
+            infers.append(seen)
+            if len(infers) == 2:
+                return Told(b"", cut=0)  # it is on its way still
+        return Told(forward(seen, shm_server))
+
+    with LyingServer(proxy) as between:
+        client = connect(between.url, shm=True)
+        x = client.empty(4)
+        out = x if in_place else client.empty(4)
+        x[...] = 0
+        client.cumsum(x, 0, out=out)  # the next one has a kept connection
+        x[...] = 1
+        with pytest.raises(tally.ConnectionLost) as caught:
+            client.cumsum(x, 0, out=out)
+        assert caught.value.output_touched
+        x[...] = 1
+        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]  # copied now
+        late = forward(infers[1], shm_server)
+        assert b" 404 " in late.split(b"\r\n")[0] and out.tolist() == [1, 2, 3, 4]
+        client.close()
+    assert regions(shm_server) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"), [("queue_full", 2), ("device_error", 1)], ids=["refused", "failed"]
+)
+def test_only_a_refusal_before_the_scan_is_tried_again_in_place(
+    connect, shm_server, code, attempts
+):
+    infers = []
+
+    def proxy(seen):
+        infers.extend([seen] if "infer" in seen.head else [])
+        if "infer" in seen.head and len(infers) == 1:
+            return error(503, body=f'{{"code":"{code}","error":"no"}}')
+        return Told(forward(seen, shm_server))
+
+    with LyingServer(proxy) as between:
+        client = connect(between.url, shm=True)
+        x = client.empty(4)
+        x[...] = 1
+        if attempts == 1:
+            with pytest.raises(tally.Busy, match="fill it again"):
+                client.cumsum(x, 0, out=x)
+        else:
+            assert client.cumsum(x, 0, out=x).tolist() == [1, 2, 3, 4]
+        client.close()
+    assert len(infers) == attempts
