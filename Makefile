@@ -49,6 +49,7 @@ SERVER_SRC  := $(filter-out server/main.c server/http/list_routes.c,$(wildcard s
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
+KTESTLIB_SRC := $(filter-out tests/lib/dialect_probe.c,$(TESTLIB_SRC))
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 # The kernels as tests and the benchmark have them, with what kernels/testing.h offers.
@@ -144,7 +145,7 @@ $(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=device_pool_run_here,--wra
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
 
-$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(AHEAD)
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -155,7 +156,7 @@ $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 $(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/tree.o
+    $(call objs,$(KTESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/tree.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tree.cl Makefile
@@ -172,7 +173,7 @@ $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 $(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
+    $(call objs,$(KTESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl Makefile

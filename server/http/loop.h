@@ -35,7 +35,7 @@ struct http_daemon {
     size_t answering;    /* and in REQUEST_ANSWERING */
     size_t handshaking;  /* connections in their TLS handshake */
     const struct conn *handshake;     /* of these, who gets on in this run; NULL: nobody yet */
-    LIST_HEAD(, exchange) to_suspend; /* their connections, when the run is over */
+    LIST_HEAD(exchange_list, exchange) to_suspend; /* their connections, when the run is over */
 };
 
 /* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
@@ -92,7 +92,7 @@ struct http_loop {
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
     uint64_t served_ns;               /* of the crowd whose turn was last, before that */
-    LIST_HEAD(, conn) conns;
+    LIST_HEAD(conn_list, conn) conns;
     atomic_size_t conn_count; /* with those that are handed to it */
     atomic_bool accepting;    /* some listener is not closed */
     struct exchange *free_exchanges;

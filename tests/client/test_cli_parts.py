@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import queue
 import random
 import re
 import resource
@@ -17,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import unittest.mock
@@ -388,18 +390,19 @@ class Files(Directory):
 class Servers(Directory):
     """Which die."""
 
-    def start(self, server, *arguments):
+    def start(self, server, *arguments, stdin=None):
         return subprocess.Popen(
             [
                 TALLY,
                 "cumsum",
-                self.path("in.npy"),
+                self.path("in.npy") if stdin is None else "-",
                 "-o",
                 self.path("out.npy"),
                 "-u",
                 server.url,
                 *arguments,
             ],
+            stdin=stdin,
             stderr=subprocess.PIPE,
         )
 
@@ -424,14 +427,30 @@ class Servers(Directory):
     def test_a_server_killed_in_the_middle_costs_a_part(self):
         count = MIB // 2
         data, expected = running_sums(count)
-        self.path("in.npy", npy("<i8", (count,), data))
+        file = npy("<i8", (count,), data)
+        head, size = file[: -len(data)], len(data) // 10
+        tenths = [data[at * size : (at + 1) * size if at < 9 else None] for at in range(10)]
+        come = queue.SimpleQueue()  # what is to come, so that the client never gets ahead
         with Tallyd() as server:
-            process = self.start(server, "--part-bytes", "4096")
-            for share in (0.1, 0.2, 0.3, 0.5):
+            process = self.start(server, "--part-bytes", "4096", stdin=subprocess.PIPE)
+
+            def feed():
+                with process.stdin as pipe:
+                    for text in iter(come.get, None):
+                        pipe.write(text)
+
+            feeder = threading.Thread(target=feed, daemon=True)
+            feeder.start()
+            come.put(head + b"".join(tenths[:4]))
+            for share, more in ((0.1, (4, 5)), (0.2, (5, 6)), (0.3, (6, 8)), (0.5, (8, 10))):
                 self.wait_for(process, lambda share=share: self.written() > share * len(data))
                 server.kill()
                 self.assertIsNone(process.poll())
                 server.start()
+                come.put(b"".join(tenths[slice(*more)]))
+            come.put(None)
+            feeder.join()
+            process.stdin = None
             _, shown = process.communicate(timeout=60)
             with urllib.request.urlopen(server.url + "/metrics") as page:
                 counts = re.findall(
@@ -441,7 +460,7 @@ class Servers(Directory):
         self.assertIn(sum(map(int, counts)), range(1, len(data) // 4096 // 2 + 3))
         self.assertEqual((process.returncode, shown), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+        self.assertEqual(self.files(), ["out.npy"])
 
     def test_a_server_that_stays_away_is_given_up(self):
         count = MIB // 2

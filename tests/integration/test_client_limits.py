@@ -52,20 +52,20 @@ def order_of(server, requests):
     those that wait behind one that has the memory of all."""
     with server.wire() as holder, concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         holder.send(head(LENGTH, Content_Length=LENGTH) + bytes(LENGTH - MIB))
-        until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 20)
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 120)
         answers = []
         for at, (name, headers) in enumerate(requests):
             answers.append(pool.submit(post, server, LENGTH, X_Request_Id=name, **headers))
-            until(lambda at=at: server.metric("tally_admission_waiting") == at + 1, 20)
+            until(lambda at=at: server.metric("tally_admission_waiting") == at + 1, 120)
         holder.reset()
         assert [answer.result().status for answer in answers] == [200] * len(answers)
     names = "|".join(name for name, _ in requests)
-    until(lambda: len(re.findall(f"id=({names}) ", server.log)) == len(requests), 20)
+    until(lambda: len(re.findall(f"id=({names}) ", server.log)) == len(requests), 120)
     return re.findall(f"id=({names}) ", server.log)
 
 
 def test_high_priority_goes_first_and_a_fifth_is_for_the_others(start_server):
-    server = start_server("--memory-budget", "16MiB")
+    server = start_server("--memory-budget", "16MiB", "--min-upload-rate", "0")
     high = [(f"high-{at}", {"X_Request_Priority": "high"}) for at in range(6)]
     normal = [("normal-0", {}), ("normal-1", {"X_Request_Priority": "normal"})]
     served = order_of(server, [*normal, *high])
