@@ -34,7 +34,7 @@ struct http_daemon {
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
     size_t answering;    /* and in REQUEST_ANSWERING */
     size_t handshaking;  /* connections in their TLS handshake */
-    const struct conn *handshake;     /* of these, who gets on in this run; NULL: nobody yet */
+    const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
     LIST_HEAD(exchange_list, exchange) to_suspend; /* their connections, when the run is over */
 };
 
