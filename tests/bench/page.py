@@ -165,9 +165,9 @@ def remote(rows):
     words = []
     for engine in [name for name in names if name not in WAYS]:
         won = list(itertools.takewhile(lambda row: is_won(row["seconds"], engine), rows[::-1]))
-        end = f"from {won[-1]['elements']} elements" if won else "at no size"
+        end = f"from {won[-1]['elements']}" if won else "at no size"
         words.append(f"{engine} {end}")
-    text = f"A remote call is faster than {', '.join(words)}."
+    text = f"A remote call is faster, in elements, than {', '.join(words)}."
     return [*table(["elements", *names], lines), "", *textwrap.wrap(text, COLUMNS)]
 
 
