@@ -151,7 +151,7 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     text = page.filled(page.PAGE.read_text(), page.blocks(sections))
     lines = text.splitlines()
     assert len(lines) <= 120 and max(map(len, lines)) <= 120
-    assert "numpy from 1000000 elements, onnxruntime at no size, openvino at no size." in text
+    assert "numpy from 1000000, onnxruntime at no size, openvino at no size." in text
     assert "Not measured" not in text and "| one row | *0.55* | *0.55* | *0.55* | 0.55 |" in text
     assert text.count("2026-11-22, ") == 1  # one run, said once
 
