@@ -9,7 +9,8 @@
  *
  * The token that a client presents is hashed and overwritten where it lies. The hash is compared
  * with every line in constant time. An address that presented many different wrong ones has
- * to wait before another is looked at, but one that was right from there before. A token is in no log and no error; its name is. */
+ * to wait before another is looked at, but one that was right from there before. A token is in no
+ * log and no error; its name is. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 
