@@ -106,7 +106,8 @@ struct option_row {
 
 struct command_row {
     const char *name;
-    const char *operand;         /* in the usage line */
+    int (*run)(const struct settings *settings, struct tally *client); /* commands.h */
+    const char *operand;                                               /* in the usage line */
     const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
     const char *summary;
     const char *details; /* after the options */
