@@ -358,9 +358,8 @@ static void parse_job(struct request *request)
 /* Codec pool. */
 static void print_job(struct request *request)
 {
-    struct completion *completion = request->completion;
     infer_encode(request);
-    completion_post(completion, request);
+    completion_post(request->completion, request);
 }
 
 enum infer_place infer_submit(struct request *request)

@@ -387,13 +387,6 @@ static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
     return until_ns;
 }
 
-/* Wait for something to arrive until then. Thread: a holder of the lock. */
-static void wait_until(struct queue *queue, enum queue_takes taker, uint64_t until_ns)
-{
-    struct timespec until = clock_timespec(until_ns);
-    (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
-}
-
 static enum queue_takes taker_of(const struct queue_batching *options)
 {
     return options->takes == NULL ? QUEUE_BOTH : (enum queue_takes)atomic_load(options->takes);
@@ -453,7 +446,8 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
             result = QUEUE_TIMEOUT; /* at once with the expired: they wait for their answer */
             break;
         }
-        wait_until(queue, taker_of(options), look_ns != 0 ? look_ns : give_up_ns);
+        struct timespec until = clock_timespec(look_ns != 0 ? look_ns : give_up_ns);
+        (void)pthread_cond_timedwait(&queue->arrived[taker_of(options)], &queue->lock, &until);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     if (expired != NULL) {

@@ -555,7 +555,7 @@ static void *worker_main(void *argument)
     machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) ? serve_queue(worker) || is_stopping(worker) : false;
+        leave = open_device(worker) && (serve_queue(worker) || is_stopping(worker));
         call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
         (void)call_end(worker);
