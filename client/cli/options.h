@@ -117,7 +117,7 @@ extern const struct option_row option_rows[];
 extern const size_t option_row_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
 
-/* Numbers separated by commas, none negative; `open`: one of them may be -1. False: they are not. */
+/* Numbers separated by commas, none negative, or one of them -1 if `open`; else false. */
 bool number_list_parse(const char *text, bool open, struct number_list *list);
 
 /* Whether the command has the option. */
