@@ -40,7 +40,7 @@ struct worker_orphan {
     struct shm_tensor shm[SHM_USES];
 };
 
-/* What all workers share; constant once they run, but for usable. */
+/* What all workers share; constant once they run. */
 struct worker_plan {
     struct log *log; /* borrowed, and so is what follows up to driver */
     struct metrics *metrics;
