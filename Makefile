@@ -327,9 +327,9 @@ CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_gues
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm
-$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
+$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lz -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lcrypto -lz -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
 # `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.

@@ -2,7 +2,7 @@
  * device would not choose by itself. All of it is there with -DTALLY_TESTING only, as tests and
  * the benchmark are built; in the product a call is the call alone and no way is asked for:
  * IN_TESTS() says of each what the product has in its place.
- * What the tests say is in kernels/testing.h and tests/lib/device_aids.h. Thread: any. */
+ * Tests ask for them with tests/lib/cl_fault.h and tests/lib/device_aids.h. Thread: any. */
 #ifndef TALLY_KERNELS_TESTING_H
 #define TALLY_KERNELS_TESTING_H
 

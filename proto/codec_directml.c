@@ -421,7 +421,7 @@ static enum status check_output(const struct tensor *input, const struct tensor 
     return STATUS_OK;
 }
 
-/* ---- the request ---- */
+/* ---- the operator ---- */
 
 struct directml {
     struct framed framed;           /* text: OutputTensor as the client wrote it */
@@ -429,17 +429,6 @@ struct directml {
     struct tensor input;
     struct tensor output;
 };
-
-/* ---- the operator ---- */
-
-/* The tensors, as the operator has them. */
-static void describe_tensors(const struct directml *dml, struct scan_desc *scan)
-{
-    const struct scan_desc *output = &dml->output.scan;
-    *scan = dml->input.scan;
-    scan->has_output_strides = output->has_strides;
-    memcpy(scan->output_strides, output->strides, sizeof output->strides);
-}
 
 static enum status read_axis(const struct json_place *desc, struct scan_desc *scan,
                              struct error *err)
@@ -455,30 +444,27 @@ static enum status read_axis(const struct json_place *desc, struct scan_desc *sc
     return STATUS_OK;
 }
 
-static enum status read_direction(const struct json_place *desc, struct scan_desc *scan,
-                                  struct error *err)
-{
-    static const struct words words = {"DML_AXIS_DIRECTION_", "INCREASING", "DECREASING"};
-    TRY(json_require(desc, "AxisDirection", err));
-    TRY(read_word(desc, "AxisDirection", -1, &words, &scan->reverse, err));
-    TRY(json_require(desc, "HasExclusiveSum", err));
-    return json_field_bool(desc, "HasExclusiveSum", false, &scan->exclusive, err);
-}
-
 static enum status read_desc(const struct level *level, const struct json_place *desc,
                              struct directml *dml, struct scan_desc *scan, struct error *err)
 {
     static const char *const known[] = {"InputTensor", "OutputTensor", "Axis", "AxisDirection",
                                         "HasExclusiveSum"};
+    static const struct words direction = {"DML_AXIS_DIRECTION_", "INCREASING", "DECREASING"};
+    const struct scan_desc *output_scan = &dml->output.scan;
     struct json_place input;
     struct json_place output;
     TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
     TRY(read_tensor(level, desc, "InputTensor", &input, &dml->input, err));
     TRY(read_tensor(level, desc, "OutputTensor", &output, &dml->output, err));
     TRY(check_output(&dml->input, &dml->output, &output, err));
-    describe_tensors(dml, scan);
+    *scan = dml->input.scan;
+    scan->has_output_strides = output_scan->has_strides;
+    memcpy(scan->output_strides, output_scan->strides, sizeof output_scan->strides);
     TRY(read_axis(desc, scan, err));
-    TRY(read_direction(desc, scan, err));
+    TRY(json_require(desc, "AxisDirection", err));
+    TRY(read_word(desc, "AxisDirection", -1, &direction, &scan->reverse, err));
+    TRY(json_require(desc, "HasExclusiveSum", err));
+    TRY(json_field_bool(desc, "HasExclusiveSum", false, &scan->exclusive, err));
     dml->framed.text = json_doc_dump(json_field(desc, "OutputTensor"));
     return dml->framed.text != NULL
                ? STATUS_OK

@@ -15,6 +15,12 @@ size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits)
     return count;
 }
 
+bool digits_are_all(const char *text, size_t bytes, uint64_t *value)
+{
+    bool fits = false;
+    return bytes > 0 && digits_read(text, bytes, value, &fits) == bytes && fits;
+}
+
 int hex_digit(char c)
 {
     const int lower = c | 0x20;

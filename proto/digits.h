@@ -14,6 +14,9 @@
  * *value is the number, *fits whether 64 bits hold it. */
 MUST_CHECK size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits);
 
+/* Whether all of text[0..bytes) is digits of a number that 64 bits hold: then *value. */
+bool digits_are_all(const char *text, size_t bytes, uint64_t *value);
+
 /* The value of a hexadecimal digit in either case; -1: it is none. */
 int hex_digit(char c);
 

@@ -21,8 +21,8 @@
 
 #define FRAMED_HEADER "Inference-Header-Content-Length"
 
-/* What a dialect keeps of a request; more of its own may follow in a record that begins so. Freed by
- * codec_release(). */
+/* What a dialect keeps of a request; more of its own may follow in a record that begins so.
+ * Freed by codec_release(). */
 struct framed {
     struct json_doc doc;
     char *text; /* owned: what of the request its answer repeats; NULL: nothing */

@@ -52,9 +52,9 @@ void kserve_page_model(struct json_writer *w, const struct model *model)
                             "outputs", pack_tensor(MODEL_OUTPUT, model->dtype, -1)));
 }
 
-void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready)
+void kserve_page_model_ready(struct json_writer *w, const struct model *model)
 {
-    put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", ready));
+    put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", 1));
 }
 
 /* ---- config ---- */
@@ -207,13 +207,11 @@ enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
         *only_ready = false;
         return STATUS_OK;
     }
-    struct json_doc doc = {.root = NULL};
-    enum status status = json_doc_parse(body, bytes, NULL, &doc, err);
-    if (status == STATUS_OK) {
-        struct json_place root = {.object = doc.root, .path = ""};
-        status = json_field_bool(&root, "ready", false, &value, err);
-        json_doc_deinit(&doc);
-    }
+    struct json_doc doc;
+    TRY(json_doc_parse(body, bytes, NULL, &doc, err));
+    struct json_place root = {.object = doc.root, .path = ""};
+    enum status status = json_field_bool(&root, "ready", false, &value, err);
+    json_doc_deinit(&doc);
     if (status == STATUS_OK) {
         *only_ready = value;
     }
@@ -250,13 +248,11 @@ enum status kserve_read_shm(const char *name, const char *body, size_t bytes,
                          "the name of a region has 1 to 255 bytes");
     }
     (void)snprintf(region.name, sizeof region.name, "%s", name);
-    struct json_doc doc = {.root = NULL};
-    enum status status = json_doc_parse(body, bytes, NULL, &doc, err);
-    if (status == STATUS_OK) {
-        struct json_place root = {.object = doc.root, .path = ""};
-        status = read_shm_root(&root, &region, err);
-        json_doc_deinit(&doc);
-    }
+    struct json_doc doc;
+    TRY(json_doc_parse(body, bytes, NULL, &doc, err));
+    struct json_place root = {.object = doc.root, .path = ""};
+    enum status status = read_shm_root(&root, &region, err);
+    json_doc_deinit(&doc);
     if (status == STATUS_OK) {
         *out = region;
     }

@@ -57,7 +57,7 @@ struct kserve_shm_region {
 /* Each writes one whole JSON value. */
 void kserve_page_server(struct json_writer *w, const struct kserve_server *server);
 void kserve_page_model(struct json_writer *w, const struct model *model);
-void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready);
+void kserve_page_model_ready(struct json_writer *w, const struct model *model);
 void kserve_page_config(struct json_writer *w, const struct model *model,
                         const struct kserve_server *server);
 /* One model, or all for NULL; stats[] is in the order of model_at(). */

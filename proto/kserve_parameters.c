@@ -107,11 +107,6 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
     return STATUS_OK;
 }
 
-static bool is_there(const struct json_place *place, const char *name)
-{
-    return json_field(place, name) != NULL;
-}
-
 /* The parameters of a request or a tensor, of which none may be null; parameters->object is NULL if
  * there are none. */
 static enum status read_parameters(const struct json_place *owner, const char *const *known,
@@ -141,7 +136,7 @@ static enum status read_attributes(const struct json_place *place,
         char path[JSON_PATH_MAX];
         bool flag = false;
         int64_t value = 0;
-        if (!is_there(place, row->name)) {
+        if (json_field(place, row->name) == NULL) {
             continue;
         }
         json_path_of(place, row->name, -1, path);
@@ -218,8 +213,8 @@ static enum status read_window(const struct json_place *place, struct shm_window
     const char *region = NULL;
     uint64_t bytes = 0;
     uint64_t offset = 0;
-    const bool has_bytes = is_there(place, "shared_memory_byte_size");
-    const bool has_offset = is_there(place, "shared_memory_offset");
+    const bool has_bytes = json_field(place, "shared_memory_byte_size") != NULL;
+    const bool has_offset = json_field(place, "shared_memory_offset") != NULL;
     TRY(json_field_string(place, "shared_memory_region", &region, err));
     TRY(json_field_size(place, "shared_memory_byte_size", &bytes, err));
     TRY(json_field_size(place, "shared_memory_offset", &offset, err));
@@ -252,7 +247,7 @@ enum status kserve_read_output_parameters(const struct json_place *tensor,
                                  "the models do not classify: a cumulative sum has no labels");
     }
     TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
-    out->has_binary_data = is_there(&place, "binary_data");
+    out->has_binary_data = json_field(&place, "binary_data") != NULL;
     TRY(json_field_bool(&place, "binary_data", true, &out->binary_data, err));
     TRY(read_window(&place, &out->shm, err));
     if (out->shm.region[0] != '\0' && out->binary_data) {
@@ -273,7 +268,7 @@ enum status kserve_read_input_parameters(const struct json_place *tensor,
     struct json_place place;
     TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
     TRY(read_attributes(&place, attributes, err));
-    out->has_binary_size = is_there(&place, "binary_data_size");
+    out->has_binary_size = json_field(&place, "binary_data_size") != NULL;
     TRY(json_field_size(&place, "binary_data_size", &out->binary_size, err));
     return read_window(&place, &out->shm, err);
 }

@@ -197,11 +197,6 @@ void service_block_signals(void)
     (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, and that is enough */
 }
 
-static enum server_phase phase_of(const struct run *run)
-{
-    return server_phase(run->server);
-}
-
 static void enter_phase(struct run *run, enum server_phase phase)
 {
     atomic_store_explicit(&run->server->phase, phase, memory_order_relaxed);
@@ -209,7 +204,7 @@ static void enter_phase(struct run *run, enum server_phase phase)
 
 static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
 {
-    uint64_t wait = phase_of(run) == SERVER_READY ? TICK_NS : SHORT_TICK_NS;
+    uint64_t wait = server_phase(run->server) == SERVER_READY ? TICK_NS : SHORT_TICK_NS;
     if (run->deadline_ns > now_ns && run->deadline_ns - now_ns < wait) {
         wait = run->deadline_ns - now_ns;
     }
@@ -263,11 +258,11 @@ static int follow_devices(struct run *run)
 {
     enum device_pool_health health = device_pool_health(run->server->devices);
     struct log *log = run->server->log;
-    if (phase_of(run) == SERVER_STARTING && health == DEVICE_POOL_USABLE) {
+    if (server_phase(run->server) == SERVER_STARTING && health == DEVICE_POOL_USABLE) {
         enter_phase(run, SERVER_READY);
         run->was_ready = true;
         log_message(log, LOG_INFO, "ready");
-    } else if (phase_of(run) == SERVER_READY && health == DEVICE_POOL_BROKEN) {
+    } else if (server_phase(run->server) == SERVER_READY && health == DEVICE_POOL_BROKEN) {
         enter_phase(run, SERVER_STARTING);
         log_message(log, LOG_ERROR, "not ready: no device is in working order");
     } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {
@@ -312,7 +307,7 @@ static void begin_closing(struct run *run, uint64_t now_ns)
 /* DRAINING and CLOSING. Returns an exit code or GO_ON. */
 static int follow_drain(struct run *run, uint64_t now_ns)
 {
-    if (phase_of(run) == SERVER_DRAINING) {
+    if (server_phase(run->server) == SERVER_DRAINING) {
         if (now_ns < run->close_ns) {
             return GO_ON;
         }
@@ -342,15 +337,15 @@ static int serve_until_signal(struct server *server, struct http *http)
         int caught = sigtimedwait(&signals, NULL, &wait);
         uint64_t now_ns = clock_now_ns();
         do_every_tick(&run, now_ns);
-        if (caught > 0 && phase_of(&run) >= SERVER_DRAINING) {
+        if (caught > 0 && server_phase(server) >= SERVER_DRAINING) {
             log_message(server->log, LOG_WARN, "second signal: stopping at once");
             code = EXIT_CODE_FAILED;
         } else if (caught > 0) {
             begin_drain(&run, caught, now_ns);
         }
         if (code == GO_ON) {
-            code = phase_of(&run) < SERVER_DRAINING ? follow_devices(&run)
-                                                    : follow_drain(&run, now_ns);
+            code = server_phase(server) < SERVER_DRAINING ? follow_devices(&run)
+                                                          : follow_drain(&run, now_ns);
         }
     }
     enter_phase(&run, SERVER_STOPPING);

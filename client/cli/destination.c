@@ -1,4 +1,4 @@
-/* A stream is written as it comes, a file under another name, which it loses when it is complete. */
+/* A stream is written as it comes, a file under another name until it is complete. */
 #include "client/cli/destination.h"
 
 #include "client/cli/terminal.h"

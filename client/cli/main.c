@@ -5,7 +5,7 @@
  * Failure: whoever finds a fault complains on standard error and returns the exit status that
  * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one;
  * `bench` starts others. */
-#include "client/cli/commands.h"
+#include "client/cli/options.h"
 #include "client/cli/terminal.h"
 
 #include <fcntl.h>
@@ -95,12 +95,6 @@ static void keep_standard_numbers(void)
 
 static int call_command(enum command_id command, const struct settings *settings)
 {
-    static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
-        [COMMAND_CUMSUM] = command_cumsum,   [COMMAND_DEVICES] = command_devices,
-        [COMMAND_HEALTH] = command_health,   [COMMAND_VERSION] = command_version,
-        [COMMAND_BENCH] = command_bench,     [COMMAND_TOKEN] = command_token,
-        [COMMAND_CONSOLE] = command_console, [COMMAND_COMPLETION] = command_completion,
-    };
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
         client = open_client(settings,
@@ -109,7 +103,7 @@ static int call_command(enum command_id command, const struct settings *settings
             return EXIT_USAGE;
         }
     }
-    int status = commands[command](settings, client);
+    int status = command_rows[command].run(settings, client);
     tally_close(client);
     return status;
 }

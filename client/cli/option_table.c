@@ -1,5 +1,5 @@
 /* The table of options and commands: a new one is a row here, and its use. */
-#include "client/cli/options.h"
+#include "client/cli/commands.h"
 
 #include "proto/dtype.h"
 #include "proto/macros.h"
@@ -102,34 +102,37 @@ const struct option_row option_rows[] = {
 
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
-        "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
+        "cumsum", command_cumsum, "[INPUT]", "<file>", "cumulative sum of a tensor",
         "INPUT is an NPY, NPZ, raw, JSON, text or CSV file; - or nothing: standard input.\n"
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
         "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"
         "  seq 1 10 | tally cumsum -f text\n"},
-    [COMMAND_DEVICES] = {"devices", "", NULL, "devices the server computes on", ""},
+    [COMMAND_DEVICES] = {
+        "devices", command_devices, "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
-        "health", "", NULL, "whether the server is alive and ready",
+        "health", command_health, "", NULL, "whether the server is alive and ready",
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
-    [COMMAND_VERSION] = {"version", "", NULL, "versions of this program and the server", ""},
+    [COMMAND_VERSION] = {
+        "version", command_version, "", NULL, "versions of this program and the server", ""},
     [COMMAND_CONSOLE] = {
-        "console", "", NULL, "open the console of the server in a browser",
+        "console", command_console, "", NULL, "open the console of the server in a browser",
         "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_BENCH] = {
-        "bench", "[URL]", NULL, "load the server and report rates and latencies",
+        "bench", command_bench, "[URL]", NULL, "load the server and report rates and latencies",
         "Without --rate each connection sends its next request when the last is answered\n"
         "(closed loop). With --rate requests have intended start times, and latency is\n"
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_TOKEN] = {
-        "token", "new NAME", "new", "make a token for a server that asks for one",
-        "The line for that file is printed on standard output, the token on standard error; it\n"
-        "is not kept anywhere.\n"
+        "token", command_token, "new NAME", "new", "make a token for a server that asks for one",
+        "The line for the server's --token-file is printed on standard output, the token on\n"
+        "standard error; it is not kept anywhere.\n"
         "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
-        "completion", "SHELL", "bash zsh fish", "completion script for a shell",
+        "completion", command_completion, "SHELL", "bash zsh fish",
+        "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"
         "  tally completion fish | source\n"},
 };

@@ -406,8 +406,8 @@ void options_overview(FILE *to)
 void options_help(enum command_id command, FILE *to)
 {
     const struct command_row *about = &command_rows[command];
-    (void)fprintf(to, "usage: tally %s [OPTIONS] %s\n\n%s\n\n", about->name, about->operand,
-                  about->summary);
+    (void)fprintf(to, "usage: tally %s [OPTIONS]%s%s\n\n%s\n\n", about->name,
+                  about->operand[0] != '\0' ? " " : "", about->operand, about->summary);
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
         if (!option_is_on(row, command)) {

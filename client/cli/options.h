@@ -106,7 +106,8 @@ struct option_row {
 
 struct command_row {
     const char *name;
-    const char *operand;         /* in the usage line */
+    int (*run)(const struct settings *settings, struct tally *client); /* commands.h */
+    const char *operand;                                               /* in the usage line */
     const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
     const char *summary;
     const char *details; /* after the options */
@@ -116,7 +117,7 @@ extern const struct option_row option_rows[];
 extern const size_t option_row_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
 
-/* Numbers separated by commas, none negative; `open`: one of them may be -1. False: they are not. */
+/* Numbers separated by commas, none negative, or one of them -1 if `open`; else false. */
 bool number_list_parse(const char *text, bool open, struct number_list *list);
 
 /* Whether the command has the option. */

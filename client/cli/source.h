@@ -29,8 +29,8 @@ struct source {
     const char *name;       /* borrowed, for messages */
 };
 
-/* name NULL or "-": standard input. Functions that can fail give EXIT_DONE, or the exit status after
- * complaining. */
+/* name NULL or "-": standard input. Functions that can fail give EXIT_DONE, or the exit status
+ * after complaining. */
 int source_open(const char *name, struct source *source);
 void source_close(struct source *source);
 
@@ -61,7 +61,8 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int g
  * came for wait_ms (-1: wait). */
 int source_more(struct source *source, size_t count, int wait_ms, bool *came);
 
-/* How long source_more() may wait, for what came at since_ns to be gathered for gather_ms: however often something comes, the time runs from the first of it. */
+/* How long source_more() may wait, for what came at since_ns to be gathered for gather_ms:
+ * however often something comes, the time runs from the first of it. */
 int source_wait_ms(int64_t since_ns, int gather_ms);
 
 /* Read a file like a stream, from its start. */

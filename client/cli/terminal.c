@@ -92,7 +92,7 @@ bool colour_allowed(int fd)
            strcmp(term, "dumb") != 0;
 }
 
-static void clear_bar(void)
+void progress_end(void)
 {
     if (atomic_exchange(&bar_drawn, false)) {
         (void)fputs("\r\033[K", stderr);
@@ -110,7 +110,7 @@ int complain(int status, const char *format, ...)
     for (char *at = text; *at != '\0'; at++) { /* names of files and arrays may have any */
         *at = (char)(iscntrl((unsigned char)*at) != 0 ? '?' : *at);
     }
-    clear_bar();
+    progress_end();
     (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
                   colour ? "\033[0m" : "", text);
     return status;
@@ -248,11 +248,6 @@ void progress_show(struct progress *progress, double summed, double total)
         progress->drawn_ns = now;
         draw_progress(summed, total, (double)(now - progress->start_ns) / 1e9);
     }
-}
-
-void progress_end(void)
-{
-    clear_bar();
 }
 
 const char *errno_text(void)

@@ -2,9 +2,9 @@
  *
  * Reading alternates between an element and what stands after it (next_element()): closing
  * brackets, then a comma. Each look is safe without a bound, because the text ends in ',' or
- * ']'. Printing does the same the other way round. Both convert a long array in pieces side by side,
- * a round of them at a time: however long the text, a piece is short, and so is what is done between
- * rounds.
+ * ']'. Printing does the same the other way round. Both convert a long array in pieces side by
+ * side, a round of them at a time: however long the text, a piece is short, and so is what is
+ * done between rounds.
  *
  * Possible failures: an element that is no number, is out of range or not whole
  * (element_error()), something else than ',' or ']' after one (separator_error()), another

@@ -26,7 +26,7 @@
  *   its "errors": [404]                   besides those that every route has; a tensor route has more
  *
  * Failure modes, all of which end the build with a sentence: a route without an operation, an
- * operation without a route, a name that is unknown, said twice or used nowhere, broken JSON. */
+ * operation without a route, broken JSON, a name unknown, said twice or used nowhere. */
 #include "proto/dtype.h"
 #include "proto/macros.h"
 #include "proto/models.h"

@@ -13,8 +13,8 @@ struct address {
     uint8_t bytes[16]; /* as they are sent; of IPv4 the first four; 0 behind them */
 };
 
-/* An address of IPv4 that is written as one of IPv6, as sockets for both have it (::ffff:192.0.2.1),
- * becomes what it is. */
+/* An address of IPv4 that is written as one of IPv6, as sockets for both have it
+ * (::ffff:192.0.2.1), becomes what it is. */
 struct address address_of(const struct sockaddr_storage *peer);
 
 /* Read "192.0.2.1" or "2001:db8::1". */

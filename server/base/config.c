@@ -64,13 +64,6 @@ void config_variable_name(const char *field, char *text, size_t room)
     }
 }
 
-static bool read_whole_number(const char *text, uint64_t *number)
-{
-    bool fits = false;
-    size_t digits = digits_read(text, strlen(text), number, &fits);
-    return digits > 0 && fits && text[digits] == '\0';
-}
-
 void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
                    char high[CONFIG_BOUND_BYTES])
 {
@@ -88,7 +81,8 @@ static enum status set_number(const struct config_row *row, const char *source,
 {
     const bool is_size = row->type == CONFIG_SIZE;
     uint64_t number = 0;
-    if (!(is_size ? byte_size_read(text, &number) : read_whole_number(text, &number))) {
+    if (!(is_size ? byte_size_read(text, &number)
+                  : digits_are_all(text, strlen(text), &number))) {
         return error_set(
             err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
             is_size ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"

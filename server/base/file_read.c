@@ -1,6 +1,6 @@
-/* Reads without blocking; see file_read.h. A pipe that nobody has opened for writing yet says that
- * it is at its end, like one that was written to and closed, so the end of a pipe counts only behind
- * a byte, or where poll() saw a writer go. */
+/* Reads without blocking; see file_read.h. A pipe that nobody has opened for writing yet says
+ * that it is at its end, like one that was written to and closed, so the end of a pipe counts
+ * only behind a byte, or where poll() saw a writer go. */
 #include "server/base/file_read.h"
 
 #include "proto/byte_size.h"

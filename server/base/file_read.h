@@ -1,6 +1,6 @@
-/* Files that are read whole: tokens, certificates, keys. A pipe is read to its end, such as a shell
- * makes of <(command), and whoever writes to it may come later; but nobody waits for ever, nor keeps
- * a signal waiting that asks the process to end. Thread: main. */
+/* Files that are read whole: tokens, certificates, keys. A pipe is read to its end, such as a
+ * shell makes of <(command), and whoever writes to it may come later; but nobody waits for
+ * ever, nor keeps a signal waiting that asks the process to end. Thread: main. */
 #ifndef TALLY_SERVER_FILE_READ_H
 #define TALLY_SERVER_FILE_READ_H
 
@@ -13,8 +13,9 @@ struct file_text {
     size_t count;
 };
 
-/* err   INVALID_FIELD: it cannot be read, has more than `most` bytes, or is a pipe that did not come
- *       to its end in time; DRAINING: SIGTERM or SIGINT, blocked, came meanwhile; OUT_OF_MEMORY */
+/* err   INVALID_FIELD: it cannot be read, has more than `most` bytes, or is a pipe that did not
+ *       come to its end in time; DRAINING: SIGTERM or SIGINT, blocked, came meanwhile;
+ *       OUT_OF_MEMORY */
 MUST_CHECK enum status file_read(const char *path, size_t most, struct file_text *text,
                                  struct error *err);
 

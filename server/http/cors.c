@@ -79,9 +79,8 @@ static const char *origin_fault(const char *text)
     }
     const char *port = end + 1;
     uint64_t number = 0;
-    bool fits = false;
-    if (end[0] != ':' || port[digits_read(port, strlen(port), &number, &fits)] != '\0' ||
-        !fits || number > 65535 || number == 0 || port[0] == '0') {
+    if (end[0] != ':' || !digits_are_all(port, strlen(port), &number) || number > 65535 ||
+        number == 0 || port[0] == '0') {
         return "behind the host comes a colon and a port from 1 to 65535, or nothing";
     }
     return is_default_port(text, scheme, port)

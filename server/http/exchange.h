@@ -178,7 +178,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange);
 /* PAUSED: keep what has not landed, and what comes behind it in the same run. Returns the bytes
  * that are kept: all, or none for want of memory. */
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
-/* In REQUEST_BODY or refused: what was kept goes on first. Any step that exchange_data() returns. */
+/* In REQUEST_BODY or refused: what was kept goes on first, by any step of exchange_data(). */
 enum exchange_step exchange_land_kept(struct exchange *exchange);
 
 /* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
@@ -202,9 +202,9 @@ void exchange_uncount_memory(struct exchange *exchange);
 /* It ends, and nothing of it counts any more. */
 void exchange_uncount(struct exchange *exchange);
 
-/* exchange_report.c: its header has been seen, and its route is known if there is one. The trace of
- * who calls goes on, or one begins: without a traceparent only for a tensor, and if --otlp-rate lets
- * it. */
+/* exchange_report.c: its header has been seen, and its route is known if there is one. The
+ * trace of who calls goes on, or one begins: without a traceparent only for a tensor, and if
+ * --otlp-rate lets it. */
 void exchange_begin_trace(struct exchange *exchange);
 /* It ends: metrics, a line of the log, its trace to the tracer. */
 void exchange_report(struct exchange *exchange);

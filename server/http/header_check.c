@@ -75,9 +75,7 @@ static bool is_host(const char *text, size_t bytes)
 static bool parse_number(const char *text, size_t bytes, int64_t *out)
 {
     uint64_t value = 0;
-    bool fits = false;
-    size_t digits = digits_read(text, bytes, &value, &fits);
-    if (digits == 0 || digits < bytes || !fits || value > INT64_MAX) {
+    if (!digits_are_all(text, bytes, &value) || value > INT64_MAX) {
         return false;
     }
     *out = (int64_t)value;

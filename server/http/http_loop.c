@@ -73,11 +73,11 @@ void loop_forget_suspension(struct exchange *exchange)
     }
 }
 
-/* Not in a callback, where MHD still has bytes that it has read: when such a connection is resumed,
- * MHD reads first, and where the client has closed its side, which it is free to do while it waits,
- * MHD closes the connection, whatever it had. After the run it has nothing left of a body but the
- * begin of a chunk, and once the body is complete it waits for us, not for bytes. (Its manual allows
- * callbacks alone, for the sake of daemons with threads.) */
+/* Not in a callback, where MHD still has bytes that it has read: when such a connection is
+ * resumed, MHD reads first, and where the client has closed its side, which it is free to do
+ * while it waits, MHD closes the connection, whatever it had. After the run it has nothing left
+ * of a body but the begin of a chunk, and once the body is complete it waits for us, not for
+ * bytes. (Its manual allows callbacks alone, for the sake of daemons with threads.) */
 static void suspend_connections(struct http_daemon *daemon)
 {
     while (!LIST_EMPTY(&daemon->to_suspend)) {

@@ -106,10 +106,8 @@ static bool split_host_port(const char *address, char *host, size_t room, const 
 {
     const char *colon = strrchr(address, ':');
     uint64_t number = 0;
-    bool fits = false;
-    if (colon == NULL || colon[1] == '\0' ||
-        digits_read(colon + 1, strlen(colon + 1), &number, &fits) != strlen(colon + 1) ||
-        !fits || number > 65535) {
+    if (colon == NULL || !digits_are_all(colon + 1, strlen(colon + 1), &number) ||
+        number > 65535) {
         return false;
     }
     size_t bytes = (size_t)(colon - address);

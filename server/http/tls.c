@@ -74,8 +74,9 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
-/* Say why the handshake ends, which it does now. What the client has sent behind it is read, for the
- * close would be a reset otherwise: a client that meets it in its send() asks for no reason. */
+/* Say why the handshake ends, which it does now. What the client has sent behind it is read,
+ * for the close would be a reset otherwise: a client that meets it in its send() asks for no
+ * reason. */
 static void refuse_client(gnutls_session_t session, gnutls_alert_description_t why)
 {
     const struct conn *conn = gnutls_transport_get_ptr(session);

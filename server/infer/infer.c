@@ -109,9 +109,9 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
-/* A long output with gaps, of far more cells than the input: all of it is zeroed before the scan, in
- * steps. A device that did it with the scan, which could not be cut then, would be held, and the
- * deadline not be seen, for as long as whoever sends a few elements likes. */
+/* A long output with gaps, of far more cells than the input: all of it is zeroed before the
+ * scan, in steps. A device that did it with the scan, which could not be cut then, would be
+ * held, and the deadline not be seen, for as long as whoever sends a few elements likes. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->plan;
@@ -358,9 +358,8 @@ static void parse_job(struct request *request)
 /* Codec pool. */
 static void print_job(struct request *request)
 {
-    struct completion *completion = request->completion;
     infer_encode(request);
-    completion_post(completion, request);
+    completion_post(request->completion, request);
 }
 
 enum infer_place infer_submit(struct request *request)

@@ -1,4 +1,5 @@
-/* How a part, or a tensor whose totals are asked for, is cut, and the bytes that come of it. Pure. */
+/* How a part, or a tensor whose totals are asked for, is cut, and the bytes that come of it.
+ * Pure. */
 #include "server/infer/part_work.h"
 
 #include "kernels/device.h"

@@ -17,8 +17,8 @@ MUST_CHECK bool part_sizes_of(const struct request *request, struct part_sizes *
 struct part_phase *part_phase_add(struct request *request, const struct scan_plan *plan,
                                   uint64_t first, uint64_t length);
 
-/* So many planes aside: one for each index of the axis, of the elements of all lines, in the order of
- * traversal. So a carry holds elements, too.
+/* So many planes aside: one for each index of the axis, of the elements of all lines, in the
+ * order of traversal. So a carry holds elements, too.
  * err   what scan_plan_make() says */
 MUST_CHECK enum status part_phase_add_aside(struct request *request, uint64_t planes,
                                             struct part_phase **phase, struct error *err);

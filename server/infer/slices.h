@@ -5,8 +5,8 @@
  *      slab   | computed | with the slice in the queue or on a device | arriving ........... |
  *      owner    nobody     the slice                                    the loop writes here
  *
- * A slice travels as a request of its own, `slice.of` set: queue, batcher and worker own it as
- * they own any request, over bytes that the loop does not write any more. One slice of a
+ * A slice travels as a request of its own, `slice.of` set: queue and worker own it as they own
+ * any request, over bytes that the loop does not write any more. One slice of a
  * request is out at a time, so that they run in order, on whatever devices; when it comes back
  * what arrived meanwhile is the next one, but no more than a device has done in SLICE_MS. When
  * the body is complete and was found right the rest goes out, in state REQUEST_SLICED, one

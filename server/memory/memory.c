@@ -262,7 +262,6 @@ static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
 {
     uint64_t before = atomic_fetch_sub(count, bytes);
     assert(before >= bytes);
-    (void)before;
 }
 
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns)

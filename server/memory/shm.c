@@ -45,11 +45,12 @@ enum status shm_create(const struct shm_options *options, struct shm_registry **
     struct shm_registry *registry = calloc(1, sizeof *registry);
     size_t rows = options->max_regions > 0 ? options->max_regions : 1;
     struct shm_region **regions = calloc(rows, sizeof(struct shm_region *));
-    if (registry == NULL || regions == NULL || pthread_mutex_init(&registry->lock, NULL) != 0) {
+    if (registry == NULL || regions == NULL) {
         free(regions);
         free(registry);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the shared memory table");
     }
+    MUST(pthread_mutex_init(&registry->lock, NULL));
     registry->options = *options;
     registry->regions = regions;
     *out = registry;

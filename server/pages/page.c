@@ -17,6 +17,12 @@ void page_fixed(struct page *page, const char *text)
     page->bytes = strlen(text);
 }
 
+void page_unavailable(struct page *page, const char *text)
+{
+    page->http_status = 503;
+    page_fixed(page, text);
+}
+
 /* ---- health ---- */
 
 enum status page_livez(const struct page_request *request, struct page *page, struct error *err)
@@ -35,12 +41,11 @@ enum status page_readyz(const struct page_request *request, struct page *page,
         page_fixed(page, "{\"live\":true,\"ready\":true}");
         return STATUS_OK;
     }
-    page->http_status = PAGE_UNAVAILABLE;
-    page_fixed(page, server_phase(request->server) == SERVER_STARTING
-                         ? "{\"live\":true,\"ready\":false,\"error\":\"starting: no device is "
-                           "ready yet\",\"code\":\"starting\"}"
-                         : "{\"live\":true,\"ready\":false,\"error\":\"the service is draining "
-                           "or has no usable device\",\"code\":\"not_ready\"}");
+    page_unavailable(page, server_phase(request->server) == SERVER_STARTING
+                               ? "{\"live\":true,\"ready\":false,\"error\":\"starting: no "
+                                 "device is ready yet\",\"code\":\"starting\"}"
+                               : "{\"live\":true,\"ready\":false,\"error\":\"the service is "
+                                 "draining or has no usable device\",\"code\":\"not_ready\"}");
     return STATUS_OK;
 }
 

@@ -16,8 +16,7 @@ struct server;
 
 enum {
     PAGE_SEGMENTS = 2,
-    PAGE_NOT_MODIFIED = 304, /* http_status */
-    PAGE_UNAVAILABLE = 503   /* http_status */
+    PAGE_NOT_MODIFIED = 304 /* http_status */
 };
 
 struct page_request {
@@ -61,5 +60,8 @@ void page_console(const struct page_request *request, struct page *page);
 
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);
+
+/* The same with 503. */
+void page_unavailable(struct page *page, const char *text);
 
 #endif

@@ -8,8 +8,9 @@
 /* clang-format off */
 /*   PAGE      a page's first path
  *   ALSO      another one of a page above
- * methods, scope: ROUTE_, ROUTE_SCOPE_ (server/http/routes.h): what a token needs where there are tokens
- * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
+ * methods     ROUTE_ (server/http/routes.h)
+ * scope       ROUTE_SCOPE_ (there): what a token needs, where there are tokens
+ * counted_as  METRICS_ROUTE_ (server/base/metrics.h) */
 #define PAGE_TABLE(PAGE, ALSO)                                                                                                            \
 /*      pattern                                               methods                 scope          counted as  page */                  \
 PAGE(   "/livez",                                             ROUTE_GET,              OPEN,          OPERATIONS, page_livez)              \

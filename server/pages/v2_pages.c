@@ -48,14 +48,12 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    bool ready = server_ready(request->server);
-    if (!ready) {
-        page->http_status = PAGE_UNAVAILABLE;
-        page_fixed(page, "{\"error\":\"no device is ready, or the service is "
-                         "draining\",\"code\":\"not_ready\"}");
-        return STATUS_OK;
+    if (server_ready(request->server)) {
+        kserve_page_model_ready(&page->json, model);
+    } else {
+        page_unavailable(page, "{\"error\":\"no device is ready, or the service is "
+                               "draining\",\"code\":\"not_ready\"}");
     }
-    kserve_page_model_ready(&page->json, model, ready);
     return STATUS_OK;
 }
 
@@ -120,21 +118,15 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
     return STATUS_OK;
 }
 
-/* A refusal with Triton's status for a part that is switched off: 503. */
-static enum status switched_off(struct page *page, const char *text)
-{
-    page->http_status = PAGE_UNAVAILABLE;
-    page_fixed(page, text);
-    return STATUS_OK;
-}
-
+/* 503 is Triton's status for a part that is switched off, here and below. */
 enum status page_v2_load(const struct page_request *request, struct page *page,
                          struct error *err)
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    return switched_off(page, "{\"error\":\"the models are built in: they are always loaded "
-                              "and cannot be changed\",\"code\":\"unsupported\"}");
+    page_unavailable(page, "{\"error\":\"the models are built in: they are always loaded and "
+                           "cannot be changed\",\"code\":\"unsupported\"}");
+    return STATUS_OK;
 }
 
 /* ---- system shared memory ---- */
@@ -234,8 +226,10 @@ enum status page_v2_trace(const struct page_request *request, struct page *page,
 {
     (void)request;
     (void)err;
-    return switched_off(page, "{\"error\":\"tracing is not supported: see /metrics and the "
-                              "Server-Timing header\",\"code\":\"unsupported\"}");
+    page_unavailable(page,
+                     "{\"error\":\"traces are set up at start (--otlp-endpoint), not over "
+                     "the network\",\"code\":\"unsupported\"}");
+    return STATUS_OK;
 }
 
 enum status page_v2_logging(const struct page_request *request, struct page *page,
@@ -243,7 +237,8 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
 {
     (void)request;
     (void)err;
-    return switched_off(page,
-                        "{\"error\":\"the log is set up at start (--log-level, --log-format), "
-                        "not over the network\",\"code\":\"unsupported\"}");
+    page_unavailable(page,
+                     "{\"error\":\"the log is set up at start (--log-level, --log-format), not "
+                     "over the network\",\"code\":\"unsupported\"}");
+    return STATUS_OK;
 }

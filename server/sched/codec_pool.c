@@ -84,14 +84,16 @@ bool codec_pool_explain(struct request *request)
         return false;
     }
     request->error = (struct error)ERROR_INIT;
-    (void)error_set(&request->error, status,
-                    status == STATUS_CLIENT_GONE
-                        ? "the client closed the connection"
-                        : "the deadline passed while the request or its answer was converted");
+    (void)error_set(
+        &request->error, status,
+        status == STATUS_CLIENT_GONE
+            ? "the client closed the connection"
+            : "the deadline passed while the request was read or its answer written");
     return true;
 }
 
-static const char our_turn[] = "a thread that converts it or its answer"; /* was waited for */
+static const char our_turn[] =
+    "a thread that reads it or writes its answer"; /* was waited for */
 
 /* ---- one after the other ---- */
 

@@ -68,8 +68,8 @@ static void divide_work(struct device_pool *pool, size_t device)
         return;
     }
     bool both = worker_state(small) == DEVICE_READY && worker_state(large) == DEVICE_READY;
-    int before = atomic_exchange(&small->takes, both ? BATCHER_SMALL : BATCHER_BOTH);
-    atomic_store(&large->takes, both ? BATCHER_LARGE : BATCHER_BOTH);
+    int before = atomic_exchange(&small->takes, both ? QUEUE_SMALL : QUEUE_BOTH);
+    atomic_store(&large->takes, both ? QUEUE_LARGE : QUEUE_BOTH);
     if (before != atomic_load(&small->takes)) {
         queue_shake(pool->plan.queue);
     }

@@ -70,9 +70,9 @@ struct fair_line {
 
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
 
-/* Put a request behind the others of its client and priority; by_ticket: but before those of them
- * with a later ticket, before which it was admitted. request->client, ->cost and ->high are set, and
- * stay as they are until it leaves. */
+/* Put a request behind the others of its client and priority; by_ticket: but before those of
+ * them with a later ticket, before which it was admitted. request->client, ->cost and ->high
+ * are set, and stay as they are until it leaves. */
 void fair_push(struct fair_line *line, struct request *request, bool by_ticket);
 
 /* How many wait. Thread: any, without a lock. */

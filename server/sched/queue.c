@@ -21,17 +21,17 @@ enum {
 static const char shutting_down[] = "the service is shutting down";
 
 enum {
-    LANE_COUNT = BATCHER_BOTH /* BATCHER_SMALL, BATCHER_LARGE */
+    LANE_COUNT = QUEUE_BOTH /* QUEUE_SMALL, QUEUE_LARGE */
 };
 
 struct queue {
-    atomic_uint unannounced[LANE_COUNT];    /* pushes that nobody was woken for yet */
-    atomic_bool usable;                     /* written by holders of the lock */
-    size_t max_requests;                    /* constant */
-    pthread_mutex_t lock;                   /* guards everything below */
-    pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
+    atomic_uint unannounced[LANE_COUNT];       /* pushes that nobody was woken for yet */
+    atomic_bool usable;                        /* written by holders of the lock */
+    size_t max_requests;                       /* constant */
+    pthread_mutex_t lock;                      /* guards everything below */
+    pthread_cond_t arrived[QUEUE_TAKES_COUNT]; /* monotonic clock; by what the takers take */
     struct fair_line lanes[LANE_COUNT];
-    enum batcher_taker turn; /* the lane that is served next if anything waits in it */
+    enum queue_takes turn; /* the lane that is served next if anything waits in it */
     bool closed;
     unsigned shakes; /* queue_shake() so far */
 };
@@ -42,13 +42,13 @@ enum status queue_create(size_t max_requests, struct queue **out, struct error *
     if (queue == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the queue");
     }
-    for (int i = 0; i < BATCHER_TAKERS; i++) {
+    for (int i = 0; i < QUEUE_TAKES_COUNT; i++) {
         thread_cond_init(&queue->arrived[i]);
     }
     MUST(pthread_mutex_init(&queue->lock, NULL));
     queue->max_requests = max_requests;
-    fair_init(&queue->lanes[BATCHER_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
-    fair_init(&queue->lanes[BATCHER_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
+    fair_init(&queue->lanes[QUEUE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
+    fair_init(&queue->lanes[QUEUE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
     atomic_init(&queue->usable, true);
     *out = queue;
     return STATUS_OK;
@@ -59,22 +59,22 @@ void queue_destroy(struct queue *queue)
     if (queue == NULL) {
         return;
     }
-    for (int i = 0; i < BATCHER_TAKERS; i++) {
+    for (int i = 0; i < QUEUE_TAKES_COUNT; i++) {
         MUST(pthread_cond_destroy(&queue->arrived[i]));
     }
     MUST(pthread_mutex_destroy(&queue->lock));
     free(queue);
 }
 
-static enum batcher_taker lane_of(const struct request *request)
+static enum queue_takes lane_of(const struct request *request)
 {
-    return request_bytes(request) > QUEUE_LARGE_BYTES ? BATCHER_LARGE : BATCHER_SMALL;
+    return request_bytes(request) > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    enum batcher_taker lane = lane_of(request);
+    enum queue_takes lane = lane_of(request);
     request->cost = request_bytes(request);
     request_enter(request, REQUEST_QUEUED);
     fair_push(&queue->lanes[lane], request, again);
@@ -82,7 +82,7 @@ static void lane_insert(struct queue *queue, struct request *request, bool again
 
 static size_t count_waiting(const struct queue *queue)
 {
-    return fair_count(&queue->lanes[BATCHER_SMALL]) + fair_count(&queue->lanes[BATCHER_LARGE]);
+    return fair_count(&queue->lanes[QUEUE_SMALL]) + fair_count(&queue->lanes[QUEUE_LARGE]);
 }
 
 static enum status no_device(struct error *err)
@@ -151,7 +151,7 @@ void queue_wake(struct queue *queue)
         if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
             atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
             MUST(pthread_cond_broadcast(&queue->arrived[i]));
-            MUST(pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]));
+            MUST(pthread_cond_broadcast(&queue->arrived[QUEUE_BOTH]));
         }
     }
 }
@@ -159,7 +159,7 @@ void queue_wake(struct queue *queue)
 /* Thread: a holder of the lock. */
 static void wake_everybody(struct queue *queue)
 {
-    for (int i = 0; i < BATCHER_TAKERS; i++) {
+    for (int i = 0; i < QUEUE_TAKES_COUNT; i++) {
         MUST(pthread_cond_broadcast(&queue->arrived[i]));
     }
 }
@@ -281,17 +281,17 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
-static enum batcher_taker other_lane(enum batcher_taker lane)
+static enum queue_takes other_lane(enum queue_takes lane)
 {
-    return lane == BATCHER_SMALL ? BATCHER_LARGE : BATCHER_SMALL;
+    return lane == QUEUE_SMALL ? QUEUE_LARGE : QUEUE_SMALL;
 }
 
 /* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
-static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker taker,
-                                      enum batcher_taker *kind)
+static struct fair_line *lane_in_turn(struct queue *queue, enum queue_takes taker,
+                                      enum queue_takes *kind)
 {
-    *kind = taker == BATCHER_BOTH ? queue->turn : taker;
-    if (taker == BATCHER_BOTH && queue->lanes[*kind].count == 0) {
+    *kind = taker == QUEUE_BOTH ? queue->turn : taker;
+    if (taker == QUEUE_BOTH && queue->lanes[*kind].count == 0) {
         *kind = other_lane(*kind);
     }
     struct fair_line *lane = &queue->lanes[*kind];
@@ -324,7 +324,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
-                           const struct batcher_options *options)
+                           const struct queue_batching *options)
 {
     return !batch->requests.first->alone && !request->alone &&
            batch->bytes < options->max_bytes &&
@@ -334,7 +334,7 @@ static bool batch_has_room(const struct batch *batch, const struct request *requ
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
  * chain. */
-static void batch_form(struct fair_line *lane, const struct batcher_options *options,
+static void batch_form(struct fair_line *lane, const struct queue_batching *options,
                        struct batch *batch, struct request **expired)
 {
     uint64_t now_ns = clock_now_ns();
@@ -370,8 +370,8 @@ static uint64_t until_deadlines_ns(struct fair_line *lane, size_t most, uint64_t
 
 /* When the lane's first request stops waiting for peers; 0: at once. Who waits in the other lane
  * for the same taker waits for that, too. */
-static uint64_t peers_until_ns(struct queue *queue, enum batcher_taker taker,
-                               struct fair_line *lane, const struct batcher_options *options)
+static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
+                               struct fair_line *lane, const struct queue_batching *options)
 {
     const struct request *first = fair_begin(lane).current;
     if (options->delay_ns == 0 || queue->closed || first->alone ||
@@ -380,38 +380,30 @@ static uint64_t peers_until_ns(struct queue *queue, enum batcher_taker taker,
     }
     uint64_t until_ns = first->times.queued + options->delay_ns;
     for (int i = 0; i < LANE_COUNT; i++) {
-        if (taker == BATCHER_BOTH || lane == &queue->lanes[i]) {
+        if (taker == QUEUE_BOTH || lane == &queue->lanes[i]) {
             until_ns = until_deadlines_ns(&queue->lanes[i], options->max_requests, until_ns);
         }
     }
     return until_ns;
 }
 
-/* Wait for something to arrive until then. Thread: a holder of the lock. */
-static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t until_ns)
+static enum queue_takes taker_of(const struct queue_batching *options)
 {
-    struct timespec until = clock_timespec(until_ns);
-    (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
-}
-
-static enum batcher_taker taker_of(const struct batcher_options *options)
-{
-    return options->takes == NULL ? BATCHER_BOTH
-                                  : (enum batcher_taker)atomic_load(options->takes);
+    return options->takes == NULL ? QUEUE_BOTH : (enum queue_takes)atomic_load(options->takes);
 }
 
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0: at any time */
-static bool look_at_lanes(struct queue *queue, const struct batcher_options *options,
+static bool look_at_lanes(struct queue *queue, const struct queue_batching *options,
                           struct batch *batch, struct request **expired, uint64_t *wait_ns)
 {
-    const enum batcher_taker taker = taker_of(options); /* it may have changed since the last */
+    const enum queue_takes taker = taker_of(options); /* it may have changed since the last */
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
         drop_expired(&queue->lanes[i], now_ns, expired);
     }
     *wait_ns = 0;
-    enum batcher_taker kind;
+    enum queue_takes kind;
     struct fair_line *lane = lane_in_turn(queue, taker, &kind);
     if (lane == NULL) {
         return false;
@@ -429,38 +421,39 @@ static bool look_at_lanes(struct queue *queue, const struct batcher_options *opt
     if (lane->count == 0) { /* nobody need be woken for it any more */
         atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
     }
-    if (taker == BATCHER_BOTH) {
+    if (taker == QUEUE_BOTH) {
         queue->turn = other_lane(kind);
     }
     return true;
 }
 
-enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 uint64_t timeout_ns, struct request **first, size_t *count)
+enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
+                             uint64_t timeout_ns, struct request **first, size_t *count)
 {
     uint64_t give_up_ns = clock_now_ns() + timeout_ns;
-    enum batcher_result result = BATCHER_TAKEN;
+    enum queue_result result = QUEUE_TAKEN;
     struct batch batch = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->lock));
     const unsigned shakes = queue->shakes;
     for (uint64_t look_ns; !look_at_lanes(queue, options, &batch, &expired, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
-            result = BATCHER_CLOSED;
+            result = QUEUE_CLOSED;
             break;
         }
         if (expired != NULL || queue->shakes != shakes ||
             (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
-            result = BATCHER_TIMEOUT; /* at once with the expired: they wait for their answer */
+            result = QUEUE_TIMEOUT; /* at once with the expired: they wait for their answer */
             break;
         }
-        wait_until(queue, taker_of(options), look_ns != 0 ? look_ns : give_up_ns);
+        struct timespec until = clock_timespec(look_ns != 0 ? look_ns : give_up_ns);
+        (void)pthread_cond_timedwait(&queue->arrived[taker_of(options)], &queue->lock, &until);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     if (expired != NULL) {
         request_end_expired(expired, clock_now_ns(), "a device");
     }
-    if (result == BATCHER_TAKEN) {
+    if (result == QUEUE_TAKEN) {
         *first = batch.requests.first;
         *count = batch.count;
     }

@@ -61,13 +61,13 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * then share a launch instead of waking a device one by one. Cheap if nothing was. */
 void queue_wake(struct queue *queue);
 
-/* Have every taker come back (BATCHER_TIMEOUT): what some of them take has changed, or more than
+/* Have every taker come back (QUEUE_TIMEOUT): what some of them take has changed, or more than
  * the queue is to be looked at. */
 void queue_shake(struct queue *queue);
 
-/* Put a chain (linked by next) of taken requests that no device has changed back where it was in its
- * lane. Without a device in use it ends with DEVICE_ERROR, in a closed queue with DRAINING. NULL is
- * fine. */
+/* Put a chain (linked by next) of taken requests that no device has changed back where it was
+ * in its lane. Without a device in use it ends with DEVICE_ERROR, in a closed queue with
+ * DRAINING. NULL is fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are
@@ -93,9 +93,9 @@ size_t queue_count_model(struct queue *queue, int model);
 
 /* ---- batches ---- */
 
-/* Forms batches: a worker that becomes free takes the request whose turn it is and everything that
- * may share a launch with it and waited meanwhile. No request waits for peers
- * unless --batch-delay-us says so.
+/* A worker that becomes free takes the request whose turn it is and everything that may share a
+ * launch with it and waited meanwhile. No request waits for peers unless --batch-delay-us says
+ * so.
  *
  * Fairness. The first of a batch is always the oldest of the client whose turn it is (fair.h),
  * so a client's request at its place k runs in the k-th batch of that client's turns at the
@@ -105,35 +105,35 @@ size_t queue_count_model(struct queue *queue, int model);
  * from sharing, and would make small ones wait for their bytes. Thread: any. */
 
 /* What a worker takes. */
-enum batcher_taker {
-    BATCHER_SMALL, /* the lane of small requests: this and the next are lanes, too */
-    BATCHER_LARGE,
-    BATCHER_BOTH, /* the lanes in turn */
-    BATCHER_TAKERS
+enum queue_takes {
+    QUEUE_SMALL, /* the lane of small requests: this and the next are lanes, too */
+    QUEUE_LARGE,
+    QUEUE_BOTH, /* the lanes in turn */
+    QUEUE_TAKES_COUNT
 };
 
-struct batcher_options {
+struct queue_batching {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
     uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
                         * deadline is near */
-    const atomic_int *takes; /* borrowed; enum batcher_taker: which lanes, read at every look.
+    const atomic_int *takes; /* borrowed; enum queue_takes: which lanes, read at every look.
                                 Whoever changes it calls queue_shake(). NULL: both */
 };
 
-enum batcher_result {
-    BATCHER_TAKEN,
-    BATCHER_TIMEOUT,
-    BATCHER_CLOSED
+enum queue_result {
+    QUEUE_TAKEN,
+    QUEUE_TIMEOUT,
+    QUEUE_CLOSED
 };
 
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
- *                        unless BATCHER_TAKEN
- * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns, or queue_shake(); BATCHER_CLOSED:
+ *                        unless QUEUE_TAKEN
+ * returns QUEUE_TIMEOUT: nothing to run came for timeout_ns, or queue_shake(); QUEUE_CLOSED:
  *         nothing will come any more for this taker */
-enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 uint64_t timeout_ns, struct request **first, size_t *count);
+enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
+                             uint64_t timeout_ns, struct request **first, size_t *count);
 
 #endif

@@ -1,5 +1,5 @@
-/* The record of one request: what becomes of it once HTTP has understood its header, and its one
- * state. server/http/exchange.h has the rest of it: its connection, its header, its answer.
+/* The record of one request: what becomes of it once HTTP has understood its header, and its
+ * one state. server/http/exchange.h has the rest of it: its connection, its header, its answer.
  *
  * | state     | owner, thread      | what happens                     | what is next                     |
  * |-----------|--------------------|----------------------------------|----------------------------------|
@@ -36,8 +36,9 @@
  * From PAUSED to PRINTING a request is away: one call (admission_enter, codec_pool_submit,
  * queue_push, completion_post) hands it over, and nobody touches it but its owner, except for
  * `cancelled` and to read its state. It comes back to its loop by its completion list, and its
- * state then says what is next (infer_advance()); if its error is set, that is READY, or REFUSED
- * from PAUSED. If its connection ends meanwhile it is an orphan, which ends when it is back.
+ * state then says what is next (infer_advance()); if its error is set, that is READY, or
+ * REFUSED from PAUSED. If its connection ends meanwhile it is an orphan, which ends when it is
+ * back.
  *
  * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
  * while the one that it is a slice of is in BODY, PAUSED or SLICED. It owns its bytes of the

@@ -41,7 +41,7 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
     *worker =
         (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
-    atomic_init(&worker->takes, BATCHER_BOTH);
+    atomic_init(&worker->takes, QUEUE_BOTH);
     worker->batching = plan->batch;
     worker->batching.takes = &worker->takes;
     thread_cond_init(&worker->changed);
@@ -479,11 +479,11 @@ static void give_device_back(struct worker *worker, bool works)
 
 bool worker_run_here(struct worker *worker)
 {
-    static const atomic_int takes = BATCHER_SMALL;
-    const struct batcher_options batching = {.max_requests = worker->plan->batch.max_requests,
-                                             .max_bytes = HERE_BATCH_BYTES,
-                                             .max_first_bytes = HERE_BYTES,
-                                             .takes = &takes};
+    static const atomic_int takes = QUEUE_SMALL;
+    const struct queue_batching batching = {.max_requests = worker->plan->batch.max_requests,
+                                            .max_bytes = HERE_BATCH_BYTES,
+                                            .max_first_bytes = HERE_BYTES,
+                                            .takes = &takes};
     struct request *first = NULL;
     size_t count = 0;
     bool ran = false;
@@ -493,7 +493,7 @@ bool worker_run_here(struct worker *worker)
     }
     struct queue *queue = worker->plan->queue;
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
-                    batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN;
+                    queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
          i++) {
         hold_batch(worker, first, count);
         works = run_batch(worker);
@@ -511,16 +511,16 @@ static bool serve_queue(struct worker *worker)
         struct request *first = NULL;
         size_t count = 0;
         begin_waiting(worker);
-        enum batcher_result result =
-            batcher_take(plan->queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
+        enum queue_result result =
+            queue_take(plan->queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
         if (!end_waiting(worker)) {
-            queue_return(worker->plan->queue, result == BATCHER_TAKEN ? first : NULL);
+            queue_return(worker->plan->queue, result == QUEUE_TAKEN ? first : NULL);
             return false;
         }
-        if (result == BATCHER_CLOSED) {
+        if (result == QUEUE_CLOSED) {
             return true;
         }
-        if (result == BATCHER_TAKEN) {
+        if (result == QUEUE_TAKEN) {
             hold_batch(worker, first, count);
             if (!run_batch(worker)) {
                 return false;
@@ -555,7 +555,7 @@ static void *worker_main(void *argument)
     machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) ? serve_queue(worker) || is_stopping(worker) : false;
+        leave = open_device(worker) && (serve_queue(worker) || is_stopping(worker));
         call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
         (void)call_end(worker);

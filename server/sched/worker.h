@@ -40,7 +40,7 @@ struct worker_orphan {
     struct shm_tensor shm[SHM_USES];
 };
 
-/* What all workers share; constant once they run, but for usable. */
+/* What all workers share; constant once they run. */
 struct worker_plan {
     struct log *log; /* borrowed, and so is what follows up to driver */
     struct metrics *metrics;
@@ -48,7 +48,7 @@ struct worker_plan {
     struct queue *queue;
     const struct device_driver *driver;
     struct scan_device_options open_options;
-    struct batcher_options batch;
+    struct queue_batching batch;
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     void (*changed)(void *pool); /* a state changed; thread: any */
@@ -60,9 +60,9 @@ struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* of the device */
     bool first;                     /* of its device: says in the log that this is ready */
-    atomic_int takes; /* enum batcher_taker: BATCHER_BOTH, unless another worker of the device
+    atomic_int takes; /* enum queue_takes: QUEUE_BOTH, unless another worker of the device
                        * takes the rest; written by the pool */
-    struct batcher_options batching; /* the plan's, with takes */
+    struct queue_batching batching; /* the plan's, with takes */
     struct scan_device_info info;
     pthread_t thread;
     bool started;
@@ -73,7 +73,7 @@ struct worker {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* monotonic clock: stopping, lent */
     bool stopping;
-    bool waiting;              /* its thread is in batcher_take() */
+    bool waiting;              /* its thread is in queue_take() */
     bool lent;                 /* another thread runs batches on the device: its own waits */
     bool broken;               /* and they put it out of use */
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */

@@ -188,7 +188,7 @@ def test_a_deadline_passes_while_an_answer_is_packed(start_server):
     client = server.client(120)
     send = pack_noise(32 * MIB)
     answer = send(client, within(send(client)))
-    calls.expect_error(answer, 504, says="converted")
+    calls.expect_error(answer, 504, says="written")
     client.close()
     server.stop()
 

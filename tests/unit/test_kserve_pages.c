@@ -202,7 +202,7 @@ static void readiness_names_the_model(void **state)
     (void)state;
     struct json_writer w;
     json_writer_init(&w);
-    kserve_page_model_ready(&w, model_find("cumsum"), true);
+    kserve_page_model_ready(&w, model_find("cumsum"));
     json_t *root = tree(&w);
     assert_string_equal(string_at(root, "name"), "cumsum");
     assert_true(json_is_true(json_object_get(root, "ready")));

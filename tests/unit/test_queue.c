@@ -13,10 +13,10 @@ static int set_up(void **state)
 /* Take one request (no company) and check that it is this one. */
 static void expect_next(struct queue *queue, struct request *expected)
 {
-    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, &alone, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(queue, &alone, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, 1);
     assert_ptr_equal(first, expected);
     free(first);
@@ -95,11 +95,11 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
         (void)push_from(*state, &few, 4 << 20);
         (void)push_from(*state, &many, 1 << 20);
     }
-    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
     for (int i = 0; i < 60; i++) {
         struct request *first = NULL;
         size_t count = 0;
-        assert_int_equal(batcher_take(*state, &alone, 0, &first, &count), BATCHER_TAKEN);
+        assert_int_equal(queue_take(*state, &alone, 0, &first, &count), QUEUE_TAKEN);
         bytes[first->client == &many] += request_bytes(first);
         free(first);
     }
@@ -198,10 +198,10 @@ static void what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound(
     for (int i = 0; i < 2; i++) {
         back[i] = push(*state, DTYPE_F32, 4);
     }
-    const struct batcher_options both = {.max_requests = 2, .max_bytes = 1 << 20};
+    const struct queue_batching both = {.max_requests = 2, .max_bytes = 1 << 20};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(*state, &both, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(*state, &both, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, 2);
     assert_int_equal(first->state, REQUEST_RUNNING);
     for (int i = 0; i < 3; i++) {
@@ -224,20 +224,19 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
     assert_int_equal(queue_push(*state, refused, NULL), STATUS_DRAINING);
     free(refused);
     expect_next(*state, waiting);
-    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(*state, &alone, NS_PER_S * 3600, &first, &count),
-                     BATCHER_CLOSED);
+    assert_int_equal(queue_take(*state, &alone, NS_PER_S * 3600, &first, &count), QUEUE_CLOSED);
 }
 
 static void what_is_returned_to_a_closed_queue_is_told_of_the_shutdown(void **state)
 {
     struct request *taken = push(*state, DTYPE_F32, 4);
-    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(*state, &alone, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(*state, &alone, 0, &first, &count), QUEUE_TAKEN);
     queue_close(*state);
     queue_return(*state, taken);
     expect_posted(taken, STATUS_DRAINING);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
+static const struct queue_batching usual = {.max_requests = 8, .max_bytes = 1 << 20};
 
 enum {
     LARGE = 1 << 20
@@ -29,12 +29,12 @@ static void free_chain(struct request *first)
 }
 
 /* Take a batch; returns its first request, and checks how many it has. */
-static struct request *take(struct queue *queue, const struct batcher_options *options,
+static struct request *take(struct queue *queue, const struct queue_batching *options,
                             size_t expected)
 {
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, options, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(queue, options, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
         assert_int_equal(request->state, REQUEST_RUNNING);
@@ -71,7 +71,7 @@ static void a_batch_has_at_most_max_requests(void **state)
 
 static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state)
 {
-    const struct batcher_options tight = {.max_requests = 8, .max_bytes = 1000};
+    const struct queue_batching tight = {.max_requests = 8, .max_bytes = 1000};
     push(*state, DTYPE_F32, 1000);
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
@@ -105,7 +105,7 @@ static void lanes_take_turns_so_that_neither_starves(void **state)
 
 static void small_requests_never_join_a_large_one(void **state)
 {
-    const struct batcher_options wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
+    const struct queue_batching wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
     push(*state, DTYPE_F32, LARGE);
     push(*state, DTYPE_F32, LARGE);
     push(*state, DTYPE_F32, 4);
@@ -132,8 +132,7 @@ static void a_taker_gives_up_after_its_timeout(void **state)
     struct request *first = NULL;
     size_t count = 7;
     uint64_t began_ns = clock_now_ns();
-    assert_int_equal(batcher_take(*state, &usual, 20 * NS_PER_MS, &first, &count),
-                     BATCHER_TIMEOUT);
+    assert_int_equal(queue_take(*state, &usual, 20 * NS_PER_MS, &first, &count), QUEUE_TIMEOUT);
     assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
     assert_null(first);
     assert_int_equal(count, 7);
@@ -141,7 +140,7 @@ static void a_taker_gives_up_after_its_timeout(void **state)
 
 static void a_delay_waits_for_company_but_not_for_longer(void **state)
 {
-    const struct batcher_options delayed = {
+    const struct queue_batching delayed = {
         .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 30 * NS_PER_MS};
     struct request *alone = push(*state, DTYPE_F32, 4);
     uint64_t queued_ns = alone->times.queued;
@@ -149,7 +148,7 @@ static void a_delay_waits_for_company_but_not_for_longer(void **state)
     assert_true(clock_now_ns() - queued_ns >= 30 * NS_PER_MS);
     push(*state, DTYPE_F32, 4);
     push(*state, DTYPE_F32, 4);
-    const struct batcher_options patient = {
+    const struct queue_batching patient = {
         .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
     free_chain(take(*state, &patient, 2)); /* full: leaves at once */
 }
@@ -167,7 +166,7 @@ enum {
     DUE_MS = 500 /* half of it passes in the queue, half of it is for slow machines */
 };
 
-static const struct batcher_options for_seconds = {
+static const struct queue_batching for_seconds = {
     .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
 
 static void a_delay_ends_in_time_for_a_deadline(void **state)
@@ -208,7 +207,7 @@ static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **sta
 
 struct taker {
     struct queue *queue;
-    atomic_int takes; /* enum batcher_taker */
+    atomic_int takes; /* enum queue_takes */
     pthread_t thread;
     size_t requests;
     size_t batches;
@@ -218,18 +217,18 @@ struct taker {
 static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
-    struct batcher_options options = usual;
+    struct queue_batching options = usual;
     options.takes = &taker->takes;
     atomic_store(&taker->thread_id, (int)gettid());
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        enum batcher_result result =
-            batcher_take(taker->queue, &options, 3600 * NS_PER_S, &first, &count);
-        if (result == BATCHER_CLOSED) {
+        enum queue_result result =
+            queue_take(taker->queue, &options, 3600 * NS_PER_S, &first, &count);
+        if (result == QUEUE_CLOSED) {
             return NULL;
         }
-        if (result == BATCHER_TAKEN) { /* a timeout: it only dropped some */
+        if (result == QUEUE_TAKEN) { /* a timeout: it only dropped some */
             taker->requests += count;
             taker->batches++;
             completion_post(first->completion, first);
@@ -240,7 +239,7 @@ static void *take_until_closed(void *argument)
 static void a_push_wakes_a_waiting_taker(void **state)
 {
     struct queue *queue = *state;
-    struct taker taker = {.queue = queue, .takes = BATCHER_BOTH};
+    struct taker taker = {.queue = queue, .takes = QUEUE_BOTH};
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *rest = NULL;
@@ -292,7 +291,7 @@ static void what_is_pushed_together_is_taken_together(void **state)
     enum {
         TOGETHER = 4
     };
-    struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
+    struct taker taker = {.queue = *state, .takes = QUEUE_BOTH};
     struct request *pushed[TOGETHER];
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
@@ -319,20 +318,20 @@ static void what_is_pushed_together_is_taken_together(void **state)
 
 static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void **state)
 {
-    static const atomic_int small_lane = BATCHER_SMALL;
-    static const atomic_int large_lane = BATCHER_LARGE;
-    struct batcher_options small = usual;
-    struct batcher_options large = usual;
+    static const atomic_int small_lane = QUEUE_SMALL;
+    static const atomic_int large_lane = QUEUE_LARGE;
+    struct queue_batching small = usual;
+    struct queue_batching large = usual;
     small.takes = &small_lane;
     large.takes = &large_lane;
     struct request *first = NULL;
     size_t count = 0;
     struct request *of_small = push(*state, DTYPE_F32, 4);
     struct request *of_large = push(*state, DTYPE_F32, LARGE);
-    assert_int_equal(batcher_take(*state, &large, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(*state, &large, 0, &first, &count), QUEUE_TAKEN);
     assert_ptr_equal(first, of_large);
-    assert_int_equal(batcher_take(*state, &large, 0, &first, &count), BATCHER_TIMEOUT);
-    assert_int_equal(batcher_take(*state, &small, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(*state, &large, 0, &first, &count), QUEUE_TIMEOUT);
+    assert_int_equal(queue_take(*state, &small, 0, &first, &count), QUEUE_TAKEN);
     assert_ptr_equal(first, of_small);
     free(of_small);
     free(of_large);
@@ -340,17 +339,17 @@ static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void *
 
 static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **state)
 {
-    const atomic_int small_only = BATCHER_SMALL;
-    struct batcher_options brief = usual;
+    const atomic_int small_only = QUEUE_SMALL;
+    struct queue_batching brief = usual;
     brief.takes = &small_only;
     brief.max_first_bytes = 1000;
     struct request *first = NULL;
     size_t count = 0;
     struct request *shorter = push(*state, DTYPE_F32, 4);
     struct request *longer = push(*state, DTYPE_F64, 4000); /* no company */
-    assert_int_equal(batcher_take(*state, &brief, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
     assert_ptr_equal(first, shorter);
-    assert_int_equal(batcher_take(*state, &brief, 0, &first, &count), BATCHER_TIMEOUT);
+    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TIMEOUT);
     assert_true(queue_waits(*state));
     free_chain(take(*state, &usual, 1));
     assert_false(queue_waits(*state));
@@ -360,7 +359,7 @@ static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **sta
 
 static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
 {
-    struct taker taker = {.queue = *state, .takes = BATCHER_LARGE};
+    struct taker taker = {.queue = *state, .takes = QUEUE_LARGE};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     struct request *large = push(*state, DTYPE_F32, LARGE);
@@ -368,7 +367,7 @@ static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
     (void)await_sleep(&taker);
     struct request *small = push(*state, DTYPE_F32, 4);
     (void)await_sleep(&taker);
-    atomic_store(&taker.takes, BATCHER_BOTH);
+    atomic_store(&taker.takes, QUEUE_BOTH);
     queue_shake(*state);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), small);
     free(small);
@@ -379,7 +378,7 @@ static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
 
 static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
 {
-    struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
+    struct taker taker = {.queue = *state, .takes = QUEUE_BOTH};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     (void)await_sleep(&taker);
@@ -423,7 +422,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     struct taker takers[TAKERS];
     pthread_t pushers[PUSHERS];
     for (int i = 0; i < TAKERS; i++) {
-        takers[i] = (struct taker){.queue = *state, .takes = BATCHER_BOTH};
+        takers[i] = (struct taker){.queue = *state, .takes = QUEUE_BOTH};
         assert_int_equal(pthread_create(&takers[i].thread, NULL, take_until_closed, &takers[i]),
                          0);
     }
