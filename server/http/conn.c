@@ -2,6 +2,7 @@
  * orphan keeps it longer. How long a connection may take for what is deadlines.c's. Possible
  * failure: no memory, and MHD closes the connection. Thread: the loop. */
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
@@ -9,19 +10,24 @@
 #include "server/sched/client.h"
 
 #include <assert.h>
+#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct conn *conn_create(struct http_daemon *daemon, int fd)
+struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
 {
     struct http_loop *loop = daemon->loop;
     struct accepted *accepted = &loop->accepted;
-    struct conn *conn = accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct conn *conn =
+        info == NULL || accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
     if (conn == NULL) {
         return NULL;
     }
     conn->magic = CONN_MAGIC;
-    conn->fd = fd;
+    conn->connection = connection;
+    conn->fd = info->connect_fd;
     conn->loop = loop;
     conn->daemon = daemon;
     conn->peer = accepted->peer;
@@ -74,6 +80,15 @@ void conn_begin(struct conn *conn)
     conn->seen_bytes = 0;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;
+}
+
+/* "If timeout was set to zero (or unset) before, setup of new value [...] will reset timeout timer"
+ * (microhttpd.h). */
+void conn_renew(struct conn *conn)
+{
+    const unsigned idle_s = (unsigned)conn->loop->server->config->idle_timeout_s;
+    (void)MHD_set_connection_option(conn->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+    (void)MHD_set_connection_option(conn->connection, MHD_CONNECTION_OPTION_TIMEOUT, idle_s);
 }
 
 bool conn_unread(const struct conn *conn)

@@ -79,8 +79,7 @@ static bool copy_target(struct exchange *exchange, const char *target)
     return true;
 }
 
-struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
-                                const char *target)
+struct exchange *exchange_begin(struct conn *conn, const char *target)
 {
     struct http_loop *loop = conn->loop;
     struct exchange *exchange = take_kept_record(loop);
@@ -93,7 +92,6 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     exchange->loop = loop;
     exchange->address = conn->peer;
     exchange->request.local = address_is_local(&conn->peer);
-    exchange->connection = connection;
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;

@@ -35,7 +35,8 @@ struct conn {
     bool cut;                            /* was shut down: MHD is about to close it */
     bool closed;                         /* MHD has: only an orphan keeps this record */
     bool handshaking;                    /* TLS: nothing but its handshake has come yet */
-    int fd;                              /* MHD's */
+    struct MHD_Connection *connection;   /* MHD's, until it is closed */
+    int fd;                              /* of that */
     struct gnutls_session_int *tls;      /* MHD's; NULL: plain HTTP */
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
     uint64_t since_ns;                   /* when what it is bounded by now began */
@@ -73,7 +74,6 @@ struct exchange {
     unsigned magic;
     struct conn *conn;
     struct http_loop *loop;
-    struct MHD_Connection *connection;
     const struct route *route; /* static; NULL: none is known */
     struct address address;    /* whose request it is: the peer's, or ... */
     bool forwarded;            /* ... whom trusted proxies name */
@@ -123,13 +123,15 @@ static inline struct exchange *exchange_of(struct request *request)
 }
 
 /* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
-struct conn *conn_create(struct http_daemon *daemon, int fd);
+struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
 /* Its record lives as long as an exchange that is an orphan. */
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
 
 /* What it is bounded by begins now. */
 void conn_begin(struct conn *conn);
+/* MHD's idle timeout begins now, wherever the connection is. */
+void conn_renew(struct conn *conn);
 
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
@@ -142,8 +144,7 @@ void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_byt
 bool conn_has_next(const struct conn *conn);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
-struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
-                                const char *target);
+struct exchange *exchange_begin(struct conn *conn, const char *target);
 /* MHD is through with it: everything it holds goes back, and the record is kept for another
  * request. If its request is still away, that is cancelled, and it all happens when it is back:
  * in exchange_end_orphan(). */

@@ -64,11 +64,9 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
     struct http_daemon *daemon = cls;
     daemon->progress = true;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        struct conn *conn = info == NULL ? NULL : conn_create(daemon, info->connect_fd);
+        struct conn *conn = conn_create(daemon, connection);
         if (conn != NULL && daemon->tls) {
-            tls_begin(conn, connection);
+            tls_begin(conn);
         }
         *socket_context = conn;
     } else {
@@ -82,7 +80,7 @@ static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *
     struct http_daemon *daemon = cls;
     struct conn *conn = conn_of(connection);
     daemon->progress = true;
-    return conn == NULL ? NULL : exchange_begin(conn, connection, uri);
+    return conn == NULL ? NULL : exchange_begin(conn, uri);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
@@ -160,9 +158,10 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     header_check_init(check, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
                       strlen(exchange->target),
                       (size_t)exchange->loop->server->config->max_header_bytes);
-    (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field, &reader);
-    const union MHD_ConnectionInfo *head =
-        MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    (void)MHD_get_connection_values_n(exchange->conn->connection, MHD_HEADER_KIND, on_field,
+                                      &reader);
+    const union MHD_ConnectionInfo *head = MHD_get_connection_info(
+        exchange->conn->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 #if MHD_VERSION < 0x00097701
     /* In the request line, too, nothing but blanks lies between its parts. The target was copied
      * before it was unescaped where it lies. */
@@ -188,7 +187,7 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
      * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the
      * framing indicates that there is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {
-        (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND,
+        (void)MHD_get_connection_values_n(exchange->conn->connection, MHD_HEADER_KIND,
                                           forget_expectation, NULL);
     }
 }

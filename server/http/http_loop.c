@@ -38,6 +38,7 @@
 enum {
     TURN_US = 150,
     HTTP_STOP_RUNS = 16,
+    STOPPED_MS = 1000, /* no turn for longer: SIGSTOP, a container that was paused */
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
 
@@ -85,7 +86,7 @@ static void suspend_connections(struct http_daemon *daemon)
         loop_forget_suspension(exchange);
         exchange->held = true;
         daemon->polled--;
-        MHD_suspend_connection(exchange->connection);
+        MHD_suspend_connection(exchange->conn->connection);
     }
 }
 
@@ -96,7 +97,7 @@ void loop_resume(struct exchange *exchange)
     daemon->need_run = true;
     if (exchange->held) {
         exchange->held = false;
-        MHD_resume_connection(exchange->connection);
+        MHD_resume_connection(exchange->conn->connection);
     } else {
         daemon->polled--;
     }
@@ -129,7 +130,7 @@ static void resume_body(struct exchange *exchange)
     exchange->loop->completion.expected--;
     exchange->held = false;
     conn->daemon->need_run = true;
-    MHD_resume_connection(exchange->connection);
+    MHD_resume_connection(exchange->conn->connection);
 }
 
 static void take_back(struct request *request)
@@ -276,9 +277,27 @@ static void convert_waiting_texts(struct http_loop *loop)
     }
 }
 
+/* What the time is. A process that was stopped finds all bounds of its clients passed, and what they
+ * sent meanwhile unread: nobody is cut for it before a run has read. */
+static uint64_t notice_stop(struct http_loop *loop)
+{
+    const uint64_t now_ns = clock_now_ns();
+    if (clock_span_ns(loop->awake_ns, now_ns) > STOPPED_MS * NS_PER_MS) {
+        struct conn *conn = NULL;
+        LIST_FOREACH(conn, &loop->conns, link)
+        {
+            conn_renew(conn);
+        }
+        loop->stood_still = true;
+    }
+    loop->awake_ns = now_ns;
+    return now_ns;
+}
+
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
+    (void)notice_stop(loop);
     convert_waiting_texts(loop);
     bool pending = run_daemons(loop);
     if (compute_short_scans(loop)) { /* the answers go out in the same turn */
@@ -315,13 +334,16 @@ static void follow_orders(struct http_loop *loop)
 static void on_heartbeat(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
-    uint64_t now_ns = clock_now_ns();
+    const uint64_t now_ns = notice_stop(loop);
     follow_orders(loop);
     /* In a drain it beats more often, but progress is measured between sweeps. */
     bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
     if (due) {
         loop->swept_ns = now_ns;
-        deadline_sweep(loop);
+        if (!loop->stood_still) { /* else what came meanwhile is read first */
+            deadline_sweep(loop);
+        }
+        loop->stood_still = false;
         accepting_resume(loop);
     }
     wake_daemons(loop);

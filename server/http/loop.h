@@ -98,7 +98,9 @@ struct http_loop {
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
-    uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
+    uint64_t swept_ns;    /* the last heartbeat that was due a deadline_sweep() */
+    uint64_t awake_ns;    /* the last turn */
+    bool stood_still;     /* before it, and no heartbeat has come since */
     uint64_t id_seed;     /* of loop_draw_id() */
 };
 

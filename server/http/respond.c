@@ -333,8 +333,8 @@ bool respond(struct exchange *exchange)
     if (exchange->conn->answer_bytes <= SEND_WHOLE_BYTES) {
         exchange_uncount_request(exchange);
     }
-    bool queued =
-        MHD_queue_response(exchange->connection, exchange->http_status, response) == MHD_YES;
+    bool queued = MHD_queue_response(exchange->conn->connection, exchange->http_status,
+                                     response) == MHD_YES;
     MHD_destroy_response(response);
     request_enter(request, REQUEST_ANSWERING);
     exchange->conn->daemon->answering++;

@@ -177,11 +177,11 @@ void tls_verify_clients(struct gnutls_certificate_credentials_st *credentials)
 
 /* ---- a connection's life ---- */
 
-void tls_begin(struct conn *conn, struct MHD_Connection *connection)
+void tls_begin(struct conn *conn)
 {
     struct http_loop *loop = conn->loop;
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        MHD_get_connection_info(conn->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     if (info == NULL || info->tls_session == NULL) {
         deadline_cut(conn);
         return;

@@ -26,7 +26,7 @@ struct conn;
 struct gnutls_certificate_credentials_st;
 
 /* libmicrohttpd has begun a connection of a daemon with TLS. */
-void tls_begin(struct conn *conn, struct MHD_Connection *connection);
+void tls_begin(struct conn *conn);
 /* And ends it; plain ones are fine. */
 void tls_end(struct conn *conn);
 

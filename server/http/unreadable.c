@@ -113,7 +113,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
     }
     struct exchange *exchange = conn->exchange;
     if (exchange == NULL) { /* not even a request line has come */
-        exchange = exchange_begin(conn, NULL, "");
+        exchange = exchange_begin(conn, "");
     }
     if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||
         request_state(&exchange->request) == REQUEST_PAUSED) {

@@ -1,6 +1,7 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
+import contextlib
 import gzip
 import json
 import os
@@ -667,6 +668,31 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
             wire.send(bytes(512 * MIB))
         assert wire.answer().status == 408
     assert works(server)
+
+
+def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_was(start_server):
+    """docker pause, a machine that is moved: all bounds have passed when it goes on, and what came
+    meanwhile waits unread."""
+    flags = ["--header-timeout-ms", "5000", "--body-timeout-ms", "5000", "--idle-timeout-s", "5"]
+    server = start_server(*flags, "--request-timeout-ms", "600000", moves_clock=True)
+    request = post_bytes("/v1/cumsum?dtype=int8&shape=4", bytes(4), [RAW])
+    begun = {"nothing": 0, "half a header": 60, "half a body": len(request) - 2}
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(server.wire())
+        assert kept.send(request).answer().status == 200
+        wires = {name: stack.enter_context(server.wire()) for name in begun}
+        for name, sent in begun.items():
+            wires[name].send(request[:sent]).await_read()
+        until(lambda: server.metric("tally_connections") == 5)  # with the one that asks
+        server.signal(signal.SIGSTOP)
+        until(server.is_stopped)
+        kept.send(request)
+        for name, sent in begun.items():
+            wires[name].send(request[sent:])
+        server.pass_time(11)
+        server.signal(signal.SIGCONT)
+        answers = {name: wire.answer().status for name, wire in {"kept": kept, **wires}.items()}
+    assert answers == dict.fromkeys(answers, 200)
 
 
 def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
