@@ -247,7 +247,9 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
     out->named = true;
     out->place = *place;
     out->shm = location.shm;
-    out->binary = location.has_binary_data ? location.binary_data : out->binary;
+    if (location.has_binary_data || location.shm.region[0] != '\0') { /* not the request's */
+        out->binary = location.binary_data;
+    }
     return STATUS_OK;
 }
 
