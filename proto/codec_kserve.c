@@ -381,8 +381,8 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
-    kserve->carry_output.binary = true;
     TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
+    kserve->carry_output.binary = kserve->output.binary;
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {
         return error_set(err, STATUS_LENGTH_MISMATCH,
