@@ -247,7 +247,9 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
     out->named = true;
     out->place = *place;
     out->shm = location.shm;
-    out->binary = location.has_binary_data ? location.binary_data : out->binary;
+    if (location.has_binary_data || location.shm.region[0] != '\0') { /* not the request's */
+        out->binary = location.binary_data;
+    }
     return STATUS_OK;
 }
 
@@ -379,8 +381,8 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
-    kserve->carry_output.binary = true;
     TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
+    kserve->carry_output.binary = kserve->output.binary;
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {
         return error_set(err, STATUS_LENGTH_MISMATCH,

@@ -173,6 +173,9 @@ static enum status parse_descr(struct byte_view descr, struct npy_header *out,
     }
     int shown = descr.count < 40 ? (int)descr.count : 40;
     char kind = (char)(type.count > 0 ? *(const char *)type.bytes : '\0');
+    if (view_is(type, "bfloat16")) { /* as others than NumPy may write it: no boolean */
+        kind = 'V';
+    }
     return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
                            "the NPY element type is '%.*s': %s", shown, text,
                            kind_advice(kind));

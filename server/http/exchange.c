@@ -259,9 +259,9 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         exchange->preflight = exchange->allowed_origin != NULL &&
                               header->asked_method != NULL && strcmp(method, "OPTIONS") == 0;
     }
-    if (exchange->header.request_id != NULL) {
-        memcpy(exchange->request.id, exchange->header.request_id,
-               strlen(exchange->header.request_id) + 1);
+    if (header->request_id_bytes > 0) {
+        memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
+        exchange->request.id[header->request_id_bytes] = '\0';
     } else {
         exchange_make_id(exchange);
     }

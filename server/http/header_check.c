@@ -285,7 +285,9 @@ static void read_expect(struct header_check *check, struct value value)
 
 static void read_request_id(struct header_check *check, struct value value)
 {
-    check->request_id = header_check_id_sane(value.text, value.bytes) ? value.text : NULL;
+    const size_t bytes = without_blanks(value);
+    check->request_id = value.text;
+    check->request_id_bytes = header_check_id_sane(value.text, bytes) ? bytes : 0;
 }
 
 /* "A server MUST respond with a 400 (Bad Request) status code ... to any request message that

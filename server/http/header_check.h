@@ -53,7 +53,8 @@ struct header_check {
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
     bool accept_html;          /* Accept names text/html: a browser */
     const char *if_none_match; /* as it came, else NULL; borrowed */
-    const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
+    const char *request_id;    /* X-Request-Id; borrowed */
+    size_t request_id_bytes;   /* 0: there is none, or no sane one */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
     struct header_list forwarded; /* X-Forwarded-For */
     struct header_list traceparent;

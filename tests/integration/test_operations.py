@@ -157,6 +157,12 @@ def test_a_sane_request_id_comes_back(client):
         assert answer.headers["X-Request-Id"] == sane
 
 
+def test_blanks_around_a_request_id_are_no_part_of_it(server):
+    with server.wire() as wire:
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: \t abc-123 \t\r\n\r\n")
+        assert wire.answer().headers["X-Request-Id"] == "abc-123"
+
+
 @pytest.mark.parametrize("bad", ["a" * 1000, 'a"b\x01', "caf\xe9", "", "a\tb"])
 def test_an_insane_request_id_is_replaced(server, bad):
     with server.wire() as wire:

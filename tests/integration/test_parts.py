@@ -672,6 +672,15 @@ def test_v2_answers_the_carry_in_the_form_it_is_asked_for(client):
     assert bytes(json.loads(answer.body[:at])["outputs"][0]["data"]) == carry
 
 
+def test_a_raw_binary_first_part_is_answered_as_json_where_it_asks_for_that(client):
+    path = "/v2/models/cumsum_int32/infer?part=first&binary_data_output=false"
+    headers = {"Inference-Header-Content-Length": "0"}
+    answer = client.post(path, np.int32([1, 2, 3]).tobytes(), None, headers)
+    assert answer.headers["Content-Type"] == JSON, answer
+    carry, sums = answer.json()["outputs"]
+    assert bytes(carry["data"]).startswith(b"TALLYSUM") and sums["data"] == [1, 3, 6]
+
+
 # ---- what it costs ----
 
 

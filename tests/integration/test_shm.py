@@ -162,6 +162,22 @@ def test_shared_memory_in_only_and_out_only(v2, http):
         assert view.view(np.int32)[8:12].tolist() == [5, 11, 0, 0]
 
 
+def test_an_output_in_shared_memory_goes_there_whatever_binary_data_output_says(v2, http):
+    with memory(64) as (name, view, _):
+        assert register(http, "r", name, 0, 64).status == 200
+        window = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+        document = {
+            "parameters": {"binary_data_output": True},
+            "inputs": [{"name": "x", "shape": [2], "datatype": "INT32", "data": [5, 6]}],
+            "outputs": [{"name": "y", "parameters": window}],
+        }
+        answer = http.post_json("/v2/models/cumsum/infer", document)
+        assert answer.status == 200, answer
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.json()["outputs"] == [{"name": "y", "datatype": "INT32", "shape": [2]}]
+        assert view.view(np.int32)[:2].tolist() == [5, 11]
+
+
 @pytest.mark.parametrize("in_at", [0, 2, 8])
 @pytest.mark.parametrize("out_at", [0, 1, 4, 12, 400])
 @pytest.mark.parametrize("second_name", [False, True])

@@ -140,6 +140,7 @@ static const struct {
     {"{'descr': '<U5', " REST, STATUS_INVALID_DTYPE, "text"},
     {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "dates"},
     {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE, "bfloat16"},
+    {"{'descr': 'bfloat16', " REST, STATUS_INVALID_DTYPE, "with dtype=bfloat16"},
     {"{'descr': '<f16', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '<i3', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '', " REST, STATUS_INVALID_DTYPE, "expected f2"},

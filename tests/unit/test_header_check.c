@@ -44,6 +44,7 @@ static void door_reads_the_fields_it_knows(void **state)
     assert_int_equal(header.content_length, 48);
     assert_int_equal(header.media, CODEC_FORMAT_RAW);
     assert_string_equal(header.request_id, "abc-1");
+    assert_int_equal(header.request_id_bytes, 5);
     assert_int_equal(header.timeout_ms, 250);
     assert_int_equal(header.head_bytes, 12);
     assert_true(header.expect_continue);
