@@ -12,9 +12,10 @@ enum scan_overlap {
     SCAN_OVERLAP_UNKNOWN /* odd strides: telling would take more than SCAN_OVERLAP_STEPS */
 };
 
-/* Steps of search spent on one layout, some 10 ms. */
+/* Steps of search spent on one layout: a third of a millisecond, as clients choose the layout and
+ * an HTTP thread searches it. Those that occur take some steps for each dimension. */
 enum {
-    SCAN_OVERLAP_STEPS = 1 << 22
+    SCAN_OVERLAP_STEPS = 1 << 16
 };
 
 struct scan_extent {

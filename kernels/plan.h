@@ -46,8 +46,7 @@ struct scan_plan {
  *       INVALID_AXIS, INVALID_STRIDES (negative, reach beyond INT64_MAX bytes, two output
  *       elements at one address); field is "shape", "axis", "strides" or "output_strides"
  * cost  O(rank^2), no memory. Output strides that interleave oddly are searched for an
- *       overlap, at most SCAN_OVERLAP_STEPS (some 10 ms): INVALID_STRIDES if that is not enough
- *       to tell */
+ *       overlap, at most SCAN_OVERLAP_STEPS: INVALID_STRIDES if that is not enough to tell */
 MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                       struct error *err);
 

@@ -75,7 +75,8 @@ static enum status read_to_end(int fd, bool is_pipe, size_t most, struct file_te
     }
 }
 
-enum status file_read(const char *path, size_t most, struct file_text *text, struct error *err)
+enum status file_read(const char *path, size_t most, bool may_wait, struct file_text *text,
+                      struct error *err)
 {
     struct file_text found = {.bytes = malloc(most + 1)};
     struct stat info;
@@ -85,6 +86,11 @@ enum status file_read(const char *path, size_t most, struct file_text *text, str
         status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory to read it");
     } else if (fd < 0 || fstat(fd, &info) != 0) {
         status = failed(err, errno);
+    } else if (!may_wait && !S_ISREG(info.st_mode)) {
+        status =
+            error_set(err, STATUS_INVALID_FIELD,
+                      "it is no file any more: put one there; a pipe or a device is read at "
+                      "the start alone");
     } else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > most) {
         status = too_long(err, most);
     } else {

@@ -6,6 +6,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct file_text {
@@ -13,11 +14,13 @@ struct file_text {
     size_t count;
 };
 
-/* err   INVALID_FIELD: it cannot be read, has more than `most` bytes, or is a pipe that did not
- *       come to its end in time; DRAINING: SIGTERM or SIGINT, blocked, came meanwhile;
- *       OUT_OF_MEMORY */
-MUST_CHECK enum status file_read(const char *path, size_t most, struct file_text *text,
-                                 struct error *err);
+/* may_wait   pipes and devices are read as well; else they are refused, however late they took
+ *            the place of a file
+ * err        INVALID_FIELD: it cannot be read, has more than `most` bytes, or is a pipe that did
+ *            not come to its end in time; DRAINING: SIGTERM or SIGINT, blocked, came meanwhile;
+ *            OUT_OF_MEMORY */
+MUST_CHECK enum status file_read(const char *path, size_t most, bool may_wait,
+                                 struct file_text *text, struct error *err);
 
 /* Overwrite and free it: it may have been a key. */
 void file_text_free(struct file_text *text);

@@ -18,6 +18,12 @@ static bool is_same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
+static bool is_pipe(const struct stat *info)
+{
+    const mode_t kind = info->st_mode & S_IFMT; /* 0: there is none */
+    return kind != 0 && kind != S_IFREG && kind != S_IFDIR;
+}
+
 void file_watch_take(struct file_watch *watch)
 {
     for (size_t i = 0; i < watch->count; i++) {
@@ -35,7 +41,7 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
     bool settled = true;
-    bool pipes = false;
+    bool pipes = false; /* read at the start */
     if (now_ns < watch->look_ns) {
         return false;
     }
@@ -43,8 +49,7 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
         struct stat now = look_at(watch->paths[i]);
         settled = settled && is_same(&now, &watch->seen[i]);
         changed = changed || !is_same(&now, &watch->taken[i]);
-        const mode_t kind = now.st_mode & S_IFMT; /* 0: there is none */
-        pipes = pipes || (kind != 0 && kind != S_IFREG && kind != S_IFDIR);
+        pipes = pipes || (watch->retry_ns == 0 && is_pipe(&watch->taken[i]) && is_pipe(&now));
         watch->seen[i] = now;
     }
     watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */

@@ -162,10 +162,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
     struct error *err = &request->error;
     enum status status = header_check_finish(&exchange->header, err);
     if (exchange->header.forwarded.count > 0) {
-        exchange->forwarded =
-            proxies_client(&exchange->loop->http->proxies, exchange->header.forwarded.texts,
-                           exchange->header.forwarded.count, &exchange->address);
-        request->local = address_is_local(&exchange->address);
+        exchange->forwarded = proxies_client(
+            &exchange->loop->http->proxies, exchange->header.forwarded.texts,
+            exchange->header.forwarded.count, &exchange->address, &request->local);
     }
     if (status == STATUS_OK) {
         status = exchange_find_route(exchange, method, err);

@@ -119,18 +119,20 @@ static bool read_last_entry(const char *list, size_t bytes, struct address *out,
 }
 
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
-                    struct address *client)
+                    struct address *client, bool *local)
 {
     bool found = false;
     for (size_t i = count; i-- > 0;) {
         size_t left = strlen(forwarded[i]);
         do {
             struct address before;
-            if (!is_trusted(proxies, client) ||
-                !read_last_entry(forwarded[i], left, &before, &left)) {
+            const bool trusted = is_trusted(proxies, client);
+            if (!trusted || !read_last_entry(forwarded[i], left, &before, &left)) {
+                *local = *local && found && !trusted;
                 return found; /* who wrote that is the last who is known */
             }
             *client = before;
+            *local = *local && address_is_local(client);
             found = true;
         } while (left > 0);
     }

@@ -34,9 +34,12 @@ MUST_CHECK enum status proxies_parse(const struct config_list *list, struct prox
                                      struct error *err);
 
 /* Who asks. forwarded are the fields of that name, which are one list: some proxies append to it,
- * others a field of their own.
- * in out   *client   the peer; whom the trusted proxies name instead, if they do: true */
+ * others a field of their own. There is at least one.
+ * in out   *client   the peer; whom the trusted proxies name instead, if they do: true
+ * in out   *local    the peer is on this machine; so is everybody named up to the client. What
+ *                    another machine calls its loopback is not here, and behind a proxy that is not
+ *                    trusted, or that names nobody, may be anyone */
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
-                    struct address *client);
+                    struct address *client, bool *local);
 
 #endif

@@ -19,8 +19,11 @@
 #include <sys/uio.h>
 
 enum {
-    MOST_HANDSHAKES = 256, /* of a loop at a time */
-    REST_BYTES = 16 << 10  /* of a flight of handshake messages: more than clients send */
+    MOST_HANDSHAKES = 256,    /* of a loop at a time */
+    REST_BYTES = 16 << 10,    /* of a flight of handshake messages: more than clients send */
+    MESSAGE_BYTES = 32 << 10, /* of a handshake: a client's certificates, some ten with RSA */
+    MODULUS_BYTES = 8192 / 8, /* of a client's key: a millisecond, with the longest exponent */
+    EXPONENT_BYTES = 64 / 8   /* as others have it; all that is in use are of three bytes */
 };
 
 /* ---- bytes ---- */
@@ -97,6 +100,38 @@ static void alert_without_certificate(gnutls_session_t session, const gnutls_dat
     }
 }
 
+static void log_refusal(const struct conn *conn, const char *why)
+{
+    char client[INET6_ADDRSTRLEN];
+    address_text(&conn->peer, client, sizeof client);
+    log_message(conn->loop->server->log, LOG_DEBUG, "TLS: the certificate of %s is refused: %s",
+                client, why);
+}
+
+/* Whether the client's key is one of RSA whose signature takes long to check: half a second for
+ * 16384 bits with an exponent as long. The client makes up both, and TLS 1.3 checks the signature
+ * before it is known whether the certificate is one of our authorities'. */
+static bool key_costs_too_much(gnutls_session_t session)
+{
+    unsigned count = 0;
+    const gnutls_datum_t *shown = gnutls_certificate_get_peers(session, &count);
+    gnutls_pubkey_t key = NULL;
+    gnutls_datum_t modulus = {.data = NULL};
+    gnutls_datum_t exponent = {.data = NULL};
+    if (shown == NULL || count == 0 || gnutls_pubkey_init(&key) != 0) {
+        return true;
+    }
+    bool costs = gnutls_pubkey_import_x509_raw(key, &shown[0], GNUTLS_X509_FMT_DER, 0) != 0;
+    if (!costs && gnutls_pubkey_export_rsa_raw2(key, &modulus, &exponent,
+                                                GNUTLS_EXPORT_FLAG_NO_LZ) == 0) {
+        costs = modulus.size > MODULUS_BYTES || exponent.size > EXPONENT_BYTES;
+    }
+    gnutls_free(modulus.data);
+    gnutls_free(exponent.data);
+    gnutls_pubkey_deinit(key);
+    return costs;
+}
+
 /* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
 static int on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                       const gnutls_datum_t *message)
@@ -105,6 +140,12 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
     (void)when;
     if (incoming != 0 && type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT) {
         alert_without_certificate(session, message);
+    } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_CERTIFICATE_VERIFY &&
+               key_costs_too_much(session)) {
+        log_refusal(conn,
+                    "its RSA key has more than 8192 bits, or an exponent of more than 64");
+        refuse_client(session, GNUTLS_A_UNSUPPORTED_CERTIFICATE);
+        return GNUTLS_E_CERTIFICATE_ERROR;
     } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
@@ -154,7 +195,6 @@ static int verify_client(gnutls_session_t session)
                                     .data = (unsigned char *)purpose};
     unsigned found = 0;
     gnutls_datum_t why = {.data = NULL};
-    char client[INET6_ADDRSTRLEN];
     int code = gnutls_certificate_verify_peers(session, &wanted, 1, &found);
     if (code == 0 && found == 0) {
         return 0;
@@ -162,9 +202,7 @@ static int verify_client(gnutls_session_t session)
     if (code == 0) {
         (void)gnutls_certificate_verification_status_print(found, GNUTLS_CRT_X509, &why, 0);
     }
-    address_text(&conn->peer, client, sizeof client);
-    log_message(conn->loop->server->log, LOG_DEBUG, "TLS: the certificate of %s is refused: %s",
-                client, why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
+    log_refusal(conn, why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
     gnutls_free(why.data);
     refuse_client(session, alert_of(found));
     return GNUTLS_E_CERTIFICATE_ERROR;
@@ -197,6 +235,7 @@ void tls_begin(struct conn *conn)
     gnutls_transport_set_vec_push_function(session, tls_push);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_POST,
                                        on_message);
+    gnutls_handshake_set_max_packet_length(session, MESSAGE_BYTES);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
         0) {
         deadline_cut(conn); /* it has libmicrohttpd's still, which are none */

@@ -95,7 +95,8 @@ static enum status use_texts(struct tls_credentials *credentials, const struct f
     return STATUS_OK;
 }
 
-static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
+static enum status load_credentials(struct tls_credentials *credentials, bool may_wait,
+                                    struct error *err)
 {
     static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
                                                   [FILE_KEY] = "--tls-key",
@@ -106,7 +107,7 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
     for (size_t i = 0; i < FILE_COUNT && status == STATUS_OK; i++) {
         char context[512];
         if (paths[i][0] != '\0') {
-            status = file_read(paths[i], FILE_BYTES_MAX, &texts[i], err);
+            status = file_read(paths[i], FILE_BYTES_MAX, may_wait, &texts[i], err);
         }
         if (status != STATUS_OK) {
             (void)snprintf(context, sizeof context, "%s %.400s", flags[i], paths[i]);
@@ -132,7 +133,7 @@ static void credentials_free(struct tls_credentials *credentials)
 }
 
 /* Read the files, and give new connections what they say. */
-static enum status take_up_files(struct tls_files *files, struct error *err)
+static enum status take_up_files(struct tls_files *files, bool may_wait, struct error *err)
 {
     char text[32] = "";
     struct tm tm;
@@ -143,7 +144,7 @@ static enum status take_up_files(struct tls_files *files, struct error *err)
     credentials->files = files;
     credentials->references = 1;
     file_watch_take(&files->watch);
-    enum status status = load_credentials(credentials, err);
+    enum status status = load_credentials(credentials, may_wait, err);
     if (status != STATUS_OK) {
         credentials_free(credentials);
         return status;
@@ -197,7 +198,7 @@ enum status tls_files_open(const struct config *config, struct log *log,
                                        .paths = {[FILE_CERT] = config->tls_cert,
                                                  [FILE_KEY] = config->tls_key,
                                                  [FILE_CLIENT_CA] = config->tls_client_ca}};
-    status = take_up_files(files, err);
+    status = take_up_files(files, true, err);
     if (status != STATUS_OK) {
         tls_files_close(files);
         return status;
@@ -220,7 +221,7 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (files != NULL && file_watch_due(&files->watch, now_ns) &&
-        take_up_files(files, &err) != STATUS_OK) {
+        take_up_files(files, false, &err) != STATUS_OK) {
         file_watch_failed(&files->watch, now_ns);
         log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
                     err.detail);

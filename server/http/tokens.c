@@ -169,20 +169,21 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
     return STATUS_OK;
 }
 
-static enum status load_tokens(const char *path, struct token_list **list, struct error *err)
+static enum status load_tokens(const char *path, bool may_wait, struct token_list **list,
+                               struct error *err)
 {
     struct file_text text;
-    TRY(file_read(path, FILE_BYTES_MAX, &text, err));
+    TRY(file_read(path, FILE_BYTES_MAX, may_wait, &text, err));
     enum status status = tokens_parse(text.bytes, text.count, list, err);
     file_text_free(&text);
     return status;
 }
 
-static enum status take_up_tokens(struct tokens *tokens, struct error *err)
+static enum status take_up_tokens(struct tokens *tokens, bool may_wait, struct error *err)
 {
     struct token_list *list = NULL;
     file_watch_take(&tokens->watch);
-    enum status status = load_tokens(tokens->watch.paths[0], &list, err);
+    enum status status = load_tokens(tokens->watch.paths[0], may_wait, &list, err);
     if (status != STATUS_OK) {
         char context[512];
         (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.paths[0]);
@@ -216,7 +217,7 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
-    enum status status = take_up_tokens(tokens, err);
+    enum status status = take_up_tokens(tokens, true, err);
     if (status != STATUS_OK) {
         tokens_close(tokens);
         return status;
@@ -238,7 +239,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
-        take_up_tokens(tokens, &err) != STATUS_OK) {
+        take_up_tokens(tokens, false, &err) != STATUS_OK) {
         file_watch_failed(&tokens->watch, now_ns);
         log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
                     err.detail);

@@ -495,6 +495,37 @@ def test_remote_clients_are_refused(start_server):
     connection.close()
 
 
+HERE, THERE = "127.0.0.1", "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    "trusted, forwarded, status",
+    [
+        ([HERE], HERE, 200),
+        ([HERE], f"192.0.2.1, {HERE}", 403),
+        ([HERE], "192.0.2.1", 403),
+        ([HERE], "unknown", 403),
+        ([HERE, THERE], f"{HERE}, {THERE}", 403),  # what the other machine calls its loopback
+        ([], HERE, 403),
+        ([], "192.0.2.1", 403),
+    ],
+)
+def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
+    start_server, trusted, forwarded, status
+):
+    flags = ["--trusted-proxies", ",".join(trusted)] if trusted else []
+    server = start_server("--allow-client-shm", *flags)
+    with memory(16) as (name, _, _path):
+        client = server.client()
+        answer = client.post_json(
+            "/v2/systemsharedmemory/region/r/register",
+            {"key": name, "byte_size": 16},
+            headers={"X-Forwarded-For": forwarded},
+        )
+        client.close()
+        assert answer.status == status, answer
+
+
 def test_off_means_off(client):
     with memory(16) as (name, _, _path):
         answer = register(client, "r", name, 0, 16)

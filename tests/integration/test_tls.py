@@ -1,6 +1,7 @@
 """TLS of the service: who gets in, what is as it is without, certificates that change."""
 
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import signal
@@ -44,7 +45,7 @@ from test_limits import (  # noqa: F401
 
 from support import calls
 from support.calls import BODY, PATH, SUMS, works
-from support.certificates import Authority, Tls, put
+from support.certificates import Authority, Tls, costly_key, put
 from support.tallyd import BINARY, Tallyd
 from support.waiting import pipe_with_reader, until
 
@@ -603,6 +604,55 @@ def test_who_has_no_certificate_is_told_so(mutual, version, says):
             wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")  # in TLS 1.3 it gets so far
             wire.recv(1)
     assert says in str(error.value)
+
+
+def prime(bits):
+    text = subprocess.check_output(
+        ["openssl", "prime", "-generate", "-bits", str(bits)], timeout=60
+    )
+    return int(text)
+
+
+def ffdhe8192():
+    """A prime of 8192 bits that need not be searched for (RFC 7919, A.5)."""
+    e = term = 1 << 8130
+    for factor in itertools.takewhile(lambda _: term, itertools.count(1)):
+        term //= factor
+        e += term
+    return 2**8192 - 2**8128 + (((e >> 68) + 10965728) << 64) - 1
+
+
+@pytest.mark.parametrize("kind", ["a long exponent", "a long modulus"])
+def test_a_key_whose_signature_takes_long_to_check_is_refused_unchecked(
+    start_server, tmp_path, kind
+):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server("--log-level", "debug", tls=tls)
+    if kind == "a long exponent":
+        own = costly_key(tmp_path, "costly", (prime(1024), prime(1024)))
+    else:
+        own = costly_key(tmp_path, "costly", (ffdhe8192(), prime(256)), exponent=65537)
+    context = tls.context(own)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # Nobody has signed it: what was checked would be answered with "unknown ca".
+    with pytest.raises(ssl.SSLError, match="unsupported certificate"):
+        with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+            with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                wire.recv(1)
+    until(lambda: "is refused: its RSA key has more than 8192 bits" in server.log, 60)
+    assert not refused(server, tls.context(tls.own))
+
+
+def test_certificates_longer_than_32_kib_are_not_read(mutual):
+    server, tls, clients = mutual
+    lengths = [(20, "short"), (1500, "long")]
+    short, long = (
+        clients.sign(name, "clientAuth", names=",".join(f"DNS:{i:020}.example" for i in range(n)))
+        for n, name in lengths
+    )
+    assert not refused(server, tls.context(short))
+    assert refused(server, tls.context(long))
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])

@@ -187,6 +187,22 @@ def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, 
     client.close()
 
 
+def test_what_is_no_file_in_the_place_of_the_tokens_is_refused_aloud_and_waited_for_by_nobody(
+    guarded, tokens, tmp_path
+):
+    client = guarded.client()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    os.rename(tokens, tmp_path / "kept")
+    for times, name in enumerate(("pipe", "null"), 1):
+        os.rename(tmp_path / name, tokens)
+        until(lambda times=times: guarded.log.count("it is no file any more") == times, 60)
+        assert client.post(PATH, BODY, calls.RAW, bearer("worker")).status == 200
+    os.rename(tmp_path / "kept", tokens)
+    until(lambda: guarded.log.count("are taken up") == 2, 60)
+    client.close()
+
+
 def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path):
     stop, failed, done = threading.Event(), [], [0]
 

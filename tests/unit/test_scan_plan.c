@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -385,6 +386,36 @@ static void overlap_of_huge_layouts_is_told_at_once(void **state)
     assert_int_equal(scan_overlap_find(many, LIMIT_RANK), SCAN_OVERLAP_FOUND);
 }
 
+static uint64_t processor_us(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void strides_that_cannot_be_told_of_are_refused_before_they_hold_a_thread(void **state)
+{
+    (void)state;
+    struct scan_desc desc = {.dtype = DTYPE_U8, .rank = 40};
+    int64_t in[LIMIT_RANK] = {0};
+    int64_t out[LIMIT_RANK];
+    uint64_t number = 1;
+    uint64_t least_us = UINT64_MAX;
+    for (int i = 0; i < desc.rank; i++) {
+        number = number * UINT64_C(6364136223846793005) + 1442695040888963407;
+        desc.sizes[i] = 2;
+        out[i] = (int64_t)(number >> 24) + 1;
+    }
+    set_strides(&desc, in, out);
+    for (int i = 0; i < 5; i++) { /* the least: others use the processor, too */
+        const uint64_t begin_us = processor_us();
+        refused(&desc, STATUS_INVALID_STRIDES, "output_strides", "cannot be told");
+        const uint64_t took_us = processor_us() - begin_us;
+        least_us = took_us < least_us ? took_us : least_us;
+    }
+    assert_in_range(least_us, 0, 5000);
+}
+
 static bool brute_overlap(const struct scan_extent *extents, size_t count)
 {
     uint64_t elements = 1;
@@ -534,6 +565,7 @@ int main(void)
         cmocka_unit_test(broadcast_inputs_reach_only_what_they_read),
         cmocka_unit_test(outputs_that_share_an_address_are_refused),
         cmocka_unit_test(overlap_of_huge_layouts_is_told_at_once),
+        cmocka_unit_test(strides_that_cannot_be_told_of_are_refused_before_they_hold_a_thread),
         cmocka_unit_test(overlap_agrees_with_counting_every_address),
         cmocka_unit_test(hostile_descriptions_are_refused_or_consistent),
         cmocka_unit_test(precision_is_canonical),

@@ -1,5 +1,6 @@
 """Certificates made with openssl: an authority, what it signs, and clients that believe it."""
 
+import math
 import os
 import pathlib
 import ssl
@@ -79,6 +80,27 @@ class Authority:
             *("-out", certificate),
         )
         return certificate, key
+
+
+def costly_key(folder, name, primes, exponent="long"):
+    """Certificate, signed by itself, and RSA key of these primes. A short exponent for its owner
+    leaves the public one as long as the modulus, and signatures quick to make and slow to check.
+    exponent: "long", or the public one."""
+    p, q = sorted(primes, reverse=True)
+    period = math.lcm(p - 1, q - 1)
+    other = 65537 if exponent == "long" else exponent
+    e, d = other, pow(other, -1, period)
+    if exponent == "long":
+        e, d = d, e
+    numbers = (0, p * q, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
+    rows = "\n".join(f"n{i}=INTEGER:{number:#x}" for i, number in enumerate(numbers))
+    ends = ("asn1", "der", "key", "pem")
+    layout, der, key, certificate = (pathlib.Path(folder) / f"{name}.{end}" for end in ends)
+    layout.write_text(f"asn1=SEQUENCE:key\n[key]\n{rows}\n")
+    openssl("asn1parse", "-genconf", layout, "-noout", "-out", der)
+    openssl("rsa", "-inform", "DER", "-in", der, "-out", key)
+    openssl("req", "-x509", "-key", key, "-subj", f"/CN={name}", "-days", 2, "-out", certificate)
+    return certificate, key
 
 
 def put(source, target):
