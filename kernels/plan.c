@@ -282,6 +282,17 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     return STATUS_OK;
 }
 
+uint64_t scan_plan_effort(const struct scan_plan *plan)
+{
+    enum {
+        LINE_BYTES = 128
+    };
+    const uint64_t bytes = plan->elements * dtype_info(plan->dtype)->bytes;
+    const bool packed = plan->in_place && plan->elements == plan->in_elements &&
+                        plan->elements == plan->out_elements;
+    return packed ? bytes : larger_of(bytes, plan->lines * LINE_BYTES);
+}
+
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output)
 {
     uint64_t at = 0;

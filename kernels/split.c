@@ -157,15 +157,42 @@ static int choose_dim(const struct scan_plan *plan, bool arriving)
     return best;
 }
 
-/* Steps of dimension `dim` (-1: all lines are in each), of `length` elements of the axis, or,
- * where it is cut itself, of a block of them. */
-static struct scan_slicing make_steps(const struct scan_plan *plan, int dim, bool cut,
+/* Steps of the dimensions from..dim together; 1: dim is -1. */
+static uint64_t count_steps(const struct scan_plan *plan, int from, int dim)
+{
+    uint64_t steps = 1;
+    for (int i = from; i <= dim; i++) {
+        steps *= plan->dim[i].size;
+    }
+    return steps;
+}
+
+static uint64_t step_elements(const struct scan_plan *plan, int from, int dim)
+{
+    return plan->elements / count_steps(plan, from, dim);
+}
+
+/* Where each dimension alone makes large steps: the last of the outermost ones that together make
+ * none. */
+static int choose_together(const struct scan_plan *plan)
+{
+    int last = 0;
+    while (last + 1 < plan->dims && step_elements(plan, 0, last) > LARGE_STEP) {
+        last++;
+    }
+    return last;
+}
+
+/* Steps of the dimensions from..dim (dim -1: all lines are in each), of `length` elements of the
+ * axis, or, where it is cut itself, of a block of them. */
+static struct scan_slicing make_steps(const struct scan_plan *plan, int from, int dim, bool cut,
                                       uint64_t first, uint64_t length)
 {
-    const uint64_t outer = dim >= 0 ? plan->dim[dim].size : 1;
+    const uint64_t outer = count_steps(plan, from, dim);
     const uint64_t lines = plan->lines / outer;
     const uint64_t blocks = cut ? scan_ceil_div(length, SCAN_BLOCK) : 1;
     return (struct scan_slicing){.plan = plan,
+                                 .from = from,
                                  .dim = dim,
                                  .outer = outer,
                                  .blocks = blocks,
@@ -182,13 +209,19 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     if (plan->elements == 0 || plan->gaps || (arriving && !is_packed(plan))) {
         return false;
     }
-    const int dim = choose_dim(plan, arriving);
+    int dim = choose_dim(plan, arriving);
+    int from = dim > 0 ? dim : 0;
+    if (!arriving && plan->dims > 2 && step_elements(plan, from, dim) > LARGE_STEP) {
+        from = 0;
+        dim = choose_together(plan);
+    }
     const bool apart = dim >= 0;
-    const bool wanted = !apart || plan->elements / plan->dim[dim].size > LARGE_STEP;
+    const bool wanted = !apart || step_elements(plan, from, dim) > LARGE_STEP;
+    const int cut = dim - from + 1;
     const bool possible = /* a carry is of lines of one dimension */
-        plan->dims - (apart ? 1 : 0) <= 1 && !(arriving && (apart || plan->reverse));
+        plan->dims - cut <= 1 && !(arriving && (apart || plan->reverse));
     const struct scan_slicing made =
-        make_steps(plan, dim, wanted && possible, 0, plan->axis.size);
+        make_steps(plan, from, dim, wanted && possible, 0, plan->axis.size);
     if (made.steps < 2) {
         return false;
     }
@@ -205,7 +238,7 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
     const bool apart =
         plan->dims > 0 && (has_outer(plan) || (by_block > LARGE_STEP && by_dim < by_block));
     const bool cut = blocks && (!apart || by_dim > LARGE_STEP);
-    *slicing = make_steps(plan, apart ? 0 : -1, cut, first, length);
+    *slicing = make_steps(plan, 0, apart ? 0 : -1, cut, first, length);
 }
 
 /* Blocks of the slicing, `first` of which are done, as elements from the axis' start. */
@@ -220,6 +253,24 @@ static uint64_t axis_part(const struct scan_slicing *slicing, uint64_t first, ui
     return plan->reverse ? plan->axis.size - done - *length : done;
 }
 
+/* The box that begins with step `row` of the dimensions that are cut, of at most `most` steps:
+ * where it begins in each of them, and its size. Returns how many steps it is. */
+static uint64_t take_box(const struct scan_slicing *slicing, uint64_t row, uint64_t most,
+                         uint64_t *index, uint64_t *size)
+{
+    uint64_t steps = 1;
+    bool whole = true; /* what is inside of a dimension */
+    for (int d = slicing->dim; d >= slicing->from; d--) {
+        const uint64_t all = slicing->plan->dim[d].size;
+        index[d] = row % all;
+        row /= all;
+        size[d] = whole ? smaller_of(most / steps, all - index[d]) : 1;
+        whole = whole && size[d] == all;
+        steps *= size[d];
+    }
+    return steps;
+}
+
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
                                     uint64_t most, struct scan_plan *part)
 {
@@ -227,14 +278,15 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
     const uint64_t row = first / slicing->blocks;
     const uint64_t block = first % slicing->blocks;
     uint64_t size[LIMIT_RANK];
-    uint64_t rows = 1;
-    uint64_t blocks = slicing->blocks - block;
+    uint64_t index[LIMIT_RANK] = {0};
+    const uint64_t blocks = smaller_of(most, slicing->blocks - block);
     uint64_t length = 0;
-    if (block == 0 && most >= slicing->blocks) {
-        rows = smaller_of(most / slicing->blocks, slicing->outer - row);
-    } else if (most < blocks) {
-        blocks = most;
+    for (int i = 0; i < plan->dims; i++) {
+        size[i] = plan->dim[i].size;
     }
+    const bool many = block == 0 && most > slicing->blocks;
+    const uint64_t rows =
+        take_box(slicing, row, many ? most / slicing->blocks : 1, index, size);
     const uint64_t all =
         slicing->blocks > 1 ? blocks : scan_ceil_div(slicing->length, SCAN_BLOCK);
     const uint64_t start = axis_part(slicing, block, all, &length);
@@ -246,12 +298,8 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
                               .carries = blocks < slicing->blocks,
                               .more = block + blocks < slicing->blocks};
     for (int i = 0; i < plan->dims; i++) {
-        size[i] = plan->dim[i].size;
-    }
-    if (slicing->dim >= 0) {
-        size[slicing->dim] = rows;
-        made.in_first += row * plan->dim[slicing->dim].in_stride;
-        made.out_first += row * plan->dim[slicing->dim].out_stride;
+        made.in_first += index[i] * plan->dim[i].in_stride;
+        made.out_first += index[i] * plan->dim[i].out_stride;
     }
     scan_plan_box(plan, size, length, part);
     made.holes = part->gaps;

@@ -5,8 +5,8 @@
  * in the order the axis is traversed.
  *
  * Slices: a large tensor holds a device only so long at a time, and can be scanned while it
- * arrives. A slice is some steps of another dimension than the axis, and has nothing to do with
- * the others; or it is some blocks of the axis, of all lines or of one such step, and hands the
+ * arrives. A slice is some steps of another dimension than the axis, or of the outermost ones
+ * together where each is short, and has nothing to do with the others; or it is some blocks of the axis, of all lines or of one such step, and hands the
  * sums of its lines on to the next (struct scan_job, carry), in the order in which the axis is
  * traversed. What arrives is cut in its outermost dimension:
  *
@@ -48,8 +48,9 @@ void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t f
 
 struct scan_slicing {
     const struct scan_plan *plan; /* borrowed: of the whole scan */
-    int dim;                      /* of the plan, that is cut; -1: only the axis is */
-    uint64_t outer;               /* its size; 1: only the axis */
+    int from;                     /* the first of the plan's dimensions that are cut, ... */
+    int dim;                      /* ... and the last; -1: only the axis is */
+    uint64_t outer;               /* steps of these together; 1: only the axis */
     uint64_t blocks;              /* of the axis, each a step; 1: it is not cut */
     uint64_t steps;               /* all: outer * blocks */
     uint64_t elements;            /* of a step; the last of a line may have fewer */
@@ -83,7 +84,8 @@ struct scan_slice {
     bool holes;        /* other slices' cells are between its own in the output */
 };
 
-/* The slice from step `first` on with at most so many steps, but at least one, and its plan. */
+/* The slice from step `first` on with at most so many steps, but at least one, and its plan: as
+ * many as are a box. */
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
                                     uint64_t most, struct scan_plan *part);
 

@@ -7,6 +7,7 @@ enum {
     LIMIT_RANK = 64,              /* dimensions of a tensor */
     LIMIT_JSON_DEPTH = 80,        /* nesting of a JSON body: rank 64 data plus its wrapping */
     LIMIT_JSON_SKELETON = 262144, /* bytes of a JSON body without its bulk "data" */
+    LIMIT_JSON_VALUES = 1024,     /* in it: each takes up to 200 bytes of memory */
     LIMIT_NUMBER_BYTES = 4096,    /* longest text of one number */
     LIMIT_REQUEST_ID = 256,       /* bytes of a request id that is echoed */
     LIMIT_TENSORS = 16,           /* inputs or outputs named in one request */

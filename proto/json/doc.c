@@ -23,6 +23,7 @@ struct builder {
     size_t at;                       /* next byte of text */
     size_t copied;                   /* text before this is in the skeleton */
     int depth;
+    int values;          /* in the skeleton: one for each comma and opening bracket */
     struct json_doc doc; /* owned; its arena has the skeleton, too */
     char *skeleton;
     size_t skeleton_bytes;
@@ -224,10 +225,19 @@ static enum status build_skeleton(struct builder *builder, struct error *err)
             continue;
         }
         builder->at++;
-        builder->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        const bool opens = c == '{' || c == '[';
+        builder->depth += opens - (c == '}' || c == ']');
+        builder->values += opens || c == ',';
         if (builder->depth > LIMIT_JSON_DEPTH) {
             return error_set(err, STATUS_INVALID_JSON,
                              "the JSON is nested more than %d levels deep", LIMIT_JSON_DEPTH);
+        }
+        if (builder->values > LIMIT_JSON_VALUES) {
+            return error_set(
+                err, STATUS_TOO_LARGE,
+                "the JSON outside of \"data\" arrays has more than %d values, "
+                "which no setting changes: numbers of tensors belong under \"data\"",
+                LIMIT_JSON_VALUES);
         }
         if (builder->at - builder->copied > LIMIT_JSON_SKELETON) {
             break; /* append_skeleton() says so */

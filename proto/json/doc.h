@@ -22,9 +22,9 @@ struct json_doc {
 
 /* Parse text[0..bytes), which must outlive *doc.
  * parallel  for long arrays; NULL: none
- * err   INVALID_JSON (with the byte offset), TOO_LARGE (LIMIT_JSON_SKELETON: bulk outside of
- *       "data"), OUT_OF_MEMORY, CLIENT_GONE: given up by `parallel`. *doc is untouched then,
- *       else due for json_doc_deinit() */
+ * err   INVALID_JSON (with the byte offset), TOO_LARGE (LIMIT_JSON_SKELETON, LIMIT_JSON_VALUES:
+ *       bulk outside of "data"), OUT_OF_MEMORY, CLIENT_GONE: given up by `parallel`. *doc is
+ *       untouched then, else due for json_doc_deinit() */
 MUST_CHECK enum status json_doc_parse(const char *text, size_t bytes,
                                       const struct parallel *parallel, struct json_doc *doc,
                                       struct error *err);

@@ -41,9 +41,11 @@ struct offender {
 struct tokens {
     struct log *log;
     struct file_watch watch; /* main's */
-    uint64_t seed;           /* keeps clients from choosing whose place they take */
+    uint64_t seed;           /* keeps clients from choosing whose place they take, and from
+                              * learning of hashes by the time that a bucket takes */
     pthread_mutex_t lock;
     struct token_list *list;              /* guarded by the lock */
+    uint16_t buckets[TOKENS_MAX];         /* likewise, of its tokens, as token.next */
     struct offender offenders[ADDRESSES]; /* likewise */
     uint64_t let_in[LET_IN];              /* likewise: see find_let_in() */
 };
@@ -179,6 +181,26 @@ static enum status load_tokens(const char *path, bool may_wait, struct token_lis
     return status;
 }
 
+static uint16_t *bucket_of(struct tokens *tokens, const uint8_t *hash)
+{
+    uint64_t hash_begin = 0;
+    memcpy(&hash_begin, hash, sizeof hash_begin);
+    hash_begin = (hash_begin ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15);
+    return &tokens->buckets[(hash_begin >> 32) % TOKENS_MAX];
+}
+
+/* Thread: a holder of the lock. */
+static void fill_buckets(struct tokens *tokens)
+{
+    struct token_list *list = tokens->list;
+    memset(tokens->buckets, 0, sizeof tokens->buckets);
+    for (size_t i = 0; i < list->count; i++) {
+        uint16_t *bucket = bucket_of(tokens, list->tokens[i].hash);
+        list->tokens[i].next = *bucket;
+        *bucket = (uint16_t)(i + 1);
+    }
+}
+
 static enum status take_up_tokens(struct tokens *tokens, bool may_wait, struct error *err)
 {
     struct token_list *list = NULL;
@@ -194,6 +216,7 @@ static enum status take_up_tokens(struct tokens *tokens, bool may_wait, struct e
     MUST(pthread_mutex_lock(&tokens->lock));
     struct token_list *before = tokens->list;
     tokens->list = list;
+    fill_buckets(tokens);
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(before);
     log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
@@ -297,14 +320,16 @@ static uint64_t *find_let_in(struct tokens *tokens, uint64_t key, const uint8_t 
     return &tokens->let_in[(*pair >> 32) % LET_IN];
 }
 
-/* The token with this hash, compared with all in a time that does not depend on them. Thread: a
- * holder of the lock. */
-static const struct token *find_token(const struct token_list *list, const uint8_t *hash)
+/* The last token with this hash, compared with all of its bucket in a time that does not depend on
+ * them. Thread: a holder of the lock. */
+static const struct token *find_token(struct tokens *tokens, const uint8_t *hash)
 {
     const struct token *found = NULL;
-    for (size_t i = 0; i < list->count; i++) {
-        bool same = gnutls_memcmp(list->tokens[i].hash, hash, TOKEN_HASH_BYTES) == 0;
-        found = same ? &list->tokens[i] : found;
+    const struct token *token = NULL;
+    for (size_t at = *bucket_of(tokens, hash); at > 0; at = token->next) {
+        token = &tokens->list->tokens[at - 1];
+        bool same = gnutls_memcmp(token->hash, hash, TOKEN_HASH_BYTES) == 0;
+        found = same && found == NULL ? token : found;
     }
     return found;
 }
@@ -350,7 +375,7 @@ enum status tokens_check(struct tokens *tokens, const struct address *peer, char
     uint64_t pair = 0;
     uint64_t *let_in = find_let_in(tokens, key, hash, &pair);
     bool waits = *let_in != pair && address_must_wait(offender, key, now_ns);
-    const struct token *token = waits ? NULL : find_token(tokens->list, hash);
+    const struct token *token = waits ? NULL : find_token(tokens, hash);
     unsigned has = 0;
     if (token != NULL) {
         memcpy(name, token->name, TOKEN_NAME_BYTES);

@@ -8,7 +8,7 @@
  * be read is refused with a line in the log, and the tokens from before stay.
  *
  * The token that a client presents is hashed and overwritten where it lies. The hash is compared
- * with every line in constant time. An address that presented many different wrong ones has
+ * in constant time, with the lines that a secret function of it leaves. An address that presented many different wrong ones has
  * to wait before another is looked at, but one that was right from there before. A token is in no
  * log and no error; its name is. */
 #ifndef TALLY_SERVER_TOKENS_H
@@ -34,6 +34,7 @@ struct token {
     char name[TOKEN_NAME_BYTES];
     unsigned scopes; /* bits of enum route_scope */
     uint8_t hash[TOKEN_HASH_BYTES];
+    uint16_t next; /* of its bucket: 1 + the index of one that is before it; 0: there is none */
 };
 
 struct token_list {

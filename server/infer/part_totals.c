@@ -14,14 +14,15 @@ static enum status fill_with_zeros(const struct part_sizes *sizes, char *element
                                    uint64_t count, const struct parallel *parallel,
                                    struct error *err)
 {
-    const uint64_t step = PARALLEL_STEP_BYTES / sizes->element_bytes;
-    for (uint64_t at = 0; at < count; at += step) {
-        char *cells = elements + at * sizes->element_bytes;
-        const uint64_t cell_count = smaller_of(count - at, step);
-        memset(cells, 0, cell_count * sizes->element_bytes);
-        for (uint64_t i = 0; sizes->is_float && i < cell_count; i++) {
-            cells[(i + 1) * sizes->element_bytes - 1] = (char)0x80; /* -0.0 in every type */
-        }
+    const size_t bytes = sizes->element_bytes;
+    const uint64_t step = PARALLEL_STEP_BYTES / bytes;
+    const uint64_t first = smaller_of(count, step); /* what the others are copies of */
+    memset(elements, 0, first * bytes);
+    for (uint64_t i = 0; sizes->is_float && i < first; i++) {
+        elements[(i + 1) * bytes - 1] = (char)0x80; /* -0.0 in every type */
+    }
+    for (uint64_t at = first; at < count; at += step) {
+        memcpy(elements + at * bytes, elements, smaller_of(count - at, step) * bytes);
         if (!parallel_step(parallel)) {
             return parallel_given_up(err);
         }

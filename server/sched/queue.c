@@ -12,7 +12,8 @@
 
 #include <stdlib.h>
 
-/* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. */
+/* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. Lines that lie
+ * apart count as more (scan_plan_effort()). */
 enum {
     SMALL_QUANTUM = 256 << 10,
     LARGE_QUANTUM = 16 << 20
@@ -75,7 +76,7 @@ static enum queue_takes lane_of(const struct request *request)
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
     enum queue_takes lane = lane_of(request);
-    request->cost = request_bytes(request);
+    request->cost = larger_of(request_bytes(request), scan_plan_effort(&request->plan));
     request_enter(request, REQUEST_QUEUED);
     fair_push(&queue->lanes[lane], request, again);
 }
@@ -311,7 +312,7 @@ static void drop_expired(struct fair_line *lane, uint64_t now_ns, struct request
 struct batch {
     struct request_list requests;
     size_t count;
-    uint64_t bytes;
+    uint64_t cost;
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -320,15 +321,15 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     request->times.started = now_ns;
     request_append(&batch->requests, request);
     batch->count++;
-    batch->bytes += request_bytes(request);
+    batch->cost += request->cost;
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct queue_batching *options)
 {
     return !batch->requests.first->alone && !request->alone &&
-           batch->bytes < options->max_bytes &&
-           request_bytes(request) <= options->max_bytes - batch->bytes &&
+           batch->cost < options->max_bytes &&
+           request->cost <= options->max_bytes - batch->cost &&
            scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
 }
 
@@ -409,7 +410,7 @@ static bool look_at_lanes(struct queue *queue, const struct queue_batching *opti
         return false;
     }
     if (options->max_first_bytes > 0 &&
-        request_bytes(fair_begin(lane).current) > options->max_first_bytes) {
+        fair_begin(lane).current->cost > options->max_first_bytes) {
         return false;
     }
     uint64_t until_ns = peers_until_ns(queue, taker, lane, options);

@@ -114,7 +114,8 @@ enum queue_takes {
 
 struct queue_batching {
     size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
+    uint64_t max_bytes;  /* most slab bytes of one batch, of which lines that lie apart count as
+                          * more (scan_plan_effort()), but the first request always goes */
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
     uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
                         * deadline is near */

@@ -241,6 +241,32 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
     }
 }
 
+/* An object with an array: so many values, of which the commas in its string are none. */
+static size_t write_values(char *text, int values)
+{
+    char *p = stpcpy(text, "{\"a\":[\",,,,\"");
+    for (int i = 3; i <= values; i++) {
+        p = stpcpy(p, ",0");
+    }
+    return (size_t)(stpcpy(p, "]}") - text);
+}
+
+static void values_outside_of_data_are_limited(void **state)
+{
+    (void)state;
+    char *text = malloc(2 * LIMIT_JSON_VALUES + 64);
+    assert_non_null(text);
+    struct json_doc doc;
+    struct error err;
+    size_t bytes = write_values(text, LIMIT_JSON_VALUES);
+    assert_int_equal(parse_n(text, bytes, &doc, &err), STATUS_OK);
+    json_doc_deinit(&doc);
+    bytes = write_values(text, LIMIT_JSON_VALUES + 1);
+    assert_int_equal(parse_n(text, bytes, &doc, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "1024 values"));
+    free(text);
+}
+
 static void a_large_array_is_no_bulk(void **state)
 {
     (void)state;
@@ -284,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
         cmocka_unit_test(errors_name_the_byte_of_the_whole_text),
         cmocka_unit_test(nesting_and_bulk_outside_of_data_are_limited),
+        cmocka_unit_test(values_outside_of_data_are_limited),
         cmocka_unit_test(a_large_array_is_no_bulk),
     };
     return cmocka_run_group_tests(tests, NULL, drop_text);

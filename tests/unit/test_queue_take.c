@@ -337,6 +337,47 @@ static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void *
     free(of_large);
 }
 
+/* A column of bytes, each a line, of which the input has one: a device takes a hundred times as
+ * long for them as for as many in a row. */
+static struct request *push_repeated(struct queue *queue, int64_t lines)
+{
+    struct request *request = fake_request(&completion, DTYPE_U8, lines);
+    request->call.desc = (struct scan_desc){
+        .dtype = DTYPE_U8, .rank = 2, .axis = 1, .sizes = {lines, 1}, .has_strides = true};
+    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &request->error),
+                     STATUS_OK);
+    assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
+    queue_wake(queue);
+    return request;
+}
+
+static void lines_that_lie_apart_are_not_short_because_their_bytes_are_few(void **state)
+{
+    const atomic_int small_only = QUEUE_TAKE_SMALL;
+    struct queue_batching brief = usual;
+    brief.takes = &small_only;
+    brief.max_first_bytes = 128 << 10;
+    brief.max_bytes = 256 << 10;
+    struct request *first = NULL;
+    size_t count = 0;
+    struct request *row = push(*state, DTYPE_U8, 100000);
+    struct request *few = push_repeated(*state, 900);
+    struct request *more = push_repeated(*state, 900);
+    (void)push_repeated(*state, 100000);
+    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
+    assert_ptr_equal(first, row);
+    assert_int_equal(count, 2); /* both have no room beside it */
+    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
+    assert_ptr_equal(first, more);
+    assert_int_equal(count, 1);
+    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TIMEOUT);
+    assert_true(queue_waits(*state));
+    free_chain(take(*state, &usual, 1));
+    free(row);
+    free(few);
+    free(more);
+}
+
 static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **state)
 {
     const atomic_int small_only = QUEUE_SMALL;
@@ -479,6 +520,7 @@ int main(void)
         T(a_push_wakes_a_waiting_taker),
         T(what_is_pushed_together_is_taken_together),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
+        T(lines_that_lie_apart_are_not_short_because_their_bytes_are_few),
         T(who_takes_only_what_is_short_leaves_the_rest_in_its_place),
         T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),

@@ -1,5 +1,5 @@
 /* Boxes of cut scans: together they hold every element once, none is larger than asked, and
- * those of a line come in the order of the axis. */
+ * those of a line come in the order of the axis. Slices of many dimensions. */
 #include "kernels/split.h"
 #include "kernels/variants.h"
 
@@ -173,6 +173,59 @@ static void every_layout_is_covered_at_every_limit(void **state)
     }
 }
 
+/* The elements of a slice are those of the scan's lines from its first on, on both sides. */
+static void check_slice(const struct scan_plan *plan, const struct scan_slice *slice,
+                        const struct scan_plan *part)
+{
+    for (uint64_t i = 0; i < 100; i++) {
+        const uint64_t line = i < 99 ? part->lines * i / 99 : part->lines - 1;
+        for (int output = 0; output < 2; output++) {
+            const uint64_t first = output ? slice->out_first : slice->in_first;
+            assert_int_equal(first + address(part, line, 1, output),
+                             address(plan, slice->line + line, 1, output));
+        }
+    }
+}
+
+/* Of two elements each, in the opposite order in the input: none can be merged with another, and
+ * one alone makes two steps. */
+static void many_short_dimensions_are_cut_together(void **state)
+{
+    (void)state;
+    enum {
+        RANK = 28,
+        MOST = 1 << 22 /* elements of a step */
+    };
+    int64_t sizes[RANK];
+    int64_t in[RANK];
+    for (int i = 0; i < RANK; i++) {
+        sizes[i] = 2;
+        in[i] = INT64_C(1) << i;
+    }
+    const struct scan_plan plan = make(RANK, sizes, 5, in, NULL);
+    struct scan_slicing slicing;
+    assert_true(scan_slicing_make(&plan, false, &slicing));
+    assert_true(slicing.elements <= MOST);
+    assert_int_equal(slicing.elements * slicing.steps, plan.elements);
+    for (uint64_t most = 1; most <= slicing.steps; most++) {
+        uint64_t slices = 0;
+        uint64_t lines = 0;
+        for (uint64_t done = 0; done < slicing.steps; slices++) {
+            struct scan_plan part;
+            const struct scan_slice slice = scan_slicing_take(&slicing, done, most, &part);
+            assert_true(slice.steps >= 1 && slice.steps <= most);
+            assert_int_equal(part.elements, slice.steps * slicing.elements);
+            assert_int_equal(slice.line, lines);
+            check_slice(&plan, &slice, &part);
+            done += slice.steps;
+            lines += part.lines;
+        }
+        assert_int_equal(lines, plan.lines);
+        /* as many steps at once as a box can have */
+        assert_true(slices <= 2 * slicing.steps / most + 4);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +234,7 @@ int main(void)
         cmocka_unit_test(long_lines_are_cut_at_blocks),
         cmocka_unit_test(columns_are_cut_between_lines_and_stay_columns),
         cmocka_unit_test(every_layout_is_covered_at_every_limit),
+        cmocka_unit_test(many_short_dimensions_are_cut_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,14 @@
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
 
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -125,8 +128,8 @@ static void a_file_has_as_many_tokens_as_are_compared(void **state)
     free(text);
 }
 
-/* With the token foo, of ci. */
-static struct tokens *open_tokens(void)
+/* Tokens of a file with this text. */
+static struct tokens *open_file(const char *text)
 {
     char path[] = "/tmp/tally-test-tokens-XXXXXX";
     struct error err = ERROR_INIT;
@@ -135,11 +138,17 @@ static struct tokens *open_tokens(void)
     assert_true(fd >= 0);
     FILE *file = fdopen(fd, "w");
     assert_non_null(file);
-    fputs("ci:" FOO "\nbatch:" BAZ "\n", file);
+    fputs(text, file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(tokens_open(path, NULL, &tokens, &err), STATUS_OK);
     (void)remove(path);
     return tokens;
+}
+
+/* With the token foo, of ci. */
+static struct tokens *open_tokens(void)
+{
+    return open_file("ci:" FOO "\nbatch:" BAZ "\n");
 }
 
 static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void **state)
@@ -192,6 +201,91 @@ static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(
     tokens_close(tokens);
 }
 
+/* With the tokens t0, t1, ..., each of the name n0, n1, ... */
+static struct tokens *open_many(size_t count)
+{
+    char *text = malloc(count * 100 + 1);
+    assert_non_null(text);
+    char *end = text;
+    for (size_t i = 0; i < count; i++) {
+        char token[32];
+        uint8_t hash[TOKEN_HASH_BYTES];
+        (void)snprintf(token, sizeof token, "t%zu", i);
+        assert_int_equal(gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash), 0);
+        end += sprintf(end, "n%zu:", i);
+        for (size_t k = 0; k < sizeof hash; k++) {
+            end += sprintf(end, "%02x", hash[k]);
+        }
+        end = stpcpy(end, "\n");
+    }
+    struct tokens *tokens = open_file(text);
+    free(text);
+    return tokens;
+}
+
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* The least processor time of some, right and wrong by turns. */
+static uint64_t cost_of_tokens(struct tokens *tokens)
+{
+    uint64_t least = UINT64_MAX;
+    for (int round = 0; round < 20; round++) {
+        const uint64_t from = processor_ns();
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(present(tokens, "t0"), STATUS_OK);
+            assert_int_equal(present(tokens, "wrong"), STATUS_UNAUTHORIZED);
+        }
+        const uint64_t took = processor_ns() - from;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+static void each_of_many_tokens_is_known_by_its_name(void **state)
+{
+    struct tokens *tokens = open_many(TOKENS_MAX);
+    const struct address peer = {.family = AF_UNIX};
+    (void)state;
+    for (size_t i = 0; i < TOKENS_MAX; i++) {
+        struct error err = ERROR_INIT;
+        char name[TOKEN_NAME_BYTES] = "";
+        char expected[32];
+        char field[64];
+        (void)snprintf(field, sizeof field, "Bearer t%zu", i);
+        (void)snprintf(expected, sizeof expected, "n%zu", i);
+        assert_int_equal(tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER, name, &err),
+                         STATUS_OK);
+        assert_string_equal(name, expected);
+    }
+    tokens_close(tokens);
+}
+
+static void of_two_lines_with_one_hash_the_last_counts(void **state)
+{
+    struct tokens *tokens = open_file("old:" FOO ":metrics\nnew:" FOO "\n");
+    (void)state;
+    assert_int_equal(present(tokens, "foo"), STATUS_OK);
+    tokens_close(tokens);
+}
+
+static void a_token_costs_no_more_beside_thousands_of_others(void **state)
+{
+    enum {
+        TIMES = 4
+    };
+    struct tokens *few = open_many(2);
+    struct tokens *many = open_many(TOKENS_MAX);
+    (void)state;
+    assert_true(cost_of_tokens(many) < TIMES * cost_of_tokens(few));
+    tokens_close(few);
+    tokens_close(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +297,9 @@ int main(void)
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
         cmocka_unit_test(who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits),
+        cmocka_unit_test(each_of_many_tokens_is_known_by_its_name),
+        cmocka_unit_test(of_two_lines_with_one_hash_the_last_counts),
+        cmocka_unit_test(a_token_costs_no_more_beside_thousands_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
