@@ -353,7 +353,7 @@ static struct request *push_repeated(struct queue *queue, int64_t lines)
 
 static void lines_that_lie_apart_are_not_short_because_their_bytes_are_few(void **state)
 {
-    const atomic_int small_only = QUEUE_TAKE_SMALL;
+    const atomic_int small_only = QUEUE_SMALL;
     struct queue_batching brief = usual;
     brief.takes = &small_only;
     brief.max_first_bytes = 128 << 10;
