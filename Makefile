@@ -6,6 +6,7 @@ CXX     ?= c++
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
+MACHINE := $(shell uname -m)
 
 B   := build/$(MODE)
 BIN := $(if $(filter release,$(MODE)),build/bin,$(B)/bin)
@@ -16,7 +17,7 @@ WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdoub
          -Wcast-align -Wcast-qual -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough \
          -Wswitch-enum -Wnull-dereference -Wredundant-decls
 CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
-HARD  := -fstack-protector-strong -fstack-clash-protection -fcf-protection -fPIC
+HARD  := -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(MACHINE)),-fcf-protection) -fPIC
 OPT_release := -O2 -g -D_FORTIFY_SOURCE=3
 OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -60,7 +61,7 @@ KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c
 # The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
 # that a machine may have, as `make install` and `make image` do. The trees share them, but those with
 # sanitizers in the kernels.
-ALL_LEVELS := $(if $(filter x86_64,$(shell uname -m)),v4 v3 v2,baseline)
+ALL_LEVELS := $(if $(filter x86_64,$(MACHINE)),v4 v3 v2,baseline)
 ifndef LEVELS
 LEVELS := $(if $(HOST_$(MODE)),baseline,$(shell sh kernels/cpu/level.sh))
 endif

@@ -385,10 +385,12 @@ static uint64_t inner_dim(const struct scan_plan *plan)
     return (uint64_t)best;
 }
 
-/* Does the kernel zero the gaps between the nearest elements? */
+/* Does the kernel zero the gaps between the nearest elements? Not where the axis has a single
+ * element, and with it a stride that says nothing of the gaps. */
 static bool zeroes_gaps(const struct scan_piece *piece)
 {
-    uint64_t step = piece->gaps != NULL ? scan_gaps_step(piece->plan) : 0;
+    bool along = piece->gaps != NULL && piece->plan->axis.size > 1;
+    uint64_t step = along ? scan_gaps_step(piece->plan) : 0;
     return step > 0 && step <= GAP_STEP;
 }
 

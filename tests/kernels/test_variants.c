@@ -65,6 +65,7 @@ static const struct {
     {"gaps between lines", 3, {2, 41, 77}, 1, {8000, 155, 2}, ALWAYS, {8000, 155, 2}},
     {"gaps between lines, turned", 3, {2, 41, 70}, 1, {9000, 1, 41}, ALWAYS, {6000, 140, 2}},
     {"wider gaps between lines", 2, {41, 35}, 0, {0}, ALWAYS, {200, 5}},
+    {"gaps between single elements", 2, {40, 1}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {3}},
     {"gaps that interleave", 2, {30, 20}, 0, {0}, ALWAYS, {2, 61}},
     {"transposed around the axis", 3, {19, 300, 37}, 1, {1, 19, 5700}, ALWAYS | CROSSED, {0}},
     {"a narrow one around the axis", 3, {3, 41, 70}, 1, {1, 3, 123}, ALWAYS | CROSSED, {0}},
