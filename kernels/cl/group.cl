@@ -96,6 +96,10 @@ typedef struct {
 #if defined(ELEM_F16) && defined(__F16C__)
 INLINE float8 pack_to_float(elem_pack_t x)
 {
+/* clang 15 takes vectors of halves apart where branches meet; others are better read here */
+#if __clang_major__ <= 15 && !defined(VERTICAL) && (defined(STEPS) || defined(ACC_F32))
+    __asm__("" : "+x"(x));
+#endif
     return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
 }
 INLINE elem_pack_t pack_from_float(float8 x)
