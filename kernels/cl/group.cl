@@ -96,6 +96,10 @@ typedef struct {
 #if defined(ELEM_F16) && defined(__F16C__)
 INLINE float8 pack_to_float(elem_pack_t x)
 {
+/* clang 15 takes vectors of halves apart where branches meet; others are better read here */
+#if __clang_major__ <= 15 && !defined(VERTICAL) && (defined(STEPS) || defined(ACC_F32))
+    __asm__("" : "+x"(x));
+#endif
     return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
 }
 INLINE elem_pack_t pack_from_float(float8 x)
@@ -183,6 +187,53 @@ INLINE elem_pack_t narrow(pack_t p)
     return __builtin_convertvector(p.vec[0], elem_pack_t);
 }
 #endif
+
+/* ---- elements apart ---- */
+
+/* Elements that are loaded together from a line, and the side of a square of them. */
+#if defined(TRANSPOSED)
+#define SIDE TRANSPOSED_SIDE /* elements */
+#elif ELEM_BYTES == 8
+#define SIDE 4
+#elif ELEM_BYTES == 1 && GROUP == 16
+#define SIDE 16
+#else
+#define SIDE 8
+#endif
+
+typedef VECTOR(elem_t, SIDE) side_t;
+typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
+#define SIDE_AT(p) (((__global const side_any_t *)(p))[0])
+#define EACH_SIDE         _Pragma("unroll") for (int i = 0; i < SIDE; i++)
+#define EACH_SIDE_LANE(f) JOIN(LANES_, SIDE)(f, SIDE)
+/* Every second element, where b begins with the last of a. */
+#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, EACH_SIDE_LANE(SECOND_LANE))
+#define SECOND_LANE(n, l)  2 * (l) + ((l) >= (n) / 2)
+/* Every third, where b follows a, and c overlaps b by two. */
+#define EVERY_THIRD(a, b, c)                                                        \
+    __builtin_shufflevector(                                                        \
+        __builtin_shufflevector(a, b, EACH_SIDE_LANE(THIRD_LANE)), c,               \
+        EACH_SIDE_LANE(LAST_THIRD_LANE))
+#define THIRD_LANE(n, l)      3 * (l) < 2 * (n) - 2 ? 3 * (l) : 0
+#define LAST_THIRD_LANE(n, l) 3 * (l) < 2 * (n) - 2 ? (l) : 3 * (l) + 2 - (n)
+
+/* SIDE elements, `step` from each to the next; nothing behind the last is touched. */
+INLINE side_t side_load(__global const elem_t *p, long step)
+{
+    side_t v;
+    if (step == 1) {
+        v = SIDE_AT(p);
+    } else if (step == 2) {
+        v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
+    } else if (step == 3) {
+        v = EVERY_THIRD(SIDE_AT(p), SIDE_AT(p + SIDE), SIDE_AT(p + 2 * SIDE - 2));
+    } else if (step == 0) {
+        v = (side_t)(p[0]);
+    } else {
+        EACH_SIDE { v[i] = p[i * step]; }
+    }
+    return v;
+}
 
 /* A private buffer as if it was memory: to a processor it is. */
 #define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))

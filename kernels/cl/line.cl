@@ -17,6 +17,30 @@
 #define INTERLEAVED_GROUPS   4
 #define INTERLEAVED_ELEMENTS (INTERLEAVED_GROUPS * GROUP)
 
+/* Are results contiguous? */
+#if defined(STEPS)
+#define HAS_PACKED_OUTPUT(line) (abs((line)->out_step) == 1)
+#else
+#define HAS_PACKED_OUTPUT(line) true
+#endif
+
+typedef VECTOR(elem_t, GROUP) elem_group_t;
+typedef elem_group_t elem_group_any_t __attribute__((aligned(ELEM_BYTES)));
+
+/* The elements of a group that begins at its lowest address, `step` from each to the next. */
+INLINE elem_group_t elem_group_load(__global const elem_t *p, ulong step)
+{
+#if defined(STEPS)
+    elem_t cells[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; i += SIDE) {
+        ((side_any_t *)(cells + i))[0] = side_load(p + (ulong)i * step, (long)step);
+    }
+    p = AS_GLOBAL(cells);
+#endif
+    return ((__global const elem_group_any_t *)p)[0];
+}
+
 /* ---- quads ----
  * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each
  * group, so that the network of docs/design/numerics.md takes 17 vertical additions for four
@@ -24,8 +48,8 @@
  * before they are widened and after they are rounded, within 128 bits, of which the hardware
  * does more at a time than of those across. For sums in two vectors of four and elements
  * narrower than they: others would be transposed at twice the cost (docs/design/kernels.md). */
-#if WIDTH == 4 && !defined(GOES_BY_QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
-#define GOES_BY_QUADS(line) true
+#if WIDTH == 4 && !defined(GOES_BY_QUADS) && ELEM_BYTES <= 4
+#define GOES_BY_QUADS(line) HAS_PACKED_OUTPUT(line)
 #endif
 #if defined(GOES_BY_QUADS)
 #define STREAM_ALIGN  (GROUP * ELEM_BYTES)
@@ -46,8 +70,6 @@ typedef elem_t cell_t;
 #endif
 typedef VECTOR(cell_t, GROUP) cells_t;
 typedef VECTOR(cell_t, WIDTH) cell_half_t;
-typedef VECTOR(elem_t, GROUP) elem_group_t;
-typedef elem_group_t elem_group_any_t __attribute__((aligned(ELEM_BYTES)));
 
 struct quad {
     vec_t v[GROUP]; /* scanned: q[i] of each group */
@@ -110,17 +132,17 @@ INLINE void cells_reverse(cells_t t[QUAD_GROUPS])
 #define COMPILER_BARRIER(v)   (void)(v)
 #endif
 
-/* The groups that begin `pitch` elements apart, each at its lowest address: element i of all in
- * v[i]. */
-INLINE void groups_load(vec_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
+/* The groups that begin `pitch` elements apart, each at its lowest address, `step` from each
+ * element to the next: element i of all in v[i]. */
+INLINE void groups_load(vec_t v[GROUP], __global const elem_t *in, long pitch, long step)
 {
     cells_t t[QUAD_GROUPS];
 #pragma unroll
     for (int i = 0; i < QUAD_GROUPS; i++) {
-        t[i] = CELLS_LOAD(((__global const elem_group_any_t *)(in + i * pitch))[0]);
+        t[i] = CELLS_LOAD(elem_group_load(in + i * pitch, abs(step)));
     }
     cells_transpose(t);
-    if (reverse) {
+    if (step < 0) {
         cells_reverse(t);
     }
     KEEP_IN_MEMORY(t);
@@ -131,10 +153,10 @@ INLINE void groups_load(vec_t v[GROUP], __global const elem_t *in, long pitch, b
     }
 }
 
-/* A quad, scanned. Lines that go down in memory have a negative pitch. */
-INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
+/* A quad, scanned. Lines that go down in memory have a negative step. */
+INLINE void quad_load(struct quad *q, __global const elem_t *in, long step)
 {
-    groups_load(q->v, in, pitch, pitch < 0);
+    groups_load(q->v, in, GROUP * step, step);
 #pragma unroll
     for (int d = 1; d < GROUP; d *= 2) {
 #pragma unroll
@@ -244,12 +266,12 @@ INLINE group_t line_load(const struct lines *l, ulong k)
 {
     __global const elem_t *p = line_in(l, k);
 #if defined(STEPS)
+    const bool back = l->in_step < 0;
     elem_t cells[GROUP];
-#pragma unroll
-    for (int i = 0; i < GROUP; i++) {
-        cells[i] = p[i * l->in_step];
-    }
-    return group_load(AS_GLOBAL(cells));
+    ((elem_group_any_t *)cells)[0] =
+        elem_group_load(back ? p + (GROUP - 1) * l->in_step : p, abs(l->in_step));
+    return back ? group_load_reverse(AS_GLOBAL(cells) + GROUP - 1)
+                : group_load(AS_GLOBAL(cells));
 #else
     return l->in_step < 0 ? group_load_reverse(p) : group_load(p);
 #endif
@@ -259,13 +281,16 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
 {
     __global elem_t *p = line_out(l, k);
 #if defined(STEPS)
-    elem_t cells[GROUP];
-    group_store(AS_GLOBAL(cells), q);
+    if (!HAS_PACKED_OUTPUT(l)) {
+        elem_t cells[GROUP];
+        group_store(AS_GLOBAL(cells), q);
 #pragma unroll
-    for (int i = 0; i < GROUP; i++) {
-        p[i * l->out_step] = cells[i];
+        for (int i = 0; i < GROUP; i++) {
+            p[i * l->out_step] = cells[i];
+        }
+        return;
     }
-#else
+#endif
     if (l->out_step < 0) {
         group_store_reverse(p, q);
     } else if (l->stream) {
@@ -273,7 +298,6 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
     } else {
         group_store(p, q);
     }
-#endif
 }
 
 /* Prefetch `count` elements, prefetch_distance from *p on, into L2. Of elements apart the
@@ -355,23 +379,22 @@ INLINE void line_quad_sums(struct line_sums *s, vec_t *groups, struct quad *q, u
 INLINE ulong line_quads(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
     ulong end = l->length - l->length % QUAD_ELEMENTS;
-    long pitch = GROUP * l->in_step;
-    long first = l->in_step < 0 ? 1 - GROUP : 0;
-    __global const elem_t *in = l->in + first;
-    __global elem_t *out = l->out + first;
-    bool stream = l->stream && l->in_step > 0;
+    long pitch = GROUP * l->out_step;
+    __global const elem_t *in = l->in + (l->in_step < 0 ? (GROUP - 1) * l->in_step : 0);
+    __global elem_t *out = l->out + (l->out_step < 0 ? 1 - GROUP : 0);
+    bool stream = l->stream && l->out_step > 0;
     if (end == 0) {
         return end;
     }
     struct quad q;
-    quad_load(&q, in, pitch);
+    quad_load(&q, in, l->in_step);
     line_quad_sums(s, groups, &q, QUAD_ELEMENTS);
     for (ulong k = QUAD_ELEMENTS;; k += QUAD_ELEMENTS) {
         struct quad next = q;
         if (k < end) {
-            in += QUAD_GROUPS * pitch;
+            in += QUAD_ELEMENTS * l->in_step;
             line_prefetch(l, in, QUAD_ELEMENTS);
-            quad_load(&next, in, pitch);
+            quad_load(&next, in, l->in_step);
         }
         quad_store(&q, out, pitch, l->exclusive, stream);
         if (k == end) {
@@ -462,10 +485,9 @@ INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 {
 #if defined(GOES_BY_QUADS)
     if (GOES_BY_QUADS(l)) {
-        const bool reverse = l->in_step < 0;
         vec_t v[GROUP]; /* element i of each: no shuffle of sums */
-        groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step,
-                    reverse);
+        groups_load(v, line_in(l, l->in_step < 0 ? k + GROUP - 1 : k),
+                    (long)pitch * l->in_step, l->in_step);
         vec_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
         return PLUS(low, PLUS(PLUS(v[4], v[5]), PLUS(v[6], v[7])));
     }

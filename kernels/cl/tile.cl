@@ -163,45 +163,11 @@ NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *hi
 #if !defined(COLUMNS)
 /* ---- squares of elements, transposed in registers ---- */
 
-#if defined(TRANSPOSED)
-#define SIDE TRANSPOSED_SIDE /* elements */
-#elif ELEM_BYTES == 8
-#define SIDE 4
-#elif ELEM_BYTES == 1 && GROUP == 16
-#define SIDE 16
-#else
-#define SIDE 8
-#endif
-
-typedef VECTOR(elem_t, SIDE) side_t;
-typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
-#define SIDE_AT(p) (((__global const side_any_t *)(p))[0])
-#define EACH_SIDE  _Pragma("unroll") for (int i = 0; i < SIDE; i++)
-
-#define EACH_SIDE_LANE(f) JOIN(LANES_, SIDE)(f, SIDE)
 /* Lanes of a and b in turn: of their lower halves, of their upper ones. */
 #define LOW_HALVES(a, b)  __builtin_shufflevector(a, b, EACH_SIDE_LANE(LOW_LANE))
 #define LOW_LANE(n, l)    (l) / 2 + (l) % 2 * (n)
 #define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, EACH_SIDE_LANE(HIGH_LANE))
 #define HIGH_LANE(n, l)   (n) / 2 + LOW_LANE(n, l)
-/* Every second element, where b begins with the last of a. */
-#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, EACH_SIDE_LANE(SECOND_LANE))
-#define SECOND_LANE(n, l)  2 * (l) + ((l) >= (n) / 2)
-#if SIDE == 4
-#define EVERY_THIRD(p) __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 4, 7)
-#elif SIDE == 8
-#define EVERY_THIRD(p)                                                                   \
-    __builtin_shufflevector(                                                             \
-        __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, 11, 14, 0, 0, 0), \
-        SIDE_AT((p) + 14), 0, 1, 2, 3, 4, 9, 12, 15)
-#else
-#define EVERY_THIRD(p)                                                                         \
-    __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 15), 0, 3, 6, 9, \
-                                                    12, 16, 19, 22, 25, 28, 0, 0, 0, 0, 0, 0), \
-                            SIDE_AT((p) + 30), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19, 22, 25,   \
-                            28, 31)
-#endif
-
 /* After log2(SIDE) perfect shuffles rows are columns. */
 INLINE void transpose(side_t v[SIDE])
 {

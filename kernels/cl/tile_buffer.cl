@@ -152,24 +152,6 @@ INLINE void tile_load(const struct layout *layout, const struct line_set *set, u
     }
 }
 #else
-/* SIDE elements, `step` from each to the next; nothing behind the last is touched. */
-INLINE side_t side_load(__global const elem_t *p, long step)
-{
-    side_t v;
-    if (step == 1) {
-        v = SIDE_AT(p);
-    } else if (step == 2) {
-        v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
-    } else if (step == 3) {
-        v = EVERY_THIRD(p);
-    } else if (step == 0) {
-        v = (side_t)(p[0]);
-    } else {
-        EACH_SIDE { v[i] = p[i * step]; }
-    }
-    return v;
-}
-
 /* Is the axis denser in memory than the inner dimension? */
 INLINE bool is_along(long step, long next)
 {

@@ -11,9 +11,8 @@
 #undef ACC_INT
 #elif defined(ELEM_F64)
 #undef ELEM_F64
-#if !defined(STEPS)
-#define GOES_BY_QUADS(row) (((row)->length + (row)->exclusive) % 2 == 1)
-#endif
+#define GOES_BY_QUADS(row) \
+    (((row)->length + (row)->exclusive) % 2 == 1 && HAS_PACKED_OUTPUT(row))
 #else
 #error "trees are built for float64 and int64"
 #endif

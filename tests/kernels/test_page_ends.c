@@ -109,6 +109,42 @@ static void nothing_beyond_the_pages_of_a_slab_is_touched(const void *context)
     scan_device_close(device);
 }
 
+/* Two dimensions with `step` from an element to the next. */
+static struct scan_desc describe_apart(enum dtype dtype, const int64_t *sizes, int axis,
+                                       int64_t step, bool packed)
+{
+    struct scan_desc desc = scan_describe(dtype, PRECISION_WIDE, 2, sizes, axis);
+    desc.has_strides = true;
+    desc.has_output_strides = !packed;
+    desc.strides[0] = desc.output_strides[0] = step * sizes[1];
+    desc.strides[1] = desc.output_strides[1] = step;
+    return desc;
+}
+
+static void nothing_behind_the_last_of_elements_apart_is_touched(const void *context)
+{
+    static const int64_t lines[] = {1, 3, 9, 130};
+    static const int64_t lengths[] = {16, 70};
+    const struct scan_way *way = context;
+    struct scan_device *device = scan_case_device(&way->options);
+    const unsigned kinds = DTYPE_COUNT * ARRAY_COUNT(lines) * ARRAY_COUNT(lengths);
+    for (unsigned i = 0; i < 8 * kinds && device != NULL; i++) {
+        const unsigned kind = i / 8;
+        const int64_t sizes[] = {lines[kind / DTYPE_COUNT % ARRAY_COUNT(lines)],
+                                 lengths[kind / DTYPE_COUNT / ARRAY_COUNT(lines)]};
+        const bool packed = i / 4 % 2 == 0;
+        struct scan_desc desc = describe_apart((enum dtype)(kind % DTYPE_COUNT), sizes,
+                                               (int)(i % 2), 2 + i / 2 % 2, packed);
+        struct scan_case c;
+        if (scan_case_init(&c, &desc, false)) {
+            run_at(device, &c, true, !packed);
+            run_at(device, &c, false, false);
+            scan_case_deinit(&c);
+        }
+    }
+    scan_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     scan_case_all = argc > 1 && strcmp(argv[1], "--all") == 0;
@@ -120,6 +156,11 @@ int main(int argc, char **argv)
         (void)snprintf(sentence, sizeof sentence,
                        "nothing beyond the pages of a slab is touched, %s", scan_ways[w].name);
         ktest_run(sentence, nothing_beyond_the_pages_of_a_slab_is_touched, &scan_ways[w]);
+        (void)snprintf(sentence, sizeof sentence,
+                       "nothing behind the last of elements apart is touched, %s",
+                       scan_ways[w].name);
+        ktest_run(sentence, nothing_behind_the_last_of_elements_apart_is_touched,
+                  &scan_ways[w]);
     }
     return ktest_finish();
 }
