@@ -410,7 +410,7 @@ class AsyncClient(Options[AsyncParts]):
             _, wire = await loop.create_unix_connection(_Wire, sock=opened)
             return wire
         opened = await _open_socket(address.host, address.port)
-        name = address.host if tls is not None else None
+        name = address.name if tls is not None else None
         _, wire = await loop.create_connection(_Wire, sock=opened, ssl=tls, server_hostname=name)
         return wire
 

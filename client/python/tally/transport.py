@@ -194,7 +194,7 @@ class Connection:
         if tls is not None:
             opened.settimeout(seconds_left(give_up))
             try:
-                self.socket: Any = tls.wrap_socket(opened, server_hostname=address.host)
+                self.socket: Any = tls.wrap_socket(opened, server_hostname=address.name)
             except OSError:
                 opened.close()
                 raise
