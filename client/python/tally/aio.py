@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import inspect
 import math
 import os
@@ -301,11 +302,16 @@ class AsyncClient(Options[AsyncParts]):
         array, _, axis = scan.operand
         with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
-                work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
+                # No task: a loop that ends cancels all tasks, and the thread would go on.
+                loop = asyncio.get_running_loop()
+                work = loop.run_in_executor(None, self._regions.cumsum, scan)
                 try:
                     await asyncio.shield(work)
                 except asyncio.CancelledError:
-                    await asyncio.wait([work])
+                    while not work.done():  # however often it is cancelled
+                        with contextlib.suppress(asyncio.CancelledError):
+                            await asyncio.wait([work])
+                    work.exception()  # nobody else asks for it
                     raise
                 meter.add(array.nbytes)
             elif array.nbytes <= self._part_bytes:
