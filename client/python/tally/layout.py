@@ -115,7 +115,8 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """In this machine's byte order; NumPy's newer types, of texts, have none."""
     try:
-        return dtype.newbyteorder("=")
+        native: np.dtype[Any] = dtype.newbyteorder("=")
+        return native
     except TypeError:
         return dtype
 
