@@ -157,18 +157,14 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
          i++) {
         char clean[sizeof answer->shape];
         size_t count = strnlen(header->value, size - 1);
-        for (size_t k = 0; k < count; k++) {
-            clean[k] = header->value[k];
-            if ((unsigned char)clean[k] < 0x20 || clean[k] == 0x7F) {
-                clean[k] = '?';
-            }
-        }
+        memcpy(clean, header->value, count);
         clean[count] = '\0';
+        text_make_safe(clean);
         bool cut = header->value[count] != '\0'; /* longer than any true value */
         if (cut || (i > 0 && strcmp(to, clean) != 0)) {
             answer->ambiguous = true;
         }
-        memcpy(to, clean, count + 1);
+        memcpy(to, clean, strlen(clean) + 1);
     }
 }
 

@@ -4,6 +4,8 @@
  * Failure: only lack of memory. Thread: any; connections change hands under idle_lock. */
 #include "client/internal.h"
 
+#include "proto/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +55,7 @@ enum tally_status client_error_set(struct tally_error *err, enum tally_status st
     va_start(args, format);
     (void)vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    text_make_safe(err->message); /* some of them have texts of the network in them */
     return status;
 }
 

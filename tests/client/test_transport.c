@@ -256,6 +256,19 @@ static void lies_are_refused(void **state)
     }
 }
 
+static void no_control_characters_of_headers_are_told(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4];
+    call_once("HTTP/1.1 200 OK\r\nContent-Type: text/\x1b[\xc2\x9b\xc3\xa9\r\n"
+              "X-Request-Id: a\x7f\xc2\x80\r\n\r\n",
+              output, &err);
+    assert_int_equal(err.status, TALLY_BAD_ANSWER);
+    assert_non_null(strstr(err.message, "\"text/?[?\xc3\xa9\""));
+    assert_string_equal(err.request_id, "a??");
+}
+
 static void headers_without_end_are_cut_off(void **state)
 {
     (void)state;
@@ -592,6 +605,7 @@ int main(void)
         cmocka_unit_test(a_cut_answer_is_asked_for_again),
         cmocka_unit_test(in_place_is_not_repeated_once_overwritten),
         cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(no_control_characters_of_headers_are_told),
         cmocka_unit_test(headers_without_end_are_cut_off),
         cmocka_unit_test(a_header_line_without_end_is_cut_off),
         cmocka_unit_test(lengths_may_be_chunked_or_left_out),
