@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import unittest
+import warnings
 import unittest.mock
 import urllib.request
 import zipfile
@@ -259,6 +260,11 @@ class Files(Directory):
             self.assert_failed(tally("cumsum", source), 2, "2 arrays", "--array", "a, b")
             self.assert_failed(tally("cumsum", source, "--array", "c"), 2, "no array c", "a, b")
             content = self.read("in.npz")
+            second = content.rindex(b"PK\x01\x02")
+            torn = content[:second] + b"PK\x01\x03" + content[second + 4 :]
+            for name in ([], ["--array", "a"]):  # "a" looks like the only one
+                done = tally("cumsum", self.path("torn.npz", torn), *name)
+                self.assert_failed(done, 2, "it is damaged")
             for cut in (
                 content[:-30],
                 content[:200],
@@ -270,6 +276,14 @@ class Files(Directory):
                 self.assertEqual(broken.returncode, 2, broken.stderr)
         self.assert_failed(tally("cumsum", self.path("x.npy", a), "--array", "a"), 2, "NPZ")
         self.assert_failed(tally("cumsum", stdin=content), 2, "FILE.npz")
+
+    def test_arrays_of_one_name_are_told_from_none(self):
+        source = self.path("in.npz")
+        with warnings.catch_warnings(), zipfile.ZipFile(source, "w") as archive:
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                archive.writestr("a.npy", npy("|u1", (1,), b"1"))
+        self.assert_failed(tally("cumsum", source, "--array", "a"), 2, "2 arrays of the name a")
 
     def test_a_large_packed_array_is_a_stream_and_is_checked(self):
         data, expected = running_sums(MIB // 8)
