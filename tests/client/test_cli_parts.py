@@ -21,9 +21,9 @@ import sys
 import threading
 import time
 import unittest
-import warnings
 import unittest.mock
 import urllib.request
+import warnings
 import zipfile
 
 from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
@@ -59,6 +59,16 @@ ssize_t write(int fd, const void *bytes, size_t count)
     if (count > 3)
         raise(SIGTERM);
     return syscall(SYS_write, fd, bytes, count);
+}
+"""
+CLOCK_ABOUT_TO_BE_SET_BACK = rb"""
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec += 3600;
+    return result;
 }
 """
 SIGNALLED_WHILE_CATCHING = rb"""
@@ -703,7 +713,14 @@ class Servers(Directory):
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_signal_just_before_a_full_pipe_is_written_to_ends_it(self):
-        code = self.path("write.c", SIGNALLED_IN_WRITE)
+        self.be_signalled_before_a_full_pipe(SIGNALLED_IN_WRITE)
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_clock_that_is_set_back_holds_no_signal_up(self):
+        self.be_signalled_before_a_full_pipe(SIGNALLED_IN_WRITE + CLOCK_ABOUT_TO_BE_SET_BACK)
+
+    def be_signalled_before_a_full_pipe(self, text):
+        code = self.path("write.c", text)
         library = self.path("write.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
         data = bytes(1 << 17)  # more than a pipe takes
