@@ -586,7 +586,11 @@ static void transport_error(struct call *call, CURLcode code)
     curl_off_t answered_us = 0;
     server_url_print(client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
-    if (tunnel >= 300) { /* no connection was lost: a proxy does not make one */
+    bool used_up = code == CURLE_COULDNT_CONNECT && descriptors_are_used_up();
+    if (used_up) { /* libcurl does not say so */
+        words = "this process has no file descriptor left: close some, or raise ulimit -n";
+    }
+    if (used_up || tunnel >= 300) { /* no connection was lost: a proxy does not make one */
         (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s", server, words);
         return;
     }

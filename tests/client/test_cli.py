@@ -1123,7 +1123,9 @@ class Information(unittest.TestCase):
 
     def test_control_characters_of_an_answer_do_not_reach_the_terminal(self):
         for text in (b'["\x1b[31m"]', b"[\0]", b'["\x7f"]', b'["\xc2\x9b31m"]', b'"no array"'):
-            with Server(lambda *_, text=text: answer(b'{"data":%s,"devices":%s}' % (text, text))) as s:
+            with Server(
+                lambda *_, text=text: answer(b'{"data":%s,"devices":%s}' % (text, text))
+            ) as s:
                 for command in (["cumsum"], ["devices", "--json"]):
                     done = tally(*command, stdin=b"[1]", url=s.url)
                     self.assertEqual((done.returncode, done.stdout), (6, b""))
