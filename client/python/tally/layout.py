@@ -107,9 +107,11 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
         dtype = ml_dtypes.bfloat16
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
-        return wanted
+        if wanted.subdtype is None:  # one of arrays would change the shape
+            return wanted
     except (TypeError, ValueError, SyntaxError):  # it is Python to NumPy, some of it
-        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
+        pass
+    raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype")
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:

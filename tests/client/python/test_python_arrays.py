@@ -245,6 +245,7 @@ READ_ONLY.flags.writeable = False
         ("dtype", GOOD, 0, {"dtype": "complex64"}),
         ("dtype", GOOD, 0, {"dtype": "no type"}),
         ("dtype", GOOD, 0, {"dtype": "f4,,"}),
+        ("dtype", GOOD, 0, {"dtype": "(2,)f4"}),
         ("dtype", np.array(["a"]), 0, {}),
         ("dtype", np.array([{}]), 0, {}),
         ("dtype", np.array([1j]), 0, {}),
