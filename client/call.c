@@ -157,18 +157,14 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
          i++) {
         char clean[sizeof answer->shape];
         size_t count = strnlen(header->value, size - 1);
-        for (size_t k = 0; k < count; k++) {
-            clean[k] = header->value[k];
-            if ((unsigned char)clean[k] < 0x20 || clean[k] == 0x7F) {
-                clean[k] = '?';
-            }
-        }
+        memcpy(clean, header->value, count);
         clean[count] = '\0';
+        text_make_safe(clean);
         bool cut = header->value[count] != '\0'; /* longer than any true value */
         if (cut || (i > 0 && strcmp(to, clean) != 0)) {
             answer->ambiguous = true;
         }
-        memcpy(to, clean, count + 1);
+        memcpy(to, clean, strlen(clean) + 1);
     }
 }
 
@@ -590,7 +586,11 @@ static void transport_error(struct call *call, CURLcode code)
     curl_off_t answered_us = 0;
     server_url_print(client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
-    if (tunnel >= 300) { /* no connection was lost: a proxy does not make one */
+    bool used_up = code == CURLE_COULDNT_CONNECT && descriptors_are_used_up();
+    if (used_up) { /* libcurl does not say so */
+        words = "this process has no file descriptor left: close some, or raise ulimit -n";
+    }
+    if (used_up || tunnel >= 300) { /* no connection was lost: a proxy does not make one */
         (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s", server, words);
         return;
     }

@@ -4,9 +4,14 @@
  * Failure: only lack of memory. Thread: any; connections change hands under idle_lock. */
 #include "client/internal.h"
 
+#include "proto/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TRANSFER_BUFFER = 512 * 1024 /* libcurl's buffers: fewer, larger reads and writes */
@@ -53,6 +58,7 @@ enum tally_status client_error_set(struct tally_error *err, enum tally_status st
     va_start(args, format);
     (void)vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    text_make_safe(err->message); /* some of them have texts of the network in them */
     return status;
 }
 
@@ -103,6 +109,16 @@ static bool configure_connection(const struct tally *client, CURL *easy)
            set_text(easy, CURLOPT_CAINFO, options->ca_file) &&
            set_text(easy, CURLOPT_SSLCERT, options->client_cert) &&
            set_text(easy, CURLOPT_SSLKEY, options->client_key);
+}
+
+bool descriptors_are_used_up(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    bool used_up = fd < 0 && (errno == EMFILE || errno == ENFILE);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return used_up;
 }
 
 CURL *connection_acquire(struct tally *client)

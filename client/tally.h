@@ -190,11 +190,11 @@ TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t 
                                              const void *input, void *output,
                                              struct tally_error *err);
 
-/* Elements of each line that were summed. */
+/* Elements of each line that were summed; 0 of NULL. */
 TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
 
 /* The carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the first
- * part. What is saved of it goes on elsewhere or tomorrow with tally_parts_restore(), given an
+ * part, and of NULL. What is saved of it goes on elsewhere or tomorrow with tally_parts_restore(), given an
  * equal scan: the server refuses a carry of another one. */
 TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
 TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,

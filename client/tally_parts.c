@@ -101,13 +101,17 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
 
 const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes)
 {
-    *bytes = parts->carry.count;
-    return parts->carry.bytes;
+    const struct carry none = {NULL, 0};
+    const struct carry *carry = parts != NULL ? &parts->carry : &none;
+    if (bytes != NULL) {
+        *bytes = carry->count;
+    }
+    return carry->bytes;
 }
 
 int64_t tally_parts_position(const struct tally_parts *parts)
 {
-    return parts->position;
+    return parts != NULL ? parts->position : 0;
 }
 
 enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,

@@ -14,6 +14,17 @@ void text_append(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
+void text_make_safe(char *text)
+{
+    char *to = text;
+    for (const char *at = text; *at != '\0';) {
+        const size_t control = text_control(at);
+        *to++ = (char)(control > 0 ? '?' : *at);
+        at += control > 0 ? control : 1;
+    }
+    *to = '\0';
+}
+
 void text_append_names(char *text, size_t size, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

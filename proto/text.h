@@ -19,6 +19,21 @@ static inline bool text_is_space(char c)
 
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
+/* Bytes of the control character at `at`: of ASCII, or U+0080 to U+009F in UTF-8, which terminals
+ * obey too; 0: there is none. A byte follows. */
+static inline size_t text_control(const char *at)
+{
+    const unsigned char c = (unsigned char)at[0];
+    if (c == 0xC2) {
+        const unsigned char next = (unsigned char)at[1];
+        return next >= 0x80 && next < 0xA0 ? 2 : 0;
+    }
+    return c < 0x20 || c == 0x7F ? 1 : 0;
+}
+
+/* Control characters become '?'. */
+void text_make_safe(char *text);
+
 /* "one, two, three" */
 void text_append_names(char *text, size_t size, const char *const *names, size_t count);
 

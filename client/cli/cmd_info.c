@@ -86,6 +86,17 @@ int command_health(const struct settings *settings, struct tally *client)
     return ready ? EXIT_DONE : EXIT_BUSY;
 }
 
+/* A text without control characters, inside a string of JSON. */
+static void print_in_quotes(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            (void)putchar('\\');
+        }
+        (void)putchar(*text);
+    }
+}
+
 int command_version(const struct settings *settings, struct tally *client)
 {
     char version[64] = "";
@@ -94,8 +105,9 @@ int command_version(const struct settings *settings, struct tally *client)
         return complain_error(&err);
     }
     if (settings->json) {
-        (void)printf("{\"client\":\"%s\",\"server\":\"%s\"}\n", tally_library_version(),
-                     version);
+        (void)printf("{\"client\":\"%s\",\"server\":\"", tally_library_version());
+        print_in_quotes(version);
+        (void)puts("\"}");
     } else {
         (void)printf("tally %s\nserver %s\n", tally_library_version(), version);
     }

@@ -338,7 +338,7 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
     MUST(pthread_mutex_lock(&job->lock));
     while (job->running > 0) {
         struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += SHOW_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
@@ -551,6 +551,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
+    pthread_condattr_t attributes;
     struct parts_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain_no_memory();
@@ -560,7 +561,10 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     job->source.bytes = source;
     MUST(pthread_mutex_init(&job->reading, NULL));
     MUST(pthread_mutex_init(&job->lock, NULL));
-    MUST(pthread_cond_init(&job->changed, NULL));
+    MUST(pthread_condattr_init(&attributes));
+    MUST(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
+    MUST(pthread_cond_init(&job->changed, &attributes));
+    MUST(pthread_condattr_destroy(&attributes));
     int status = open_job(job, input, output);
     if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
         status = run_workers(job);

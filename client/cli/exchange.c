@@ -178,12 +178,22 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
     return interrupted();
 }
 
+/* JSON has no control characters but blanks, and it may go to a terminal. The text is whole: its
+ * last byte is a bracket or a blank. */
+static bool has_controls(struct json_text text)
+{
+    bool found = false;
+    for (size_t i = 0; i < text.count && !found; i++) {
+        found = text_control(text.at + i) > 0 && !text_is_space(text.at[i]);
+    }
+    return found;
+}
+
 /* The answer has come to its end. */
 static int finish_answer(struct exchange *exchange)
 {
     const struct expectation *expected = exchange->expected;
     struct destination *destination = &exchange->destination;
-    struct json_text body = {exchange->bytes, exchange->count};
     struct json_text data = {"", 0};
     if (expected->format != FORMAT_JSON) {
         return exchange->received == exchange->most
@@ -192,8 +202,12 @@ static int finish_answer(struct exchange *exchange)
                               "the answer ended after %" PRIu64 " bytes; try again",
                               exchange->received);
     }
-    if (!json_text_is_whole(body) || !json_text_member(body, expected->member, &data)) {
-        return complain(EXIT_SERVER, "the answer is not a whole JSON object with \"%s\"",
+    struct json_text body = {exchange->bytes, exchange->count};
+    if (!json_text_is_whole(body) || !json_text_member(body, expected->member, &data) ||
+        *data.at != '[' || has_controls(body)) {
+        return complain(EXIT_SERVER,
+                        "the answer is not a whole JSON object with an array \"%s\"; is this a "
+                        "Tally server?",
                         expected->member);
     }
     if (expected->bare) {

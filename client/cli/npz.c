@@ -176,11 +176,19 @@ static int choose_member(const struct source *source, const char *directory, uin
             found++;
         }
     }
+    if (at != bytes) { /* what follows is no member: there may have been more */
+        return refuse_damaged(source);
+    }
     if (found == 1) {
         return EXIT_DONE;
     }
     if (count == 0) {
         return complain(EXIT_USAGE, "%s has no arrays in it", source->name);
+    }
+    if (name != NULL && found > 1) {
+        return complain(EXIT_USAGE,
+                        "%s has %d arrays of the name %s: save each under a name of its own",
+                        source->name, found, name);
     }
     return name == NULL
                ? complain(EXIT_USAGE, "%s has %d arrays: choose one by --array NAME of %s",

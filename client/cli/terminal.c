@@ -4,7 +4,8 @@
  * line that is cleared at the end. */
 #include "client/cli/terminal.h"
 
-#include <ctype.h>
+#include "proto/text.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -107,9 +108,7 @@ int complain(int status, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *at = text; *at != '\0'; at++) { /* names of files and arrays may have any */
-        *at = (char)(iscntrl((unsigned char)*at) != 0 ? '?' : *at);
-    }
+    text_make_safe(text); /* names of files and arrays may have any */
     progress_end();
     (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
                   colour ? "\033[0m" : "", text);

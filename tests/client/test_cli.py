@@ -604,13 +604,13 @@ class Cumsum(Directory):
         self.assert_failed(done, 3, f"cannot reach {url}: No such file or directory.")
 
     def test_names_with_control_characters_do_not_reach_the_terminal(self):
-        done = tally("cumsum", self.path("no\n\x1b[31m é.npy"))
-        self.assert_failed(done, 2, "no??[31m é.npy: No such file or directory\n")
+        done = tally("cumsum", self.path("no\n\x1b[31m é\x9b.npy"))
+        self.assert_failed(done, 2, "no??[31m é?.npy: No such file or directory\n")
         self.assertEqual(done.stderr.count(b"\n"), 1)
         source = self.path("in.npz")
         with zipfile.ZipFile(source, "w") as archive:
-            archive.writestr("a\x1b[31m.npy", npy("|u1", (1,), b"1"))
-        self.assert_failed(tally("cumsum", source, "--array", "b"), 2, "one of a?[31m")
+            archive.writestr("a\x1b[\x9b31m.npy", npy("|u1", (1,), b"1"))
+        self.assert_failed(tally("cumsum", source, "--array", "b"), 2, "one of a?[?31m")
 
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
@@ -1121,6 +1121,16 @@ class Information(unittest.TestCase):
                 self.assertIn(b'"text/html"', done.stderr)
                 self.assertNotIn(b"<html>", done.stdout)
 
+    def test_control_characters_of_an_answer_do_not_reach_the_terminal(self):
+        for text in (b'["\x1b[31m"]', b"[\0]", b'["\x7f"]', b'["\xc2\x9b31m"]', b'"no array"'):
+            with Server(
+                lambda *_, text=text: answer(b'{"data":%s,"devices":%s}' % (text, text))
+            ) as s:
+                for command in (["cumsum"], ["devices", "--json"]):
+                    done = tally(*command, stdin=b"[1]", url=s.url)
+                    self.assertEqual((done.returncode, done.stdout), (6, b""))
+                    self.assertIn(b"not a whole JSON object", done.stderr)
+
     def test_pages_that_are_cut_are_no_information(self):
         page = b'{"devices":[{"name":"a","state":"ready"}],"version":"1.2.3"}'
         for kept in range(len(page), 0, -3):
@@ -1135,6 +1145,9 @@ class Information(unittest.TestCase):
         done = tally("version")
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stdout.decode(), r"^tally \d+\.\d+\.\d+\nserver \d+\.\d+\.\d+\n$")
+        with Server(lambda *_: answer(b'{"version":"1\\"\\\\\\u00e9"}')) as s:
+            done = tally("version", "--json", url=s.url)
+            self.assertEqual(json.loads(done.stdout)["server"], '1"\\é')
         self.assertRegex(tally("--version").stdout.decode(), r"^tally \d+\.\d+\.\d+\n$")
 
     def test_help_of_every_command(self):

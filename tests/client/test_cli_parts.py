@@ -23,6 +23,7 @@ import time
 import unittest
 import unittest.mock
 import urllib.request
+import warnings
 import zipfile
 
 from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
@@ -58,6 +59,16 @@ ssize_t write(int fd, const void *bytes, size_t count)
     if (count > 3)
         raise(SIGTERM);
     return syscall(SYS_write, fd, bytes, count);
+}
+"""
+CLOCK_ABOUT_TO_BE_SET_BACK = rb"""
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec += 3600;
+    return result;
 }
 """
 SIGNALLED_WHILE_CATCHING = rb"""
@@ -259,6 +270,11 @@ class Files(Directory):
             self.assert_failed(tally("cumsum", source), 2, "2 arrays", "--array", "a, b")
             self.assert_failed(tally("cumsum", source, "--array", "c"), 2, "no array c", "a, b")
             content = self.read("in.npz")
+            second = content.rindex(b"PK\x01\x02")
+            torn = content[:second] + b"PK\x01\x03" + content[second + 4 :]
+            for name in ([], ["--array", "a"]):  # "a" looks like the only one
+                done = tally("cumsum", self.path("torn.npz", torn), *name)
+                self.assert_failed(done, 2, "it is damaged")
             for cut in (
                 content[:-30],
                 content[:200],
@@ -270,6 +286,14 @@ class Files(Directory):
                 self.assertEqual(broken.returncode, 2, broken.stderr)
         self.assert_failed(tally("cumsum", self.path("x.npy", a), "--array", "a"), 2, "NPZ")
         self.assert_failed(tally("cumsum", stdin=content), 2, "FILE.npz")
+
+    def test_arrays_of_one_name_are_told_from_none(self):
+        source = self.path("in.npz")
+        with warnings.catch_warnings(), zipfile.ZipFile(source, "w") as archive:
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                archive.writestr("a.npy", npy("|u1", (1,), b"1"))
+        self.assert_failed(tally("cumsum", source, "--array", "a"), 2, "2 arrays of the name a")
 
     def test_a_large_packed_array_is_a_stream_and_is_checked(self):
         data, expected = running_sums(MIB // 8)
@@ -689,7 +713,14 @@ class Servers(Directory):
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_signal_just_before_a_full_pipe_is_written_to_ends_it(self):
-        code = self.path("write.c", SIGNALLED_IN_WRITE)
+        self.be_signalled_before_a_full_pipe(SIGNALLED_IN_WRITE)
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_clock_that_is_set_back_holds_no_signal_up(self):
+        self.be_signalled_before_a_full_pipe(SIGNALLED_IN_WRITE + CLOCK_ABOUT_TO_BE_SET_BACK)
+
+    def be_signalled_before_a_full_pipe(self, text):
+        code = self.path("write.c", text)
         library = self.path("write.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
         data = bytes(1 << 17)  # more than a pipe takes

@@ -80,6 +80,9 @@ static void framed_answers_are_verified(void **state)
             assert_true(numbers[k] == -1);
     }
     float numbers[5] = {1, 2, 3, 4, -1};
+    (void)execute((struct framed){"{\"\x1b[31m\xc2\x9b\xc3\xa9\"}", 0, 4, SIZE_MAX}, numbers,
+                  &err);
+    assert_non_null(strstr(err.message, "{\"?[31m?\xc3\xa9\"}"));
     if (execute((struct framed){DML_HEAD, 0, 4, SIZE_MAX}, numbers, &err) != TALLY_OK)
         fail_msg("%s", err.message);
     assert_memory_equal(numbers, DML_SUMS, 16);

@@ -160,6 +160,14 @@ static void buffers_are_checked(void **state)
                      TALLY_INVALID_ARGUMENT);
     assert_int_equal(tally_cumsum(NULL, &scan, numbers, numbers + 4, NULL),
                      TALLY_INVALID_ARGUMENT);
+    uint64_t bytes = 1;
+    assert_null(tally_parts_carry(NULL, &bytes));
+    assert_int_equal(bytes, 0);
+    assert_int_equal(tally_parts_position(NULL), 0);
+    scan.output_bytes = 0;
+    struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+    assert_null(tally_parts_carry(parts, NULL));
+    tally_parts_close(parts);
     tally_close(client);
     tally_close(NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static const int32_t INPUT[4] = {1, 2, 3, 4};
@@ -256,6 +257,19 @@ static void lies_are_refused(void **state)
     }
 }
 
+static void no_control_characters_of_headers_are_told(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4];
+    call_once("HTTP/1.1 200 OK\r\nContent-Type: text/\x1b[\xc2\x9b\xc3\xa9\r\n"
+              "X-Request-Id: a\x7f\xc2\x80\r\n\r\n",
+              output, &err);
+    assert_int_equal(err.status, TALLY_BAD_ANSWER);
+    assert_non_null(strstr(err.message, "\"text/?[?\xc3\xa9\""));
+    assert_string_equal(err.request_id, "a??");
+}
+
 static void headers_without_end_are_cut_off(void **state)
 {
     (void)state;
@@ -459,6 +473,27 @@ static int cancel_at_once(void *user, int64_t sent, int64_t send_total, int64_t 
     return 1;
 }
 
+static void who_has_no_descriptor_left_is_told(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"http://127.0.0.1:1", "unix:/tmp/tally-none.sock"};
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        struct tally_error err;
+        int32_t output[4];
+        struct tally *client = quick_client(urls[i], 2);
+        struct rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        call(client, output, &err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(err.status, TALLY_CONNECT);
+        assert_non_null(strstr(err.message, "ulimit -n"));
+        assert_int_equal(err.attempts, 1);
+        tally_close(client);
+    }
+}
+
 static void a_progress_callback_cancels(void **state)
 {
     (void)state;
@@ -592,6 +627,7 @@ int main(void)
         cmocka_unit_test(a_cut_answer_is_asked_for_again),
         cmocka_unit_test(in_place_is_not_repeated_once_overwritten),
         cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(no_control_characters_of_headers_are_told),
         cmocka_unit_test(headers_without_end_are_cut_off),
         cmocka_unit_test(a_header_line_without_end_is_cut_off),
         cmocka_unit_test(lengths_may_be_chunked_or_left_out),
@@ -600,6 +636,7 @@ int main(void)
         cmocka_unit_test(a_slow_answer_is_waited_for_until_the_timeout),
         cmocka_unit_test(a_silent_server_ends_in_a_timeout),
         cmocka_unit_test(nobody_listening_is_said_so),
+        cmocka_unit_test(who_has_no_descriptor_left_is_told),
         cmocka_unit_test(a_progress_callback_cancels),
         cmocka_unit_test(empty_tensors_travel),
         cmocka_unit_test(the_request_says_all_of_the_scan),

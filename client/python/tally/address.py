@@ -1,6 +1,7 @@
 """Where a server is, from its URL.
 
     http://host:8000/prefix, https://host, host:8000    TCP
+    http://[fe80::1%25eth0]:8000                        IPv6, of a link that is named
     unix:/run/tally.sock, unix:///run/tally.sock        Unix socket, the rest is the path as it is
     http+unix://%2Frun%2Ftally.sock/prefix              Unix socket, its path in the host's place
 
@@ -30,8 +31,13 @@ class Address(NamedTuple):
     prefix: str
 
     @property
+    def name(self) -> str:
+        """The host without the zone of an IPv6 address, which means something here alone."""
+        return self.host.partition("%")[0] if ":" in self.host else self.host
+
+    @property
     def host_header(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.name}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
 
@@ -60,6 +66,8 @@ def parse_address(url: str | None) -> Address:
         raise _unusable(url, "its scheme must be http, https, unix or http+unix")
     try:
         host = parts.hostname or ""
+        if ":" in host:  # RFC 6874: a zone stands behind an encoded '%'
+            host = host.replace("%25", "%", 1)
         host.encode("idna")  # as connecting will
     except UnicodeError:
         host = ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import inspect
 import math
 import os
@@ -32,6 +33,8 @@ from tally.call import (
     HeadReader,
     NoAnswer,
     Request,
+    not_http,
+    too_long,
 )
 from tally.client import (
     DEVICES,
@@ -299,11 +302,16 @@ class AsyncClient(Options[AsyncParts]):
         array, _, axis = scan.operand
         with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
-                work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
+                # No task: a loop that ends cancels all tasks, and the thread would go on.
+                loop = asyncio.get_running_loop()
+                work = loop.run_in_executor(None, self._regions.cumsum, scan)
                 try:
                     await asyncio.shield(work)
                 except asyncio.CancelledError:
-                    await asyncio.wait([work])
+                    while not work.done():  # however often it is cancelled
+                        with contextlib.suppress(asyncio.CancelledError):
+                            await asyncio.wait([work])
+                    work.exception()  # nobody else asks for it
                     raise
                 meter.add(array.nbytes)
             elif array.nbytes <= self._part_bytes:
@@ -408,7 +416,7 @@ class AsyncClient(Options[AsyncParts]):
             _, wire = await loop.create_unix_connection(_Wire, sock=opened)
             return wire
         opened = await _open_socket(address.host, address.port)
-        name = address.host if tls is not None else None
+        name = address.name if tls is not None else None
         _, wire = await loop.create_connection(_Wire, sock=opened, ssl=tls, server_hostname=name)
         return wire
 
@@ -420,8 +428,8 @@ class AsyncClient(Options[AsyncParts]):
                 call.judge(head, whole)
                 text = await _read_body(call, wire, head)
             else:
-                text = await _read_text(call, wire, head, ERROR_BYTES)
-                whole = whole and (head.length is None or len(text) == head.length)
+                text, all_of_it = await _read_error(wire, head)
+                whole = whole and all_of_it
             keep = whole and not head.will_close and wire.is_idle()
             return text
         except OSError as error:
@@ -522,7 +530,7 @@ async def _read_body(call: Call, wire: _Wire, head: Head) -> bytes:
     limit = TEXT_BYTES if into is None else call.carry_bytes + len(into)
     if head.length is not None and head.length > limit:
         raise call.too_long()
-    text = await _read_text(call, wire, head, limit + 1)
+    text = await _read_text(wire, head, limit + 1)
     if len(text) > limit:
         raise call.too_long()
     if into is None:
@@ -545,23 +553,47 @@ def _cut(call: Call, wire: _Wire, head: Head) -> TallyError:
     return call.ended_early(head)
 
 
-async def _read_text(call: Call, wire: _Wire, head: Head, limit: int) -> bytes:
+async def _read_error(wire: _Wire, head: Head) -> tuple[bytes, bool]:
+    """What there is of it, and whether that is all: the status has said the most."""
+    try:
+        text = await _read_text(wire, head, ERROR_BYTES)
+        return text, len(text) < ERROR_BYTES if head.chunked else len(text) == head.length
+    except (OSError, TallyError):
+        return b"", False
+
+
+async def _read_text(wire: _Wire, head: Head, limit: int) -> bytes:
     """A body: what there is of it, up to the limit."""
     if not head.chunked:
         return await wire.read(limit if head.length is None else min(limit, head.length))
     text = bytearray()
     while len(text) < limit:
-        line = await wire.line()
+        line = await _chunk_line(wire, "a chunk size")
         size = line.partition(b";")[0].strip()
-        if not line.endswith(b"\n") or not _CHUNK_SIZE.fullmatch(size):
-            raise _Lost("it ended in the middle of a chunked answer")
+        if not _CHUNK_SIZE.fullmatch(size):
+            raise not_http("a chunk has no size")
         count = int(size, 16)
         if count == 0:
-            while (line := await wire.line()) not in (b"\r\n", b"\n"):
-                if not line.endswith(b"\n"):
-                    raise _Lost("it ended in the middle of a chunked answer")
+            room = HEAD_BYTES
+            while line not in (b"\r\n", b"\n"):
+                line = await _chunk_line(wire, "its trailer")
+                room -= len(line)
+                if room < 0:
+                    raise too_long("its trailer")
             break
         text += await wire.read(min(count, limit - len(text)))
-        if len(text) < limit and await wire.line() not in (b"\r\n", b"\n"):
-            raise _Lost("it ended in the middle of a chunked answer")
+        if len(text) < limit and await _chunk_line(wire, "a chunk") not in (b"\r\n", b"\n"):
+            raise not_http("a chunk is longer than its size")
     return bytes(text)
+
+
+async def _chunk_line(wire: _Wire, what: str) -> bytes:
+    """A line between chunks."""
+    line = await wire.line()
+    if line.endswith(b"\n"):
+        return line
+    if wire.ended is None:
+        raise too_long(what)
+    if isinstance(wire.ended, TimeoutError):
+        raise wire.ended
+    raise _Lost("it ended in the middle of a chunked answer")

@@ -54,13 +54,15 @@ BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
 QUEUE_NAP = 0.01  # seconds between attempts at a Unix socket whose queue is full
 HEAD_START = 1.0  # seconds for each address of a host but the last, which has all that are left
 
+SWITCHED = 101  # to a protocol that nobody asked for: no further answer follows
+_BODILESS = (SWITCHED, 204, 304)  # statuses of answers without a body, whatever they announce
 _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authority is not known
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # What a server says that refuses a request before it scans anything.
 _BEFORE_THE_SCAN = {"queue_full", "too_many_requests"}
 # The header fields that decide something.
 _JUDGED = {
-    *("content-type", "content-length", "content-encoding"),
+    *("content-type", "content-length", "content-encoding", "transfer-encoding"),
     *("tally-dtype", "tally-shape", "tally-carry-length"),
 }
 
@@ -94,18 +96,25 @@ def parse_head(lines: Iterable[bytes]) -> Head:
         name, value = name.lower(), value.strip()
         if fields.setdefault(name, value) != value:
             ambiguous.add(name)
-    chunked = fields.get("transfer-encoding", "").lower() == "chunked"
+    status = int(match[2])
+    coding = fields.get("transfer-encoding", "identity").lower()
+    if coding not in ("chunked", "identity"):
+        raise not_http(f"its Transfer-Encoding is {clean(coding)[:40]!r}")
+    chunked = coding == "chunked" and status not in _BODILESS
     length = None if chunked else fields.get("content-length")
+    if status in _BODILESS:
+        length = "0"
     if length is not None and not (length.isascii() and length.isdigit() and len(length) < 20):
         raise not_http(f"its Content-Length is {clean(length)[:40]!r}")
     connection = fields.get("connection", "").lower()
     return Head(
-        int(match[2]),
+        status,
         fields,
         ambiguous,
         None if length is None else int(length),
         chunked,
         "close" in connection
+        or status == SWITCHED
         or (match[1] == b"0" and "keep-alive" not in connection)
         or (length is None and not chunked),
     )
@@ -130,11 +139,11 @@ class HeadReader:
         """The head, if this line is its last. A line lacks its end where the connection ended."""
         self.room -= len(line)
         if self.room < 0:
-            raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
+            raise too_long("its head")
         if line in (b"\r\n", b"\n") and self.lines:
             head = parse_head(self.lines)
             self.lines = []
-            return head if head.status >= 200 else None
+            return head if head.status >= 200 or head.status == SWITCHED else None
         if not line.endswith(b"\n"):
             if self.lines or line:
                 raise HeadCut("it was closed in the answer's head")
@@ -145,6 +154,10 @@ class HeadReader:
 
 def not_http(why: str) -> BadAnswer:
     return BadAnswer(f"no usable answer: {why} (is this the URL of a Tally server?)")
+
+
+def too_long(what: str) -> BadAnswer:
+    return not_http(f"{what} is longer than {HEAD_BYTES} bytes")
 
 
 @dataclass
@@ -248,7 +261,8 @@ class Call:
         self.attempts = 0
         self.touched = False  # bytes of an answer were written, in any attempt
         self.retry_after = 0.0  # seconds, as the last answer asked
-        self.received = 0  # bytes of the answer's body, in this attempt
+        self.begun = False  # the head of a 200 answer has come, in this attempt
+        self.received = 0  # bytes of its body
         self.carry_bytes = 0  # in front of them
         self.connection: Any = None  # that it has: another thread may cut it off
         self.holding = threading.Lock()  # guards `connection` while it is given back
@@ -258,6 +272,7 @@ class Call:
         """The head of the request and the carry behind it; an attempt begins."""
         request = self.request
         self.retry_after = 0.0
+        self.begun = False
         self.received = 0
         head = f"{request.method} {self.caller.address.prefix}{request.path}{self.caller.head}"
         if request.content_type:
@@ -274,6 +289,7 @@ class Call:
 
     def judge(self, head: Head, whole: bool) -> None:
         """BadAnswer unless this is the head of the 200 answer to a request that was sent whole."""
+        self.begun = True
         doubtful = head.ambiguous & _JUDGED
         if doubtful:
             raise BadAnswer(
@@ -370,9 +386,9 @@ class Call:
             return self.too_late(f"{self.received} bytes of the answer had come")
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return ConnectFailed(f"TLS failed: {_words(error)}")
-        when = "in the middle of the answer" if self.received else "before the answer"
+        when = "in the middle of the answer" if self.begun else "before the answer"
         hint = ""
-        closed = not self.received and getattr(error, "errno", None) is None  # the system has one
+        closed = not self.begun and getattr(error, "errno", None) is None  # the system has one
         if closed and self.caller.tls is None and self.caller.address.socket_path is None:
             hint = ". If the server speaks TLS, its URL begins with https://"
         return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")

@@ -86,8 +86,13 @@ class CarriedSum:
     ) -> None:
         self._run = client._run
         self._attributes = attributes
+        if not isinstance(carry, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(
+                f"carry is of type {type(carry).__name__}, expected bytes: what Parts.carry was",
+                field="carry",
+            )
         self.axis = axis
-        self.carry = carry
+        self.carry = bytes(carry)
         self._turn = [True]  # taken by the call that is under way: a list's pop needs no lock
 
     @contextlib.contextmanager
@@ -178,6 +183,11 @@ class Options(Generic[AnyParts]):
             InvalidArgument: the URL is not usable, a file is missing.
         """
         settings = {name: value for name, value in locals().copy().items() if name != "self"}
+        for name, text in (("url", url), ("token", token), ("user_agent", user_agent)):
+            if not isinstance(text, str) and (text is not None or name == "user_agent"):
+                raise InvalidArgument(
+                    f"{name} is of type {type(text).__name__}, expected a text", field=name
+                )
         address = parse_address(url)
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
             if not (seconds is None and name == "timeout" or _is_positive(seconds)):
@@ -200,7 +210,7 @@ class Options(Generic[AnyParts]):
         if address.tls:
             try:
                 context = tls_context(ca_file, client_cert, client_key, insecure)
-            except OSError as error:
+            except (OSError, TypeError) as error:
                 named = ", ".join(str(file) for file in (ca_file, client_cert, client_key) if file)
                 raise InvalidArgument(f"cannot use {named}: {error}") from error
         self._caller = Caller(
@@ -216,7 +226,7 @@ class Options(Generic[AnyParts]):
 
     def _empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike) -> Array:
         kind = as_operand(np.empty(0), 0, dtype).array.dtype
-        sizes = as_shape(shape)
+        sizes = as_shape(shape, kind)
         if self._regions is None or 0 in sizes:
             return np.empty(sizes, kind)
         return self._regions.empty(sizes, kind)

@@ -13,6 +13,7 @@ Failure: InvalidArgument. Thread: any.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from tally.errors import InvalidArgument
 
 Array = npt.NDArray[Any]
 
+MAX_RANK = 64
 GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
 # Every name on the wire, and that of the Open Inference Protocol.
 V2_NAMES = {
@@ -73,7 +75,10 @@ def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
     return Operand(array, name, _axis(axis, array.ndim))
 
 
-def as_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
+def as_shape(
+    shape: SupportsIndex | Sequence[SupportsIndex], dtype: np.dtype[Any]
+) -> tuple[int, ...]:
+    """The shape of a new array."""
     try:
         sizes = shape if isinstance(shape, Sequence) else (shape,)
         found = tuple(map(operator.index, sizes))
@@ -81,6 +86,12 @@ def as_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
         found = (-1,)
     if any(size < 0 for size in found):
         raise InvalidArgument(f"shape is {shape!r}, expected sizes of at least 0", field="shape")
+    if len(found) > MAX_RANK:
+        raise InvalidArgument(
+            f"shape has {len(found)} dimensions, expected at most {MAX_RANK}", field="shape"
+        )
+    if math.prod(size or 1 for size in found) * dtype.itemsize > sys.maxsize:  # NumPy's rule
+        raise InvalidArgument(f"shape is {shape!r}: no memory holds 2^63 bytes", field="shape")
     return found
 
 
@@ -96,14 +107,25 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
         dtype = ml_dtypes.bfloat16
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
-        return wanted
+        if wanted.subdtype is None:  # one of arrays would change the shape
+            return wanted
     except (TypeError, ValueError, SyntaxError):  # it is Python to NumPy, some of it
-        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
+        pass
+    raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype")
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In this machine's byte order; NumPy's newer types, of texts, have none."""
+    try:
+        native: np.dtype[Any] = dtype.newbyteorder("=")
+        return native
+    except TypeError:
+        return dtype
 
 
 def _adopt(array: Array) -> tuple[str, Array]:
     """An array whose type is not in the table: bfloat16, another byte order, or none of ours."""
-    native = array.dtype.newbyteorder("=")
+    native = _native(array.dtype)
     if native in _NAMES:
         return _NAMES[native], array.astype(native)
     if array.dtype.name == "bfloat16" and array.dtype.itemsize == 2:
@@ -179,11 +201,13 @@ def output_buffer(out: Array | None, operand: Operand, packed: bool = False) -> 
         return Output(out, out, bytes_of(out), None)
     if not isinstance(out, np.ndarray):
         raise InvalidArgument(f"out is a {type(out).__name__}, expected an array", field="out")
+    if isinstance(out, np.ma.MaskedArray):  # its mask would hide the sums
+        raise InvalidArgument("out is a masked array: give its memory, out.data", field="out")
     if out.shape != array.shape:
         raise InvalidArgument(
             f"out has shape {out.shape}, the result has {array.shape}", field="out"
         )
-    if out.dtype.newbyteorder("=") != array.dtype:
+    if _native(out.dtype) != array.dtype:
         raise InvalidArgument(
             f"out has elements of type {out.dtype}, the result of {array.dtype}", field="out"
         )

@@ -35,6 +35,7 @@ from typing import Any
 from tally.address import Address
 from tally.call import (
     ERROR_BYTES,
+    HEAD_BYTES,
     HEAD_START,
     QUEUE_NAP,
     TEXT_BYTES,
@@ -43,6 +44,7 @@ from tally.call import (
     HeadCut,
     HeadReader,
     not_http,
+    too_long,
 )
 from tally.errors import TallyError
 
@@ -111,8 +113,20 @@ class Answer(http.client.HTTPResponse):
         self.version = 11
         self.chunked = head.chunked
         self.chunk_left = None
-        self.length = 0 if head.status in (204, 304) else head.length
+        self.length = head.length
         self.will_close = head.will_close
+
+    def _read_and_discard_trailer(self) -> None:
+        """http.client's own reads lines without end."""
+        room = HEAD_BYTES
+        line = b""
+        while line not in (b"\r\n", b"\n"):
+            line = self.fp.readline(room + 1)
+            room -= len(line)
+            if room < 0:
+                raise too_long("its trailer")
+            if not line:
+                raise http.client.IncompleteRead(b"")
 
 
 def _look_up(address: Address, give_up: float) -> list[Any]:
@@ -180,7 +194,7 @@ class Connection:
         if tls is not None:
             opened.settimeout(seconds_left(give_up))
             try:
-                self.socket: Any = tls.wrap_socket(opened, server_hostname=address.host)
+                self.socket: Any = tls.wrap_socket(opened, server_hostname=address.name)
             except OSError:
                 opened.close()
                 raise
@@ -393,5 +407,5 @@ def _read_error(answer: Answer) -> bytes:
     """What there is of it: the status has said the most."""
     try:
         return answer.read(ERROR_BYTES)
-    except (OSError, http.client.HTTPException):
+    except (OSError, ValueError, http.client.HTTPException, TallyError):
         return b""

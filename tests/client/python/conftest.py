@@ -19,8 +19,8 @@ class Driven:
     """An AsyncClient with the methods of a Client, on a loop of its own."""
 
     def __init__(self, *arguments, **options):
-        self.loop = asyncio.new_event_loop()
         self.client = tally.AsyncClient(*arguments, **options)
+        self.loop = asyncio.new_event_loop()
 
     def __getattr__(self, name):
         method = getattr(self.client, name)

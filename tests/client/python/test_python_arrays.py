@@ -2,6 +2,7 @@
 copied that need not be."""
 
 import array as arrays
+import pathlib
 import pickle
 import tracemalloc
 
@@ -12,6 +13,7 @@ import tally
 from lying_server import LyingServer, Told
 from support import dtypes, oracle
 from support.tallyd import Tallyd
+from tally.address import parse_address
 
 TYPES = [dtype for dtype in dtypes.ALL]
 SHAPE = (3, 4, 5)
@@ -243,16 +245,20 @@ READ_ONLY.flags.writeable = False
         ("dtype", GOOD, 0, {"dtype": "complex64"}),
         ("dtype", GOOD, 0, {"dtype": "no type"}),
         ("dtype", GOOD, 0, {"dtype": "f4,,"}),
+        ("dtype", GOOD, 0, {"dtype": "(2,)f4"}),
         ("dtype", np.array(["a"]), 0, {}),
         ("dtype", np.array([{}]), 0, {}),
         ("dtype", np.array([1j]), 0, {}),
         ("dtype", np.array([1], "M8[s]"), 0, {}),
+        ("dtype", np.array(["1"], np.dtypes.StringDType()), 0, {}),
         ("x", np.ma.masked_equal([1, 2], 2), 0, {}),
         ("out", GOOD, 0, {"out": np.ones((3, 2), np.float32)}),
         ("out", GOOD, 0, {"out": np.ones((2, 3), np.float64)}),
         ("out", GOOD, None, {"out": np.ones((2, 3), np.float32)}),
         ("out", GOOD, 0, {"out": READ_ONLY}),
         ("out", GOOD, 0, {"out": [1, 2]}),
+        ("out", GOOD, 0, {"out": np.ma.masked_array(np.ones((2, 3), np.float32), True)}),
+        ("out", GOOD, 0, {"out": np.full((2, 3), "1", np.dtypes.StringDType())}),
         ("precision", GOOD, 0, {"precision": "exact"}),
         ("exclusive", GOOD, 0, {"exclusive": 1}),
         ("reverse", GOOD, 0, {"reverse": "true"}),
@@ -293,6 +299,21 @@ def test_counts_that_cannot_be_are_refused(connect, name, count):
     assert caught.value.field == name
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("token", text) for text in (b"secret", 5)),
+        *(("user_agent", text) for text in (b"me", None)),
+        *(("url", text) for text in (b"http://h", 5, pathlib.Path("/run/tally.sock"))),
+        *((name, 5.0) for name in ("ca_file", "client_cert")),
+    ],
+)
+def test_texts_that_are_none_are_refused(connect, name, text):
+    with pytest.raises(tally.InvalidArgument, match="expected a text|cannot use 5.0") as caught:
+        connect(**{"url": "https://localhost", name: text})
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("seconds", [1e7, 1e300])
 def test_a_time_may_be_longer_than_the_system_counts(connect, server, seconds):
     client = connect(server.url, timeout=seconds, connect_timeout=seconds)
@@ -331,6 +352,13 @@ def test_urls_that_cannot_be_are_refused(connect, url):
         url = "http://:8000"
     with pytest.raises(tally.InvalidArgument, match="Write for example"):
         connect(url)
+
+
+@pytest.mark.parametrize("zone", ["%25eth0", "%eth0"])
+def test_the_zone_of_an_ipv6_address_is_for_connecting_alone(zone):
+    address = parse_address(f"http://[fe80::1{zone}]:8000/prefix")
+    assert (address.host, address.port) == ("fe80::1%eth0", 8000)
+    assert (address.name, address.host_header) == ("fe80::1", "[fe80::1]:8000")
 
 
 def test_the_address_comes_from_the_environment(connect, server, monkeypatch):

@@ -1,6 +1,7 @@
 """Many callers of one client: threads, tasks, processes, and those who change their minds."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import pickle
@@ -134,6 +135,42 @@ def test_a_cancelled_task_in_shared_memory_leaves_its_output_alone_afterwards(se
             assert (out == then).all()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_task_that_is_cancelled_again_waits_for_the_server_all_the_same(server, fails):
+    begun, goes_on = threading.Event(), threading.Event()
+    complaints = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        async with tally.AsyncClient(server.url, shm=True) as client:
+            sum_there = client._regions.cumsum
+
+            def slow(scan):
+                begun.set()
+                goes_on.wait()
+                sum_there(scan)
+                if fails:
+                    raise tally.Busy("later")
+
+            client._regions.cumsum = slow
+            out = np.zeros(4)
+            task = asyncio.ensure_future(client.cumsum(np.ones(4), 0, out=out))
+            await asyncio.to_thread(begun.wait)
+            for _ in range(3):
+                task.cancel()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            ended_before = task.done()
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not ended_before and out.tolist() == [1, 2, 3, 4]
+
+    asyncio.run(main())
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_forked_child_makes_connections_of_its_own(server):

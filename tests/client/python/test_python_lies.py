@@ -106,6 +106,12 @@ LIES = [
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n20\r\n" + BODY + BODY + "\r\n0\r\n\r\n",
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY + "\r\n0\r\n\r\n",
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n-10\r\n" + BODY + "\r\n0\r\n\r\n",
+    HEAD + TENSOR + "Transfer-Encoding: gzip, chunked\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD
+    + TENSOR
+    + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n10\r\n"
+    + BODY
+    + "\r\n0\r\n\r\n",
     # another tensor
     HEAD + "Tally-Dtype: float32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
@@ -171,6 +177,31 @@ TRUTHS = [
 def test_lengths_may_be_chunked_or_left_out(connect, truth):
     with LyingServer(text(truth)) as server:
         assert connect(server.url, retries=0).cumsum(array(), 0).tobytes() == BODY.encode()
+
+
+@pytest.mark.parametrize("line", [b"X-Filler: 0\r\n", b"0"], ids=["lines", "a line"])
+def test_trailers_without_end_are_cut_off(connect, line):
+    start = (HEAD + TENSOR + CHUNKS).encode()[:-2]
+    with LyingServer(lambda seen: Told(start + line * (1 << 17), hang=True)) as server:
+        with pytest.raises(tally.BadAnswer, match="trailer"):
+            connect(server.url, timeout=20).cumsum(array(), 0)
+
+
+def test_a_chunk_whose_size_does_not_end_is_cut_off(connect):
+    start = (HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n8;").encode()
+    with LyingServer(lambda seen: Told(start + b"x" * (1 << 17), hang=True)) as server:
+        with pytest.raises(tally.BadAnswer, match="chunk size"):
+            connect(server.url, timeout=20).cumsum(array(), 0)
+        assert server.requests == 1
+
+
+@pytest.mark.parametrize("cut", ["8\r\nabcd", "8", "8\r\nabcdefgh\r\n0\r\n"])
+def test_a_chunked_answer_that_stops_is_waited_for_until_the_timeout(connect, cut):
+    start = (HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n" + cut).encode()
+    with LyingServer(lambda seen: Told(start, hang=True)) as server:
+        with pytest.raises(tally.CallTimeout, match="0.3 s"):
+            connect(server.url, timeout=0.3).cumsum(array(), 0)
+        assert server.requests == 1
 
 
 def test_many_chunks_cost_no_more_than_their_bytes(connect):
@@ -262,7 +293,12 @@ def test_the_request_says_all_of_the_scan(connect):
         client = connect(f"{server.url}/prefix/", token="s3cret")
         x = np.zeros((3, 2), np.float16).T
         out = np.empty((3, 2), np.float16).T
-        options = {"exclusive": True, "reverse": True, "precision": "native", "deadline": 60.5}
+        options = {
+            "exclusive": True,
+            "reverse": True,
+            "precision": "native",
+            "deadline": 60.5,
+        }
         client.cumsum(x, -1, out=out, **options)
     head = server.heads[0]
     assert head.startswith(
@@ -296,6 +332,25 @@ def test_an_error_that_is_nested_deeply_is_a_refusal(connect):
     with LyingServer(lambda _: error(400, body="[" * 60000)) as lying:
         with pytest.raises(tally.Rejected, match="HTTP 400"):
             connect(lying.url).cumsum([1])
+
+
+@pytest.mark.parametrize("cut", ["", "zz\r\n", "40\r\n{", "2\r\n{}\r\n0\r\nX: y"])
+def test_an_error_whose_text_is_cut_is_a_refusal(connect, cut):
+    head = "HTTP/1.1 413 Too Large\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with LyingServer(text(head + cut)) as server:
+        with pytest.raises(tally.Rejected, match="HTTP 413"):
+            connect(server.url).cumsum([1])
+        assert server.requests == 1
+
+
+@pytest.mark.parametrize("status", ["101 Switching Protocols", "204 Nothing", "304 The Same"])
+def test_no_body_is_waited_for_where_there_is_none(connect, status):
+    answer = f"HTTP/1.1 {status}\r\nUpgrade: x\r\nContent-Length: 5\r\n\r\n".encode()
+    with LyingServer(lambda seen: Told(answer, hang=True)) as server:
+        began = time.monotonic()
+        with pytest.raises(tally.BadAnswer, match=f"HTTP {status[:3]} "):
+            connect(server.url, timeout=60).cumsum([1])
+        assert time.monotonic() - began < 30
 
 
 def test_a_text_without_end_is_cut_off(connect):

@@ -212,6 +212,22 @@ def test_a_carry_that_cannot_be_is_refused(connect, answer):
         assert parts.carry == b""
 
 
+@pytest.mark.parametrize("carry", ["abc", None, 5, [1, 2], np.zeros(64, np.uint8)])
+def test_a_carry_that_is_no_bytes_is_refused(connect, carry):
+    with pytest.raises(tally.InvalidArgument, match="expected bytes") as caught:
+        client_parts(connect("http://127.0.0.1:1"), 0, carry=carry)
+    assert caught.value.field == "carry"
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_a_carry_in_whatever_buffer_goes_on(connect, server, kind):
+    client = connect(server.url)
+    parts = client_parts(client, 0)
+    parts.cumsum(np.arange(3))
+    again = client_parts(client, 0, carry=kind(parts.carry))
+    assert again.cumsum(np.arange(3)).tolist() == [3, 4, 6]
+
+
 def test_a_carry_that_was_not_asked_for_is_refused(connect):
     answer = "Tally-Carry-Length: 64\r\nContent-Length: 80\r\n\r\n"
     told = Told((HEAD + answer).encode() + CARRY + bytes(16), close=True)

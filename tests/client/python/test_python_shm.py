@@ -307,11 +307,17 @@ def test_an_empty_array_and_one_without_shared_memory_are_ordinary(connect, shm_
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "field"),
-    [((2, -1), "f4", "shape"), ("3", "f4", "shape"), (1.5, "f4", "shape"), (3, object, "dtype")],
+    [
+        *((shape, "f4", "shape") for shape in ((2, -1), "3", 1.5, (1 << 62, 1 << 62), (1,) * 65)),
+        (1 << 63, "i1", "shape"),
+        ((0, 1 << 62, 1 << 62), "i1", "shape"),
+        (3, object, "dtype"),
+    ],
 )
-def test_an_array_that_cannot_be_is_refused(connect, shm_server, shape, dtype, field):
+@pytest.mark.parametrize("shm", [True, False])
+def test_an_array_that_cannot_be_is_refused(connect, shm_server, shape, dtype, field, shm):
     with pytest.raises(tally.InvalidArgument) as caught:
-        connect(shm_server.url, shm=True).empty(shape, dtype)
+        connect(shm_server.url, shm=shm).empty(shape, dtype)
     assert caught.value.field == field
 
 
