@@ -1,16 +1,12 @@
 /* A call, in the order in which things happen: made, sent and answered through libcurl's
- * callbacks, set on a connection, settled, tried again. libcurl parses the answer's head
- * (curl_easy_header); where a refusal has no sentence of the server's, the reader is told what its
- * status usually means.
+ * callbacks, set on a connection, settled, tried again.
  *
  * A cumulative sum is a pure function, so sending it twice is harmless to the server. What must
  * not happen is to send an input that the answer has begun to overwrite: spec.once. */
 #include "client/call.h"
 
-#include "client/json_text.h"
 #include "proto/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,138 +133,6 @@ void call_destroy(struct call *call)
     curl_slist_free_all(call->headers);
     free(call->url);
     free(call);
-}
-
-/* ---- what an answer says ---- */
-
-static void call_answer_reset(struct call_answer *answer)
-{
-    memset(answer, 0, offsetof(struct call_answer, error_text));
-    answer->head_length = -1;
-    answer->carry_length = -1;
-}
-
-/* Copy a header's value to an empty array. */
-static void read_text(struct call_answer *answer, CURL *easy, const char *name, char *to,
-                      size_t size)
-{
-    struct curl_header *header = NULL;
-    for (size_t i = 0; curl_easy_header(easy, name, i, CURLH_HEADER, -1, &header) == CURLHE_OK;
-         i++) {
-        char clean[sizeof answer->shape];
-        size_t count = strnlen(header->value, size - 1);
-        memcpy(clean, header->value, count);
-        clean[count] = '\0';
-        text_make_safe(clean);
-        bool cut = header->value[count] != '\0'; /* longer than any true value */
-        if (cut || (i > 0 && strcmp(to, clean) != 0)) {
-            answer->ambiguous = true;
-        }
-        memcpy(to, clean, strlen(clean) + 1);
-    }
-}
-
-/* A header's value as a number; -1 if there is none. */
-static int64_t read_length(struct call_answer *answer, CURL *easy, const char *name)
-{
-    char text[24] = "";
-    read_text(answer, easy, name, text, sizeof text);
-    if (text[0] == '\0') {
-        return -1;
-    }
-    char *end = NULL;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (errno != 0 || *end != '\0' || number < 0) {
-        answer->ambiguous = true;
-        return -1;
-    }
-    return number;
-}
-
-static void call_answer_read(struct call_answer *answer, CURL *easy)
-{
-    read_text(answer, easy, "Content-Type", answer->content_type, sizeof answer->content_type);
-    read_text(answer, easy, "Content-Encoding", answer->content_encoding,
-              sizeof answer->content_encoding);
-    read_text(answer, easy, "Tally-Dtype", answer->dtype, sizeof answer->dtype);
-    read_text(answer, easy, "Tally-Shape", answer->shape, sizeof answer->shape);
-    read_text(answer, easy, "Location", answer->location, sizeof answer->location);
-    read_text(answer, easy, "X-Request-Id", answer->request_id, sizeof answer->request_id);
-    answer->head_length = read_length(answer, easy, "Inference-Header-Content-Length");
-    answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
-    /* What Content-Length means is libcurl's to say (chunks override it). Here it must only
-     * make sense: libcurl takes one that is too large for none. */
-    (void)read_length(answer, easy, "Content-Length");
-}
-
-static bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t count)
-{
-    size_t room = sizeof answer->error_text - answer->error_bytes;
-    size_t kept = count < room ? count : room;
-    memcpy(answer->error_text + answer->error_bytes, text, kept);
-    answer->error_bytes += kept;
-    return count <= room;
-}
-
-static enum tally_status status_of(int http_status)
-{
-    if (http_status == 429 || http_status == 503) {
-        return TALLY_BUSY;
-    }
-    if (http_status == 504) {
-        return TALLY_DEADLINE;
-    }
-    if (http_status >= 500 && http_status <= 599) {
-        return TALLY_SERVER_ERROR;
-    }
-    if (http_status >= 400 && http_status <= 499) {
-        return TALLY_REJECTED;
-    }
-    return TALLY_BAD_ANSWER;
-}
-
-/* What to tell a user about an answer that does not explain itself. */
-static const char *status_advice(int http_status)
-{
-    switch (http_status) {
-    case 401:
-        return "; a token is needed: set options.token (tally --token-file)";
-    case 403:
-        return "; the server does not allow this to you";
-    case 404:
-        return "; is this the URL of a Tally server?";
-    case 407:
-        return "; the proxy wants a user and a password: http_proxy=http://USER:PASSWORD@HOST";
-    case 413:
-        return "; the tensor is larger than the server accepts";
-    case 429:
-    case 503:
-        return "; try again later";
-    case 502:
-    case 504:
-        return "; a proxy in between says so: is tallyd running behind it?";
-    default:
-        return http_status >= 400 ? ""
-                                  : "; expected 200. Give the server's own URL, redirects are "
-                                    "not followed";
-    }
-}
-
-static void call_answer_to_error(const struct call_answer *answer, struct tally_error *err)
-{
-    struct json_text body = {answer->error_text, answer->error_bytes};
-    err->status = status_of(answer->http_status);
-    (void)json_text_member_string(body, "code", err->code, sizeof err->code);
-    (void)json_text_member_string(body, "field", err->field, sizeof err->field);
-    if (json_text_member_string(body, "error", err->message, sizeof err->message) &&
-        err->message[0] != '\0') {
-        return;
-    }
-    (void)client_error_set(err, err->status,
-                           "the server answered HTTP %d%s%s without saying why%s",
-                           answer->http_status, answer->location[0] != '\0' ? " to " : "",
-                           answer->location, status_advice(answer->http_status));
 }
 
 /* ---- sent and answered: libcurl's callbacks ---- */

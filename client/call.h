@@ -17,6 +17,7 @@
 #ifndef TALLY_CLIENT_CALL_H
 #define TALLY_CLIENT_CALL_H
 
+#include "client/call_answer.h"
 #include "client/internal.h"
 
 /* A request, and where the bytes of a 200 answer go. All is borrowed until the call is
@@ -46,32 +47,6 @@ struct call_spec {
     enum tally_status (*write)(void *context, uint64_t offset, const void *bytes, size_t count,
                                struct tally_error *err);
     void *context; /* of begin and write */
-};
-
-/* What an answer says of itself. The headers that mean something here are copied once its head is
- * whole: one that came twice with different values, or is no number where it must be one, makes
- * the answer ambiguous; then nothing of it is believed. Texts are cut to these arrays and lose
- * their control characters, since they are shown on terminals. */
-enum {
-    ANSWER_HEADER_BYTES = 65536, /* most header bytes of one answer, interim ones included */
-    ANSWER_ERROR_BYTES = 4096    /* as much of an error's body is kept */
-};
-
-struct call_answer {
-    size_t header_bytes; /* that have come */
-    bool complete;       /* the empty line of the final head has come */
-    int http_status;     /* once complete, else 0; so is all below */
-    bool ambiguous;
-    int64_t head_length;  /* Inference-Header-Content-Length, -1 if absent */
-    int64_t carry_length; /* Tally-Carry-Length, -1 if absent */
-    char content_type[96];
-    char content_encoding[32];
-    char dtype[32];
-    char shape[1600];
-    char location[256];
-    char request_id[160];
-    size_t error_bytes;
-    char error_text[ANSWER_ERROR_BYTES]; /* last: not cleared between attempts */
 };
 
 #define NEVER_MS INT64_MAX
