@@ -1,9 +1,9 @@
 /* Files that may change while the service runs, looked at now and again: certificates, tokens. A
  * change counts when two looks in a row have seen the same, so that a file is not read while
  * somebody writes it, nor a key when its certificate has not come yet. What is read nevertheless
- * in the middle of a change is read again: its stamp was taken before. A pipe, say, that was read at
- * the start is not read again. One in the place of a file is a change, and whoever reads it must not
- * wait: it may take that place at any time.
+ * in the middle of a change is read again: its stamp was taken before. A pipe, say, that was
+ * read at the start is not read again. One in the place of a file is a change, and whoever reads
+ * it must not wait: it may take that place at any time.
  * Thread: one at a time for each watch. */
 #ifndef TALLY_SERVER_FILE_WATCH_H
 #define TALLY_SERVER_FILE_WATCH_H

@@ -82,8 +82,8 @@ void conn_begin(struct conn *conn)
     conn->stuck_sweeps = 0;
 }
 
-/* "If timeout was set to zero (or unset) before, setup of new value [...] will reset timeout timer"
- * (microhttpd.h). */
+/* "If timeout was set to zero (or unset) before, setup of new value [...] will reset timeout
+ * timer" (microhttpd.h). */
 void conn_renew(struct conn *conn)
 {
     const unsigned idle_s = (unsigned)conn->loop->server->config->idle_timeout_s;

@@ -277,8 +277,8 @@ static void convert_waiting_texts(struct http_loop *loop)
     }
 }
 
-/* What the time is. A process that was stopped finds all bounds of its clients passed, and what they
- * sent meanwhile unread: nobody is cut for it before a run has read. */
+/* What the time is. A process that was stopped finds all bounds of its clients passed, and what
+ * they sent meanwhile unread: nobody is cut for it before a run has read. */
 static uint64_t notice_stop(struct http_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();

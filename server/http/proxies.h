@@ -37,8 +37,8 @@ MUST_CHECK enum status proxies_parse(const struct config_list *list, struct prox
  * others a field of their own. There is at least one.
  * in out   *client   the peer; whom the trusted proxies name instead, if they do: true
  * in out   *local    the peer is on this machine; so is everybody named up to the client. What
- *                    another machine calls its loopback is not here, and behind a proxy that is not
- *                    trusted, or that names nobody, may be anyone */
+ *                    another machine calls its loopback is not here, and behind a proxy that is
+ *                    not trusted, or that names nobody, may be anyone */
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
                     struct address *client, bool *local);
 

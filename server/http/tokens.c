@@ -320,8 +320,8 @@ static uint64_t *find_let_in(struct tokens *tokens, uint64_t key, const uint8_t 
     return &tokens->let_in[(*pair >> 32) % LET_IN];
 }
 
-/* The last token with this hash, compared with all of its bucket in a time that does not depend on
- * them. Thread: a holder of the lock. */
+/* The last token with this hash, compared with all of its bucket in a time that does not depend
+ * on them. Thread: a holder of the lock. */
 static const struct token *find_token(struct tokens *tokens, const uint8_t *hash)
 {
     const struct token *found = NULL;

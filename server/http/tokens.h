@@ -8,9 +8,9 @@
  * be read is refused with a line in the log, and the tokens from before stay.
  *
  * The token that a client presents is hashed and overwritten where it lies. The hash is compared
- * in constant time, with the lines that a secret function of it leaves. An address that presented many different wrong ones has
- * to wait before another is looked at, but one that was right from there before. A token is in no
- * log and no error; its name is. */
+ * in constant time, with the lines that a secret function of it leaves. An address that presented
+ * many different wrong ones has to wait before another is looked at, but one that was right from
+ * there before. A token is in no log and no error; its name is. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 

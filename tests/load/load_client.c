@@ -244,6 +244,8 @@ static void run(double cpu[2], double server[2])
             cpu[edge] = cpu_seconds(0);
             server[edge++] = options.server == 0 ? 0 : cpu_seconds(options.server);
         }
+        /* before the end is looked at: on a busy machine the last of the window are late */
+        uint64_t next_ns = options.rate > 0 ? arrive(now) : NEVER;
         if (edge == 2 && (now >= end_ns || open_requests == 0)) {
             return;
         }
@@ -252,9 +254,7 @@ static void run(double cpu[2], double server[2])
             swept_ns = now;
         }
         uint64_t until_ns = earlier(now + SIGNAL_NS, edge < 2 ? window_ns[edge] : end_ns);
-        if (options.rate > 0) {
-            until_ns = earlier(until_ns, arrive(now));
-        }
+        until_ns = earlier(until_ns, next_ns);
         if (timers) {
             until_ns = earlier(until_ns, swept_ns + SWEEP_NS);
         }

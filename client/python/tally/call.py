@@ -57,6 +57,8 @@ HEAD_START = 1.0  # seconds for each address of a host but the last, which has a
 SWITCHED = 101  # to a protocol that nobody asked for: no further answer follows
 _BODILESS = (SWITCHED, 204, 304)  # statuses of answers without a body, whatever they announce
 _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authority is not known
+# ... and of what is no TLS: another answer, or none but the end of the connection.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # What a server says that refuses a request before it scans anything.
 _BEFORE_THE_SCAN = {"queue_full", "too_many_requests"}
@@ -376,7 +378,9 @@ class Call:
             hint = ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
         elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _STRANGERS:
             hint = ". Say whose certificates to trust: ca_file"
-        elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        elif getattr(error, "reason", None) in _NO_TLS or (
+            self.caller.tls is not None and isinstance(error, ConnectionResetError)
+        ):  # asyncio's word for an end in the handshake
             hint = ". If the server speaks no TLS, its URL begins with http://"
         return ConnectFailed(f"cannot reach {url}: {_words(error)}{hint}")
 

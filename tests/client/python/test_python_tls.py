@@ -1,8 +1,10 @@
 """TLS, client certificates and tokens, against a server with certificates of the test's own."""
 
 import pathlib
+import socket
 import ssl
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -99,6 +101,22 @@ def test_a_url_of_the_other_kind_is_said_to_be_one(connect, server):
     with LyingServer(lambda seen: Told(b"", close=True)) as silent:  # as tallyd with TLS is then
         with pytest.raises(tally.ConnectionLost, match="speaks TLS, its URL begins with https://"):
             connect(silent.url, retries=0).cumsum(X, 0)
+
+
+def test_a_server_that_closes_at_the_first_word_of_tls_may_speak_none(connect):
+    """As libmicrohttpd does where the line that it takes it for has no blank."""
+
+    def close_at_a_word(listener):
+        with listener.accept()[0] as taken:
+            taken.recv(1 << 16)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closing = threading.Thread(target=close_at_a_word, args=[listener])
+        closing.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(tally.ConnectFailed, match="speaks no TLS, its URL begins with http://"):
+            connect(url, insecure=True).cumsum(X, 0)
+        closing.join()
 
 
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
