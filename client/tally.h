@@ -194,8 +194,8 @@ TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t 
 TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
 
 /* The carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the first
- * part, and of NULL. What is saved of it goes on elsewhere or tomorrow with tally_parts_restore(), given an
- * equal scan: the server refuses a carry of another one. */
+ * part, and of NULL. What is saved of it goes on elsewhere or tomorrow with
+ * tally_parts_restore(), given an equal scan: the server refuses a carry of another one. */
 TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
 TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
                                                 uint64_t bytes, struct tally_error *err);

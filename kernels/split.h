@@ -1,14 +1,15 @@
 /* Cutting a scan, and what lies between its cells. Pure; thread: any; nothing can fail.
  *
  * Boxes: what is too large for one buffer is copied together, box by box, and back: some lines
- * that are neighbours, or some blocks of one line, whose sums are handed on. Boxes of a line come
- * in the order the axis is traversed.
+ * that are neighbours, or some blocks of one line, whose sums are handed on. Boxes of a line
+ * come in the order the axis is traversed.
  *
  * Slices: a large tensor holds a device only so long at a time, and can be scanned while it
  * arrives. A slice is some steps of another dimension than the axis, or of the outermost ones
  * together where each is short, and has nothing to do with the others; or it is some blocks of
- * the axis, of all lines or of one such step, and hands the sums of its lines on to the next (struct scan_job, carry), in the order in which the axis is
- * traversed. What arrives is cut in its outermost dimension:
+ * the axis, of all lines or of one such step, and hands the sums of its lines on to the next
+ * (struct scan_job, carry), in the order in which the axis is traversed. What arrives is cut in
+ * its outermost dimension:
  *
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]

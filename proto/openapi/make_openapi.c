@@ -23,7 +23,8 @@
  *   its "parameters": ["name"]            after what every request may have and what the path names
  *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
  *   "headers": ["name"] of an answer      after what every answer may have
- *   its "errors": [404]                   besides those that every route has; a tensor route has more
+ *   its "errors": [404]                   besides those that every route has; a tensor route
+ *                                         has more
  *
  * Failure modes, all of which end the build with a sentence: a route without an operation, an
  * operation without a route, broken JSON, a name unknown, said twice or used nowhere. */

@@ -189,7 +189,8 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
-/* Places are given to others until three of its requests are too late: then it is still its turn. */
+/* Places are given to others until three of its requests are too late: then it is still its
+ * turn. */
 static void who_leaves_the_line_unserved_costs_its_client_nothing(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,5 @@
-/* How the connection of a client ends that is cut off (server/http/deadlines.c), on sockets alone. */
+/* How the connection of a client ends that is cut off (server/http/deadlines.c), on sockets
+ * alone. */
 #include "server/http/loop.h"
 #include "tests/lib/unit.h"
 

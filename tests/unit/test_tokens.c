@@ -94,7 +94,8 @@ static void a_name_with_a_nul_inside_is_refused(void **state)
     assert_non_null(strstr(err.detail, "line 1: "));
 }
 
-/* What a crash of the machine leaves of a file: it would be one without tokens, and lock out all. */
+/* What a crash of the machine leaves of a file: it would be one without tokens, and lock out
+ * all. */
 static void nuls_are_no_blanks_behind_a_line(void **state)
 {
     static const char zeros[64];
