@@ -117,10 +117,10 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
     }
     return error_set(
         err, STATUS_QUEUE_FULL,
-        "what waits before this request takes about %llu ms, and its deadline is in %llu ms: "
+        "what waits before this request takes about %.1f ms, and its deadline is in %.1f ms: "
         "try again after Retry-After seconds, or allow more time",
-        (unsigned long long)(wait_ns / NS_PER_MS),
-        (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
+        (double)wait_ns / NS_PER_MS,
+        (double)clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS);
 }
 
 static struct request *take_all(struct completion *completion)

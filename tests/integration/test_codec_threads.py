@@ -173,9 +173,9 @@ def within(answer):
 def test_a_deadline_passes_while_an_answer_is_printed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
-    print_much(40000000)(client)  # the first answer waits for its pages, the others find them
-    deadline = within(print_much(40000000)(client))
-    answer = print_much(40000000, deadline)(client)
+    print_much(12000000)(client)  # the first answer waits for its pages, the others find them
+    deadline = within(print_much(12000000)(client))
+    answer = print_much(12000000, deadline)(client)
     calls.expect_error(answer, 504, "deadline_passed")
     counted = 'tally_requests_total{route="cumsum",outcome="deadline_passed"}'
     assert metric(client, counted) == 1

@@ -504,7 +504,7 @@ static uint64_t processor_ns(void)
 /* An object of 64 MiB, open, that has no name any more. */
 static int make_nameless(struct shm_registry *registry)
 {
-    const off_t bytes = 64 << 20;
+    const off_t bytes = 256 << 20; /* to be freed: many times what a new thread costs */
     make_object(1);
     int fd = shm_open(key, O_RDWR, 0);
     struct error err;
