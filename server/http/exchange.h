@@ -30,7 +30,6 @@ struct tls_credentials;
 struct http_daemon;
 
 struct conn {
-    unsigned magic;
     bool used;                           /* a request line came on it */
     bool cut;                            /* was shut down: MHD is about to close it */
     bool closed;                         /* MHD has: only an orphan keeps this record */
@@ -64,7 +63,6 @@ struct conn {
 };
 
 enum {
-    CONN_MAGIC = 0x7a11c0,
     EXCHANGE_MAGIC = 0x7a11e8,
     EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
