@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "server/sched/server.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -426,11 +427,13 @@ static void keep_sums_of(const struct request *request, const char *outputs, cha
                          uint64_t from, uint64_t end)
 {
     const struct part_sizes *sizes = &request->part->sizes;
+    const unsigned char *sums = request->part->sums;
     const size_t bytes = sizes->element_bytes;
+    assert(sums != NULL); /* take_memory() */
     for (uint64_t i = from; i < end; i++) {
         uint64_t value = 0;
         if (outputs == NULL) {
-            value = part_load(request->part->sums + i * sizes->sum_bytes, bytes);
+            value = part_load(sums + i * sizes->sum_bytes, bytes);
         } else {
             value = part_load(outputs + i * bytes, bytes);
             value += request->plan.exclusive ? part_load(kept + i * bytes, bytes) : 0;
