@@ -40,7 +40,6 @@ static enum status open_shm(const struct config *config, struct server *server,
 {
     const struct shm_options options = {.zero_copy = config->shm_zero_copy,
                                         .max_regions = SHM_REGIONS,
-                                        .max_bytes = INT64_MAX,
                                         .key_prefix = config->shm_key_prefix};
     if (config->shm_zero_copy && !config->allow_client_shm) {
         return error_set(

@@ -1,13 +1,12 @@
-/* A request in one piece, an answer line by line.
+/* A request in one piece, an answer line by line, and a connection for each: there is one a second,
+ * or some, and to connect costs less than to know where an answer ends.
  *
- *   http_post_send() -> kept connection, or a new one -> head and text -> status line, fields
+ *   http_post_send() -> connection -> head and text -> status line, to the end of the head
  *
- * The body of an answer says nothing that is needed. Nobody waits for it: what came of it by the
- * next request is thrown away then, and a connection on which it is not whole is closed.
+ * Neither the fields of an answer nor its body say anything that is needed.
  *
  * What can go wrong: a name is not known, nobody listens, the deadline passes (in each step), the
- * other side hangs up or talks nonsense, or it says no. A kept connection that turns out to be
- * closed before a byte of the answer came is made anew, once: servers close idle ones. */
+ * other side hangs up or talks nonsense, or it says no. */
 #include "server/base/http_post.h"
 
 #include "server/base/clock.h"
@@ -22,13 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
     HEAD_MAX = 8192, /* with those of interim answers (1xx) */
-    BODY_MAX = 65536,
     PORT_MAX = 65535,
     DEADLINE_SEEN_MS = 100 /* that it was moved */
 };
@@ -38,21 +35,12 @@ struct http_post {
     char *authority; /* host and port, as the URL has them */
     char *port;
     char *path;
-    int fd;                              /* -1: not connected */
-    size_t unread;                       /* bytes of the last answer's body */
     const _Atomic uint64_t *deadline_ns; /* of the call, as all below */
-    bool hung_up;                        /* before a byte of the answer came */
+    int fd;                              /* -1: not connected */
     size_t received;                     /* bytes of the answer, in `head` */
     size_t parsed;                       /* of them */
     char head[HEAD_MAX];
     char failure[128];
-};
-
-struct answer {
-    unsigned status;
-    bool keep;       /* the connection */
-    bool has_length; /* so many bytes of body follow, else until it ends */
-    size_t length;
 };
 
 PRINTF_LIKE(2, 3)
@@ -92,23 +80,6 @@ static bool wait_ready(const struct http_post *post, short events, uint64_t unti
 }
 
 /* ---- connecting ---- */
-
-/* Whether the kept connection can take a request: the last answer has come whole, with no byte too
- * many, and it was not closed. */
-static bool is_reusable(struct http_post *post)
-{
-    char skipped[4096];
-    for (;;) {
-        ssize_t count = recv(post->fd, skipped, sizeof skipped, MSG_DONTWAIT);
-        if (count <= 0) {
-            return count < 0 && errno == EAGAIN && post->unread == 0;
-        }
-        if ((size_t)count > post->unread) {
-            return false;
-        }
-        post->unread -= (size_t)count;
-    }
-}
 
 static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64_t until_ns)
 {
@@ -157,7 +128,6 @@ static bool connect_to_any(struct http_post *post)
         connected = connect_to(post, each, now_ns + part_ns);
     }
     freeaddrinfo(all);
-    post->unread = 0;
     return connected;
 }
 
@@ -171,7 +141,6 @@ static bool send_bytes(struct http_post *post, const char *from, size_t bytes, i
             from += count;
             bytes -= (size_t)count;
         } else if (errno != EAGAIN) {
-            post->hung_up = errno == EPIPE || errno == ECONNRESET;
             return post_fail(post, "it hung up on a request: %s", strerrordesc_np(errno));
         } else if (!wait_ready(post, POLLOUT, UINT64_MAX)) {
             return post_fail(post, "it did not take a request in time");
@@ -189,6 +158,7 @@ static bool send_request(struct http_post *post, const char *text, size_t bytes)
                               "User-Agent: tallyd/" TALLY_VERSION "\r\n"
                               "Content-Type: application/json\r\n"
                               "Content-Length: %zu\r\n"
+                              "Connection: close\r\n"
                               "\r\n",
                               post->path, post->authority, bytes);
     if (head_bytes < 0) {
@@ -240,7 +210,6 @@ static const char *next_line(struct http_post *post)
         if (count > 0) {
             post->received += (size_t)count;
         } else if (count == 0 || errno != EAGAIN) {
-            post->hung_up = post->received == 0 && (count == 0 || errno == ECONNRESET);
             (void)post_fail(post, "it hung up before its answer was there");
             return NULL;
         } else if (!wait_ready(post, POLLIN, UINT64_MAX)) {
@@ -251,97 +220,47 @@ static const char *next_line(struct http_post *post)
 }
 
 /* "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4); the second space is often
- * missing. */
-static bool parse_status(const char *line, struct answer *answer)
+ * missing. 0: it is none. */
+static unsigned parse_status(const char *line)
 {
     if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') ||
         line[8] != ' ' || strspn(line + 9, "0123456789") != 3 ||
         (line[12] != ' ' && line[12] != '\0')) {
-        return false;
+        return 0;
     }
-    answer->keep = line[7] == '1';
-    answer->status = (unsigned)strtoul(line + 9, NULL, 10);
-    return answer->status >= 100 && answer->status < 600 && answer->status != 101;
+    unsigned status = (unsigned)strtoul(line + 9, NULL, 10);
+    return status >= 100 && status < 600 && status != 101 ? status : 0;
 }
 
-/* "field-name ":" OWS field-value OWS" (RFC 9112, 5) */
-static bool parse_field(const char *line, struct answer *answer)
+/* To the end of its head, so that the collector is not cut off while it writes that. */
+static bool read_answer(struct http_post *post)
 {
-    size_t name_len = strcspn(line, " \t:");
-    if (name_len == 0 || line[name_len] != ':') {
-        return false;
-    }
-    const char *value = line + name_len + 1;
-    value += strspn(value, " \t");
-    if (strncasecmp(line, "Content-Length:", name_len + 1) == 0) {
-        size_t digits = strspn(value, "0123456789");
-        if (answer->has_length || digits == 0 || digits > 18 ||
-            value[digits + strspn(value + digits, " \t")] != '\0') {
-            return false;
-        }
-        answer->has_length = true;
-        answer->length = strtoull(value, NULL, 10);
-    } else if (strncasecmp(line, "Transfer-Encoding:", name_len + 1) == 0 ||
-               (strncasecmp(line, "Connection:", name_len + 1) == 0 &&
-                strncasecmp(value, "keep-alive", strlen("keep-alive")) != 0)) {
-        answer->keep = false; /* where a chunked body ends is not looked for */
-    }
-    return true;
-}
-
-static bool read_answer(struct http_post *post, struct answer *answer)
-{
+    unsigned status = 0;
     post->received = 0;
     post->parsed = 0;
     do { /* "A client MUST be able to parse one or more 1xx responses" (RFC 9110, 15.2) */
-        *answer = (struct answer){0};
         const char *line = next_line(post);
-        if (line != NULL && !parse_status(line, answer)) {
+        status = line == NULL ? 0 : parse_status(line);
+        if (line != NULL && status == 0) {
             return post_fail(post, "its answer is not HTTP/1.1");
         }
-        while (line != NULL && (line = next_line(post)) != NULL && line[0] != '\0') {
-            if (!parse_field(line, answer)) {
-                return post_fail(post, "its answer is not HTTP/1.1");
-            }
+        while (line != NULL && line[0] != '\0') {
+            line = next_line(post);
         }
         if (line == NULL) {
             return false;
         }
-    } while (answer->status < 200);
-    if (answer->status == 204) {
-        answer->has_length = true;
-        answer->length = 0;
-    }
-    size_t of_body = post->received - post->parsed;
-    answer->keep = answer->keep && answer->has_length && answer->length <= BODY_MAX &&
-                   of_body <= answer->length;
-    post->unread = answer->length - of_body;
-    return true;
+    } while (status < 200);
+    return status < 300 || post_fail(post, "it answers %u", status);
 }
 
 const char *http_post_send(struct http_post *post, const char *text, size_t bytes,
                            const _Atomic uint64_t *deadline_ns)
 {
-    struct answer answer;
     post->deadline_ns = deadline_ns;
-    if (post->fd >= 0 && !is_reusable(post)) {
-        post_disconnect(post);
-    }
-    bool kept;
-    do {
-        kept = post->fd >= 0;
-        post->hung_up = false;
-        if ((kept || connect_to_any(post)) && send_request(post, text, bytes) &&
-            read_answer(post, &answer)) {
-            if (!answer.keep) {
-                post_disconnect(post);
-            }
-            (void)post_fail(post, "it answers %u", answer.status);
-            return answer.status / 100 == 2 ? NULL : post->failure;
-        }
-        post_disconnect(post);
-    } while (kept && post->hung_up);
-    return post->failure;
+    bool taken = connect_to_any(post) && send_request(post, text, bytes) && read_answer(post);
+    post_disconnect(post);
+    return taken ? NULL : post->failure;
 }
 
 /* ---- the URL ---- */

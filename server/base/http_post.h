@@ -1,10 +1,9 @@
-/* POSTs JSON to one http:// URL, a text after the other, over a connection that is kept: of
- * HTTP/1.1 what the tracer needs, and no TLS, no proxy, no redirect.
+/* POSTs JSON to one http:// URL, each text over a connection of its own: of HTTP/1.1 what the tracer
+ * needs, and no TLS, no proxy, no redirect.
  *
  * Nothing that the other side does is waited for beyond the deadline of the call, but name
  * resolution, which has bounds of its own (resolv.conf). Nor does it take more memory or work than
- * an answer of honest size: of a head that is longer than 8 KiB or is not HTTP/1.1, and of a body
- * that has not come by the next call or is longer than 64 KiB, the connection is closed.
+ * an answer of honest size: its head has 8 KiB at most, and its body is not read.
  * Thread: one at a time. */
 #ifndef TALLY_SERVER_HTTP_POST_H
 #define TALLY_SERVER_HTTP_POST_H

@@ -1,5 +1,7 @@
-/* Sends what requests did to an OpenTelemetry collector (--otlp-endpoint): each a server span with
- * its stages as children, in batches, as OTLP/JSON over plain HTTP, by a thread of its own.
+/* Sends what requests did to an OpenTelemetry collector (--otlp-endpoint), in batches, as OTLP/JSON
+ * over plain HTTP, by a thread of its own. A request is one span of kind SERVER with attributes by
+ * OpenTelemetry's semantic conventions for HTTP, and a span of kind INTERNAL for each of its stages:
+ * those of tally_stage_seconds, and `send`, from the first byte of the answer to its last.
  *
  * Nobody waits for the collector. What ends while as much as fits waits to be sent is dropped, and
  * so is a batch that the collector does not take within ten seconds, or refuses; both are counted
@@ -11,7 +13,7 @@
 #include "proto/status.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
-#include "server/base/trace_json.h"
+#include "server/base/trace_context.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +43,15 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 bool tracer_due(struct tracer *tracer);
 
 /* A sampled request that has ended. Texts are borrowed for the call. */
+struct trace_request {
+    const struct trace_context *context;
+    const struct log_request *line; /* method, format, dtype and outcome are static */
+    const char *route;              /* static; NULL: none is known */
+    bool tls;
+    struct metrics_times times;
+    uint64_t answered_ns; /* its answer began to be sent, 0: none was */
+    uint64_t ended_ns;
+};
 void tracer_add(struct tracer *tracer, const struct trace_request *request);
 
 #endif

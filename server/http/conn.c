@@ -9,7 +9,6 @@
 #include "server/http/tls.h"
 #include "server/sched/client.h"
 
-#include <assert.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,6 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     if (conn == NULL) {
         return NULL;
     }
-    conn->magic = CONN_MAGIC;
     conn->connection = connection;
     conn->fd = info->connect_fd;
     conn->loop = loop;
@@ -43,7 +41,6 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
 
 void conn_free(struct conn *conn)
 {
-    conn->magic = 0;
     client_release(conn->identity);
     client_release(conn->client);
     free(conn);
@@ -54,7 +51,6 @@ void conn_destroy(struct conn *conn)
     if (conn == NULL) {
         return;
     }
-    assert(conn->magic == CONN_MAGIC);
     if (conn->exchange != NULL) {
         /* MHD closes some connections, after chunks it cannot read for example, without saying
          * that the request on it is over. */

@@ -8,12 +8,11 @@
  * bytes would destroy the answer on its way. */
 #include "server/http/exchange.h"
 
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/http/cors.h"
 #include "server/http/loop.h"
-#include "server/http/proxies.h"
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
@@ -125,24 +124,9 @@ void exchange_free(struct exchange *exchange)
     }
 }
 
-/* ---- the header ---- */
-
 void exchange_make_id(struct exchange *exchange)
 {
     (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.id);
-}
-
-static void choose_deadline(struct exchange *exchange)
-{
-    uint64_t timeout_ms = (uint64_t)exchange->header.timeout_ms;
-    uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
-    uint64_t at = 0;
-    timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
-    if (timeout_ms == 0 || __builtin_mul_overflow(timeout_ms, NS_PER_MS, &at) ||
-        __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
-        return;
-    }
-    exchange->request.deadline_ns = at;
 }
 
 bool exchange_comes_too_late(struct exchange *exchange)
@@ -155,40 +139,50 @@ bool exchange_comes_too_late(struct exchange *exchange)
     return stopping;
 }
 
-/* All that is checked while nothing of the body was read. */
-static enum status check_header(struct exchange *exchange, const char *method)
+/* ---- what is counted for its client ---- */
+
+/* --per-client-bytes-per-s, 0: not for this request. */
+static uint64_t rate_of(const struct exchange *exchange)
+{
+    return exchange->request.limited ? exchange->loop->server->config->per_client_bytes_per_s
+                                     : 0;
+}
+
+enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
+{
+    uint64_t rate = rate_of(exchange);
+    uint64_t wait_ns = 0;
+    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
+        return STATUS_OK;
+    }
+    if (client_may_send(exchange->request.client, exchange->request.ticket,
+                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
+        exchange->counted_bytes = whole;
+        return STATUS_OK;
+    }
+    char limit[32];
+    char ahead[32];
+    byte_size_text(rate, limit, sizeof limit);
+    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
+    exchange->request.limit = METRICS_CLIENT_LIMIT_BYTES;
+    request_retry_after(&exchange->request, wait_ns);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has sent %s more than %s a second allow, the server's "
+                     "--per-client-bytes-per-s: try again after Retry-After seconds",
+                     ahead, limit);
+}
+
+void exchange_uncount_request(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    struct error *err = &request->error;
-    enum status status = header_check_finish(&exchange->header, err);
-    if (exchange->header.forwarded.count > 0) {
-        exchange->forwarded = proxies_client(
-            &exchange->loop->http->proxies, exchange->header.forwarded.texts,
-            exchange->header.forwarded.count, &exchange->address, &request->local);
+    if (exchange->client_counted) {
+        client_end_request(request->client,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        exchange->client_counted = false;
     }
-    if (status == STATUS_OK) {
-        status = exchange_find_route(exchange, method, err);
-    }
-    exchange_begin_trace(exchange);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    if (exchange_comes_too_late(exchange)) {
-        return err->status;
-    }
-    if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
-        choose_deadline(exchange);
-        request->high = exchange->header.high;
-        TRY(exchange_admit(exchange, err));
-        TRY(exchange_choose_codec(exchange, err));
-    }
-    request->body.declared = exchange->header.content_length;
-    request->body.chunked = exchange->header.chunked;
-    request->body.coding = exchange->header.coding;
-    request->accept_coding = exchange->header.accept_coding;
-    TRY(body_begin(request, err));
-    return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
+
+/* ---- refused ---- */
 
 /* Its tensor and texts are not needed any more: others may have their memory. */
 static void give_memory_back(struct exchange *exchange)
@@ -205,75 +199,25 @@ static void give_memory_back(struct exchange *exchange)
         memory_release(server->memory, request->reserved_bytes);
         request->reserved_bytes = 0;
     }
-    exchange_uncount_memory(exchange);
+    if (request->client_bytes > 0) {
+        client_give_memory(request->client, request->client_bytes,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        request->client_bytes = 0;
+    }
     admission_leave(server->admission, request);
     admission_wake(server->admission); /* a small one has given memory back, too */
 }
 
-/* The request is refused while its body is still to come, or coming, which may take as long as its
- * client likes. */
-static void begin_dropping(struct exchange *exchange, uint64_t left)
+void exchange_refuse(struct exchange *exchange)
 {
+    const int64_t length = exchange->header.content_length;
     request_enter(&exchange->request, REQUEST_REFUSED);
     conn_begin(exchange->conn);
     give_memory_back(exchange);
-    if (left > KEEP_ALIVE_DROP_BYTES) {
+    if (length >= 0 &&
+        (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DROP_BYTES) {
         respond_early(exchange);
     }
-}
-
-void exchange_refuse(struct exchange *exchange)
-{
-    int64_t length = exchange->header.content_length;
-    begin_dropping(exchange,
-                   length < 0 ? 0 : (uint64_t)length - exchange->request.body.received);
-}
-
-static void read_method(struct exchange *exchange, const char *method)
-{
-    /* Those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them. */
-    static const struct {
-        const char *name;
-        unsigned asks;
-    } known[] = {{"GET", ROUTE_GET}, {"POST", ROUTE_POST}, {"HEAD", ROUTE_GET},
-                 {"PUT", 0},         {"DELETE", 0},        {"CONNECT", 0},
-                 {"OPTIONS", 0},     {"TRACE", 0},         {"PATCH", 0}};
-    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
-        if (strcmp(method, known[i].name) == 0) {
-            exchange->method = known[i].name;
-            exchange->asks = known[i].asks;
-        }
-    }
-    exchange->head = strcmp(method, "HEAD") == 0;
-}
-
-enum exchange_step exchange_header(struct exchange *exchange, const char *method)
-{
-    const struct header_check *header = &exchange->header;
-    conn_begin(exchange->conn);
-    read_method(exchange, method);
-    if (header->origin != NULL) {
-        exchange->allowed_origin =
-            cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
-        exchange->preflight = exchange->allowed_origin != NULL &&
-                              header->asked_method != NULL && strcmp(method, "OPTIONS") == 0;
-    }
-    if (header->request_id_bytes > 0) {
-        memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
-        exchange->request.id[header->request_id_bytes] = '\0';
-    } else {
-        exchange_make_id(exchange);
-    }
-    request_enter(&exchange->request, REQUEST_BODY);
-    if (check_header(exchange, method) == STATUS_OK) {
-        return EXCHANGE_GO_ON;
-    }
-    if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
-        exchange->close = true;
-        return EXCHANGE_ANSWER;
-    }
-    begin_dropping(exchange, header->content_length > 0 ? (uint64_t)header->content_length : 0);
-    return EXCHANGE_GO_ON;
 }
 
 /* ---- the body ---- */
@@ -415,7 +359,11 @@ static void end_exchange(struct exchange *exchange)
     free(exchange->kept);
     forget_long_target(exchange);
     give_memory_back(exchange);
-    exchange_uncount(exchange);
+    exchange_uncount_request(exchange);
+    if (exchange->counted_bytes > request->body.received) {
+        client_sends_less(request->client, exchange->counted_bytes - request->body.received,
+                          rate_of(exchange));
+    }
     exchange->conn->exchange = NULL;
     exchange->conn->ended_run = exchange->conn->daemon->runs;
     exchange->conn->answer_bytes = 0;

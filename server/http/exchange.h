@@ -30,7 +30,6 @@ struct tls_credentials;
 struct http_daemon;
 
 struct conn {
-    unsigned magic;
     bool used;                           /* a request line came on it */
     bool cut;                            /* was shut down: MHD is about to close it */
     bool closed;                         /* MHD has: only an orphan keeps this record */
@@ -64,7 +63,6 @@ struct conn {
 };
 
 enum {
-    CONN_MAGIC = 0x7a11c0,
     EXCHANGE_MAGIC = 0x7a11e8,
     EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
@@ -182,26 +180,12 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 /* In REQUEST_BODY or refused: what was kept goes on first, by any step of exchange_data(). */
 enum exchange_step exchange_land_kept(struct exchange *exchange);
 
-/* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
- * codec. Both say why not. */
-MUST_CHECK enum status exchange_find_route(struct exchange *exchange, const char *method,
-                                           struct error *err);
-MUST_CHECK enum status exchange_choose_codec(struct exchange *exchange, struct error *err);
-
-/* exchange_client.c: whose request it is, and whether it may begin: not while the service
- * stops, the queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING,
- * THROTTLED). */
-MUST_CHECK enum status exchange_admit(struct exchange *exchange, struct error *err);
 /* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
 /* The last of its answer is about to be sent: it is none of its client's requests any more. */
 void exchange_uncount_request(struct exchange *exchange);
-/* Its memory is given back: that counts no more for its client. */
-void exchange_uncount_memory(struct exchange *exchange);
-/* It ends, and nothing of it counts any more. */
-void exchange_uncount(struct exchange *exchange);
 
 /* exchange_report.c: its header has been seen, and its route is known if there is one. The
  * trace of who calls goes on, or one begins: without a traceparent only for a tensor, and if

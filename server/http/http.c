@@ -6,7 +6,7 @@
 #include "server/base/machine.h"
 #include "server/http/cors.h"
 #include "server/http/loop.h"
-#include "server/http/tls_files.h"
+#include "server/http/tls.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

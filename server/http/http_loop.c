@@ -378,7 +378,6 @@ static void stop_daemons(struct http_loop *loop)
 static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
-    assert(loop->magic == LOOP_MAGIC);
     (void)pthread_setname_np(pthread_self(), "tally-http");
     wake_daemons(loop);
     (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
@@ -440,7 +439,7 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
         completion_deinit(&loop->completion);
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
-    loop->magic = LOOP_MAGIC; /* from here on loop_stop() has something to do */
+    loop->opened = true;
     if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
         loop->id_seed = uv_hrtime(); /* ids need not be secret */
     }
@@ -479,7 +478,7 @@ void loop_stop(struct http_loop *loop)
     if (loop->joined) {
         stop_daemons(loop);
     }
-    if (loop->magic != LOOP_MAGIC || loop->completion.expected > 0) {
+    if (!loop->opened || loop->completion.expected > 0) {
         return; /* never begun, or still in use by a hung device */
     }
     if (!loop->started) {

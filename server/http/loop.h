@@ -69,7 +69,7 @@ struct accepted {
 };
 
 struct http_loop {
-    unsigned magic;
+    bool opened; /* loop_stop() has something to do */
     struct http *http;
     struct server *server;
     pthread_t thread;
@@ -120,7 +120,6 @@ struct http {
 };
 
 enum {
-    LOOP_MAGIC = 0x7a11100,
     HEARTBEAT_MS = 250,
     ROOMY_BUFFER = 64 << 10 /* of a connection, in which a body comes fast */
 };

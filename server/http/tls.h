@@ -1,8 +1,11 @@
 /* TLS on a connection. libmicrohttpd has GnuTLS's session, and drives it; its bytes, its
  * credentials and its handshake's turn are ours:
  *
- *   - Credentials are those that are valid when the connection begins (tls_files.h), not those of
- *     libmicrohttpd's daemon, which would keep them for ever.
+ *   - Credentials (--tls-cert, --tls-key, --tls-client-ca) are read at the start and again whenever
+ *     the files change. A connection keeps those that were valid when it began, so a change fails no
+ *     request; libmicrohttpd's daemon would keep its own for ever. What cannot be used (half a file,
+ *     a key that is not the certificate's) is refused with a line in the log: the connections go on
+ *     with what there was, and the files are tried again when they change, and every minute.
  *   - libmicrohttpd asks for a handshake again and again while it waits for its client, and has no
  *     end of bytes to announce. The loop sleeps by what was moved (daemon_has_pending() in
  *     http_loop.c): what goes in or out of a session's socket is progress.
@@ -13,17 +16,33 @@
  *
  * Possible failures: a connection whose session cannot be set up is cut; a client without the
  * certificate that it needs, too. Nothing is ever written to such a socket but through the
- * session. Thread: the loop's, all functions. */
+ * session. Thread: the loop's, but for the files. */
 #ifndef TALLY_SERVER_TLS_H
 #define TALLY_SERVER_TLS_H
 
+#include "proto/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-struct MHD_Connection;
+struct config;
 struct conn;
-struct gnutls_certificate_credentials_st;
+struct log;
+struct metrics;
+struct tls_files; /* opaque */
+
+/* *out stays NULL where the configuration has no certificate. Thread: main.
+ * err   INVALID_FIELD, naming flag and file */
+MUST_CHECK enum status tls_files_open(const struct config *config, struct log *log,
+                                      struct metrics *metrics, struct tls_files **out,
+                                      struct error *err);
+/* Every connection has ended; NULL is fine. */
+void tls_files_close(struct tls_files *files);
+
+/* Read what has changed, now and again. NULL is fine. Thread: main. */
+void tls_files_tick(struct tls_files *files, uint64_t now_ns);
 
 /* libmicrohttpd has begun a connection of a daemon with TLS. */
 void tls_begin(struct conn *conn);
@@ -45,9 +64,6 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1]);
 /* Write something, which MHD does not write on at the same time, and say that nothing follows.
  * Returns the bytes that were taken, or a negative number. */
 ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count);
-
-/* For these credentials: refuse clients without a certificate of their authorities. Pure. */
-void tls_verify_clients(struct gnutls_certificate_credentials_st *credentials);
 
 /* For MHD's options: ciphers and protocols, and a way to get certificates that has none. */
 void *tls_priorities(void);

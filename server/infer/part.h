@@ -99,4 +99,11 @@ MUST_CHECK enum status part_finish(struct request *request, const struct paralle
 
 void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */
 
+/* Sums as a carry has them, so many of `bytes` bytes. Hardware disagrees about the sign and payload of
+ * a NaN: they are not kept. Here for tests, as all below. */
+void part_sums_settle(void *sums, size_t bytes, uint64_t count);
+
+/* `bytes` bytes, little-endian. */
+uint64_t part_load(const void *at, size_t bytes);
+
 #endif

@@ -117,8 +117,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
     }
     slices->whole = request;
     slices->part = request->part;
-    slices->slice = (struct request){.magic = REQUEST_MAGIC,
-                                     .completion = request->completion,
+    slices->slice = (struct request){.completion = request->completion,
                                      .server = request->server,
                                      .client = request->client,
                                      .high = request->high,

@@ -36,7 +36,6 @@ struct shm_registry {
     pthread_mutex_t lock;        /* guards the rest */
     struct shm_region **regions; /* owned array of max_regions; [0..count) each held once */
     size_t count;
-    uint64_t bytes;
 };
 
 enum status shm_create(const struct shm_options *options, struct shm_registry **out,
@@ -68,27 +67,17 @@ void shm_destroy(struct shm_registry *registry)
     free(registry);
 }
 
-static bool key_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '.' || c == '_' || c == '-';
-}
-
 /* The key without its leading slash; NULL if it is not ^/?[A-Za-z0-9._-]{1,254}$, or names a dot
  * file (so neither "." nor "..") or a semaphore. */
 static const char *key_name(const char *key)
 {
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     const char *name = key[0] == '/' ? key + 1 : key;
     size_t length = strlen(name);
-    if (length == 0 || length > 254 || name[0] == '.' || strncmp(name, "sem.", 4) == 0) {
-        return NULL;
-    }
-    for (size_t i = 0; i < length; i++) {
-        if (!key_char(name[i])) {
-            return NULL;
-        }
-    }
-    return name;
+    bool is_one = length > 0 && length <= 254 && strspn(name, allowed) == length &&
+                  name[0] != '.' && strncmp(name, "sem.", 4) != 0;
+    return is_one ? name : NULL;
 }
 
 static enum status check_key(const struct shm_registry *registry, const char *key,
@@ -205,14 +194,6 @@ static enum status insert_region(struct shm_registry *registry, struct shm_regio
                          "some first",
                          registry->count);
     }
-    uint64_t bytes = 0;
-    if (__builtin_add_overflow(registry->bytes, region->info.byte_size, &bytes) ||
-        bytes > registry->options.max_bytes) {
-        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
-                               "all regions together may have at most %" PRIu64 " bytes",
-                               registry->options.max_bytes);
-    }
-    registry->bytes = bytes;
     registry->regions[registry->count++] = region;
     return STATUS_OK;
 }
@@ -255,7 +236,6 @@ static struct shm_region *take_out(struct shm_registry *registry, size_t row)
 {
     struct shm_region *region = registry->regions[row];
     registry->count--;
-    registry->bytes -= region->info.byte_size;
     memmove(&registry->regions[row], &registry->regions[row + 1],
             (registry->count - row) * sizeof(struct shm_region *));
     return region;

@@ -41,7 +41,6 @@ struct shm_tensor {
 struct shm_options {
     bool zero_copy;         /* --shm-zero-copy */
     size_t max_regions;     /* each holds a file descriptor */
-    uint64_t max_bytes;     /* sum of all regions */
     const char *key_prefix; /* of all keys; NULL or "": any. Outlives the registry */
 };
 

@@ -84,10 +84,6 @@ enum request_state {
     REQUEST_ANSWERING
 };
 
-enum {
-    REQUEST_MAGIC = 0x7a11e57
-};
-
 /* Requests one after the other, linked by next. */
 struct request_list {
     struct request *first; /* NULL: there are none */
@@ -124,13 +120,12 @@ struct request_body {
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
 
-    uint64_t
-        block_reserved;  /* of request.reserved_bytes: for the block; grows with the payload */
-    bool rest_reserved;  /* all of the block, and the answer's text */
-    size_t payload_room; /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;  /* what the block must have in the end */
-    size_t output_at;    /* of them, before the output buffer */
-    size_t side_at;      /* and before what is copied together for a part (part.h) */
+    uint64_t block_reserved; /* of request.reserved_bytes, for the block: grows as it fills */
+    bool rest_reserved;      /* all of the block, and the answer's text */
+    size_t payload_room;     /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;      /* what the block must have in the end */
+    size_t output_at;        /* of them, before the output buffer */
+    size_t side_at;          /* and before what is copied together for a part (part.h) */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -141,7 +136,6 @@ struct request_body {
 };
 
 struct request {
-    unsigned magic;
     _Atomic enum request_state state; /* written by its owner */
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
@@ -208,7 +202,6 @@ struct request {
 static inline void request_clear(struct request *request)
 {
     memset(request, 0, offsetof(struct request, codec_request));
-    request->magic = REQUEST_MAGIC;
     request->body.declared = -1;
     request->retry_after_s = 1;
     request->device = -1;

@@ -38,8 +38,7 @@ enum device_state worker_state(const struct worker *worker)
 enum status worker_init(struct worker *worker, const struct worker_plan *plan, size_t number,
                         const struct scan_device_info *info, struct error *err)
 {
-    *worker =
-        (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
+    *worker = (struct worker){.plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
     atomic_init(&worker->takes, QUEUE_BOTH);
     worker->batching = plan->batch;
@@ -550,7 +549,6 @@ static bool back_off(struct worker *worker)
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
-    assert(worker->magic == WORKER_MAGIC);
     (void)pthread_setname_np(pthread_self(), "tally-device");
     machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
     bool leave = false;

@@ -22,7 +22,6 @@
 #include <stdatomic.h>
 
 enum {
-    WORKER_MAGIC = 0x7a11304,
     WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and preparing */
 };
 
@@ -56,7 +55,6 @@ struct worker_plan {
 };
 
 struct worker {
-    unsigned magic;
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* of the device */
     bool first;                     /* of its device: says in the log that this is ready */

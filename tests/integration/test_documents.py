@@ -208,7 +208,7 @@ def test_each_field_of_the_log_and_each_attribute_of_a_span_stands_in_its_sectio
     fields = re.findall(r'log_line_\w+\(&line, "(\w+)"', text_of("server/base/log.c"))
     told = set(re.findall(r"\w+", section("watching.md", "The log")))
     assert len(fields) > 15 and set(fields) - {"lines"} <= told, set(fields) - told
-    attributes = set(re.findall(r'"(tally\.\w+)"', text_of("server/base/trace_json.c")))
+    attributes = set(re.findall(r'"(tally\.\w+)"', text_of("server/base/trace.c")))
     told = set(re.findall(r"`(tally\.\w+)`", section("watching.md", "Traces")))
     assert len(attributes) > 5 and attributes == told
 

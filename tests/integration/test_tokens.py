@@ -409,6 +409,7 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
     for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
         pages += client.get(path, bearer("all")).body
     client.close()
+    until(lambda: "path=/v2 " in server.log)  # the last of them: its writer is a thread
     process = pathlib.Path(f"/proc/{server.pid}")
     seen = server.log.encode() + pages
     seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()

@@ -18,7 +18,6 @@ static inline struct request *fake_request(struct completion *completion, enum d
                                            int64_t elements)
 {
     struct request *request = calloc(1, sizeof *request);
-    request->magic = REQUEST_MAGIC;
     request->completion = completion;
     request->client = &fake_client;
     request->ticket = ++fake_tickets;

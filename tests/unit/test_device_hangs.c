@@ -103,7 +103,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    const struct shm_options options = {.zero_copy = true, .max_regions = 1, .max_bytes = 4096};
+    const struct shm_options options = {.zero_copy = true, .max_regions = 1};
     struct shm_registry *registry = NULL;
     struct error err = ERROR_INIT;
     char name[64];

@@ -1,5 +1,5 @@
-/* part_sums.c: sums are settled many at once, and each as it would be alone. */
-#include "server/infer/part_work.h"
+/* part.h: sums are settled many at once, and each as it would be alone. */
+#include "server/infer/part.h"
 
 #include "tests/lib/unit.h"
 

@@ -1,0 +1,309 @@
+/* What a request's header decides, in this order: by its path which route it is for, by its token
+ * whether it may use that, and by its method; whose request it is, and what the limits of one client
+ * and of the queue say of it; then the codec of its body and answer. A refusal is an answer
+ * (exchange.c), whatever of the body is still to come.
+ *
+ * Possible failures: what header_check.h and infer_check() say; INVALID_REQUEST, UNAUTHORIZED,
+ * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING; THROTTLED (wrong
+ * tokens, or a limit of its client). Thread: the loop. */
+#include "proto/models.h"
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/http/cors.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+#include "server/http/proxies.h"
+#include "server/http/tls.h"
+#include "server/infer/body.h"
+#include "server/infer/infer_memory.h"
+#include "server/sched/client.h"
+#include "server/sched/queue.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- its route ---- */
+
+/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/"; a path without the prefix stays: health
+ * checks come so. */
+static char *strip_base_path(const struct exchange *exchange, char *path)
+{
+    const char *base = exchange->loop->server->config->base_path;
+    size_t bytes = strlen(base);
+    if (bytes == 0 || strncmp(path, base, bytes) != 0) {
+        return path;
+    }
+    if (path[bytes] == '\0') {
+        path[1] = '\0'; /* behind the slash that every prefix begins with */
+        return path;
+    }
+    return path[bytes] == '/' ? path + bytes : path;
+}
+
+/* A browser asks for the console, which asks for a token then. It holds no secret. */
+static bool wants_console(const struct exchange *exchange)
+{
+    return exchange->route != NULL && exchange->route->page == page_index &&
+           exchange->header.accept_html && exchange->loop->server->config->console;
+}
+
+/* Has it a token for this route, or for any where there is none? */
+static enum status check_token(struct exchange *exchange, struct error *err)
+{
+    unsigned scopes =
+        exchange->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : exchange->route->scopes;
+    if (exchange->loop->http->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
+        wants_console(exchange)) {
+        return STATUS_OK;
+    }
+    union {
+        const char *read;
+        char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
+    } field = {.read = exchange->header.authorization};
+    exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
+    return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
+                        scopes, exchange->token_name, err);
+}
+
+static enum status find_route(struct exchange *exchange, const char *method, struct error *err)
+{
+    struct codec_request *codec_request = &exchange->request.codec_request;
+    struct target target = {.params = codec_request->params};
+    TRY(target_parse(exchange->target, &target, err));
+    char *path = strip_base_path(exchange, target.path);
+    struct route_match match = route_find(path);
+    codec_request->param_count = target.param_count;
+    exchange->path = path;
+    memcpy(exchange->segments, match.segments, sizeof exchange->segments);
+    exchange->route = match.route;
+    exchange->preflight = exchange->preflight && match.route != NULL;
+    exchange->bodiless = exchange->preflight;
+    if (exchange->preflight) {
+        return STATUS_OK; /* browsers ask without a token, which the request itself needs */
+    }
+    TRY(check_token(exchange, err));
+    if (strcmp(method, "OPTIONS") == 0 && strcmp(path, "*") == 0) {
+        /* "The OPTIONS request applies to the server in general ... [It] is only useful as a
+         * "ping" or "no-op" type of method" (RFC 9110, 9.3.7). */
+        exchange->bodiless = true;
+        return STATUS_OK;
+    }
+    if (match.route == NULL) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is nothing at %.200s; GET %.200s/ lists what there is", path,
+                         exchange->loop->server->config->base_path);
+    }
+    if ((match.route->methods & exchange->asks) == 0) {
+        return error_set(err, STATUS_METHOD_NOT_ALLOWED,
+                         "the method is %.20s, this path takes %s", method,
+                         route_allow(match.route));
+    }
+    return STATUS_OK;
+}
+
+/* ---- whose it is ---- */
+
+/* Whom shares and limits count the request for: the name of its token, else the subject of its
+ * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
+ * Requests of a connection mostly have the same. */
+static enum status identify_client(struct exchange *exchange, struct error *err)
+{
+    struct conn *conn = exchange->conn;
+    struct clients *clients = exchange->loop->server->clients;
+    char subject[TLS_SUBJECT_CHARS + 1];
+    const char *name = exchange->token_name;
+    enum client_kind kind = CLIENT_TOKEN;
+    const bool forwarded = name[0] == '\0' && exchange->forwarded;
+    if (name[0] == '\0' && !forwarded && conn->tls != NULL && tls_subject(conn, subject)) {
+        name = subject;
+        kind = CLIENT_CERTIFICATE;
+    }
+    if (name[0] == '\0' && !forwarded) {
+        return STATUS_OK;
+    }
+    struct client *client = forwarded ? clients_get(clients, &exchange->address)
+                                      : clients_named(clients, kind, name);
+    if (client == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
+    }
+    client_release(conn->identity); /* the request before is over */
+    conn->identity = client;
+    exchange->request.client = client;
+    return STATUS_OK;
+}
+
+/* Whether it may begin: not while the service stops, the queue is full, or its client has reached a
+ * limit. */
+static enum status admit(struct exchange *exchange, struct error *err)
+{
+    const struct server *server = exchange->loop->server;
+    TRY(identify_client(exchange, err));
+    TRY(queue_admits(server->queue, err));
+    exchange->request.limited = exchange->request.client != exchange->conn->client ||
+                                exchange->address.family != AF_UNIX;
+    uint64_t most = server->config->per_client_requests;
+    uint64_t wait_ns = 0;
+    if (most > 0 && exchange->request.limited) {
+        if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
+            exchange->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            request_retry_after(&exchange->request, wait_ns);
+            return error_set(err, STATUS_THROTTLED,
+                             "this client has %" PRIu64
+                             " requests in flight, the server's --per-client-requests: wait "
+                             "for an answer before the next request, and try again after "
+                             "Retry-After seconds",
+                             most);
+        }
+        exchange->client_counted = true;
+    }
+    int64_t length = exchange->header.content_length;
+    return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
+}
+
+/* ---- its codec ---- */
+
+static enum status refuse_media(const struct exchange *exchange, struct error *err)
+{
+    return error_set_field(
+        err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
+        "Content-Type is \"%.100s\"; this path understands application/json%s",
+        exchange->header.media_text,
+        exchange->route->kind == ROUTE_CUMSUM
+            ? ", application/octet-stream and application/x-npy"
+            : " and application/octet-stream");
+}
+
+static enum status choose_model(struct exchange *exchange, struct error *err)
+{
+    const struct model *model = NULL;
+    TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
+    exchange->request.codec_request.model = exchange->segments[0];
+    exchange->request.model = (int)model_index(model);
+    return STATUS_OK;
+}
+
+static enum status choose_codec(struct exchange *exchange, struct error *err)
+{
+    struct request *request = &exchange->request;
+    const int media = exchange->header.media;
+    request->codec_request.head_bytes = exchange->header.head_bytes;
+    request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
+    request->codec_request.totals = exchange->route->totals;
+    if (exchange->route->kind == ROUTE_DIALECT) {
+        bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
+        if (!known && !exchange->route->triton) {
+            return refuse_media(exchange, err);
+        }
+        request->codec = exchange->route->codec;
+        return exchange->segments[0] == NULL ? STATUS_OK : choose_model(exchange, err);
+    }
+    if (media == HEADER_MEDIA_OTHER) {
+        return refuse_media(exchange, err);
+    }
+    enum codec_format format = (enum codec_format)media;
+    unsigned accepted = exchange->header.accept_formats;
+    request->codec = codec_cumsum(format);
+    /* Exactly one named: that one. */
+    if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
+        format = (enum codec_format)__builtin_ctz(accepted);
+    }
+    request->codec_request.answer_format = format;
+    return STATUS_OK;
+}
+
+/* ---- in order ---- */
+
+static void choose_deadline(struct exchange *exchange)
+{
+    uint64_t timeout_ms = (uint64_t)exchange->header.timeout_ms;
+    uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
+    uint64_t at = 0;
+    timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
+    if (timeout_ms == 0 || __builtin_mul_overflow(timeout_ms, NS_PER_MS, &at) ||
+        __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
+        return;
+    }
+    exchange->request.deadline_ns = at;
+}
+
+/* All that is checked while nothing of the body was read. */
+static enum status check_header(struct exchange *exchange, const char *method)
+{
+    struct request *request = &exchange->request;
+    struct error *err = &request->error;
+    enum status status = header_check_finish(&exchange->header, err);
+    if (exchange->header.forwarded.count > 0) {
+        exchange->forwarded = proxies_client(
+            &exchange->loop->http->proxies, exchange->header.forwarded.texts,
+            exchange->header.forwarded.count, &exchange->address, &request->local);
+    }
+    if (status == STATUS_OK) {
+        status = find_route(exchange, method, err);
+    }
+    exchange_begin_trace(exchange);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (exchange_comes_too_late(exchange)) {
+        return err->status;
+    }
+    if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
+        choose_deadline(exchange);
+        request->high = exchange->header.high;
+        TRY(admit(exchange, err));
+        TRY(choose_codec(exchange, err));
+    }
+    request->body.declared = exchange->header.content_length;
+    request->body.chunked = exchange->header.chunked;
+    request->body.coding = exchange->header.coding;
+    request->accept_coding = exchange->header.accept_coding;
+    TRY(body_begin(request, err));
+    return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
+}
+
+static void read_method(struct exchange *exchange, const char *method)
+{
+    /* Those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them. */
+    static const struct {
+        const char *name;
+        unsigned asks;
+    } known[] = {{"GET", ROUTE_GET}, {"POST", ROUTE_POST}, {"HEAD", ROUTE_GET},
+                 {"PUT", 0},         {"DELETE", 0},        {"CONNECT", 0},
+                 {"OPTIONS", 0},     {"TRACE", 0},         {"PATCH", 0}};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        if (strcmp(method, known[i].name) == 0) {
+            exchange->method = known[i].name;
+            exchange->asks = known[i].asks;
+        }
+    }
+    exchange->head = strcmp(method, "HEAD") == 0;
+}
+
+enum exchange_step exchange_header(struct exchange *exchange, const char *method)
+{
+    const struct header_check *header = &exchange->header;
+    conn_begin(exchange->conn);
+    read_method(exchange, method);
+    if (header->origin != NULL) {
+        exchange->allowed_origin =
+            cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
+        exchange->preflight = exchange->allowed_origin != NULL &&
+                              header->asked_method != NULL && strcmp(method, "OPTIONS") == 0;
+    }
+    if (header->request_id_bytes > 0) {
+        memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
+        exchange->request.id[header->request_id_bytes] = '\0';
+    } else {
+        exchange_make_id(exchange);
+    }
+    request_enter(&exchange->request, REQUEST_BODY);
+    if (check_header(exchange, method) == STATUS_OK) {
+        return EXCHANGE_GO_ON;
+    }
+    if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
+        exchange->close = true;
+        return EXCHANGE_ANSWER;
+    }
+    exchange_refuse(exchange);
+    return EXCHANGE_GO_ON;
+}
