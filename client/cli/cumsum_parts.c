@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    WORKERS = 2,
+    WORKERS = CHECKPOINT_LANES, /* a lane under way each */
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
@@ -342,7 +342,7 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         until.tv_nsec += SHOW_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        int waited = pthread_cond_timedwait(&job->changed, &job->lock, &until);
+        int waited = pthread_cond_clockwait(&job->changed, &job->lock, CLOCK_MONOTONIC, &until);
         MUST(waited == ETIMEDOUT ? 0 : waited);
         double moved = (double)job->moved;
         for (int i = 0; i < WORKERS; i++) {
@@ -551,7 +551,6 @@ static int open_job(struct parts_job *job, enum format input, enum format output
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    pthread_condattr_t attributes;
     struct parts_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain_no_memory();
@@ -561,10 +560,7 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     job->source.bytes = source;
     MUST(pthread_mutex_init(&job->reading, NULL));
     MUST(pthread_mutex_init(&job->lock, NULL));
-    MUST(pthread_condattr_init(&attributes));
-    MUST(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
-    MUST(pthread_cond_init(&job->changed, &attributes));
-    MUST(pthread_condattr_destroy(&attributes));
+    MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
     if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
         status = run_workers(job);
