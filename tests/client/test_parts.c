@@ -220,6 +220,8 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "v1";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    request.path = "/v1/\xC3\xA9"; /* also where char has no sign */
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1";
     request.content_type = "a/b\r\nX: y";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
