@@ -58,9 +58,8 @@ struct bench {
     int64_t start_ns;
     pthread_mutex_t schedule_lock;
     double next_s; /* the next intended start, after start_ns; shared: schedule_lock */
-    unsigned short random[3]; /* of erand48(); shared: schedule_lock */
-    struct bench_result
-        result; /* `planned`: shared: schedule_lock; all else: when it is over */
+    unsigned short random[3];   /* of erand48(); shared: schedule_lock */
+    struct bench_result result; /* shared: `planned`, by schedule_lock */
 };
 
 struct bench_thread {
@@ -144,8 +143,10 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
     bool taken = at_s < bench->seconds;
     if (taken) {
         double gap = 1 / bench->rate;
-        bench->next_s +=
-            bench->settings->poisson ? -log(1 - erand48(bench->random)) * gap : gap;
+        if (bench->settings->poisson) {
+            gap *= -log(1 - erand48(bench->random)); /* NOLINT(concurrency-mt-unsafe): locked */
+        }
+        bench->next_s += gap;
         bench->result.planned++;
     }
     MUST(pthread_mutex_unlock(&bench->schedule_lock));
