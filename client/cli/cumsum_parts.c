@@ -72,15 +72,14 @@ struct parts_job {
 
 /* ---- failing ---- */
 
-/* The first failure ends the job: who comes later stays silent. True for the first one. */
-static bool fail_first(struct parts_job *job, int status)
+/* The first failure ends the job. Who failed has complained. */
+static void fail_job(struct parts_job *job, int status)
 {
     int none = EXIT_DONE;
-    bool first = atomic_compare_exchange_strong(&job->status, &none, status);
+    (void)atomic_compare_exchange_strong(&job->status, &none, status);
     MUST(pthread_mutex_lock(&job->lock));
     MUST(pthread_cond_broadcast(&job->changed));
     MUST(pthread_mutex_unlock(&job->lock));
-    return first;
 }
 
 /* ---- summed ---- */
@@ -165,11 +164,7 @@ static int sum_box(struct worker *worker)
             return EXIT_LOCAL;
         }
     }
-    if (fail_first(job, EXIT_INTERRUPTED)) {
-        job->status =
-            interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
-    }
-    return job->status;
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
 }
 
 /* ---- the next part ---- */
@@ -318,7 +313,7 @@ static void *worker_main(void *user)
         }
     }
     if (status != EXIT_DONE) {
-        (void)fail_first(job, status);
+        fail_job(job, status);
     }
     MUST(pthread_mutex_lock(&job->lock));
     job->running--;
@@ -393,9 +388,7 @@ static int run_workers(struct parts_job *job)
         worker->state = &job->checkpoint.lanes[started];
         if (!have_buffers(worker, most * cutting->element_bytes) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
-            if (fail_first(job, EXIT_LOCAL)) {
-                (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
-            }
+            fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
             break;
         }
     }
