@@ -131,6 +131,11 @@ int complain_no_memory(void)
     return complain(EXIT_LOCAL, "out of memory");
 }
 
+int complain_errno(int status, const char *name)
+{
+    return complain(status, "%s: %s", name, errno_text());
+}
+
 int complain_error(const struct tally_error *err)
 {
     static const int exits[] = {

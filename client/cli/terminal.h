@@ -42,6 +42,9 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 /* EXIT_LOCAL */
 int complain_no_memory(void);
 
+/* "NAME: what errno says" */
+int complain_errno(int status, const char *name);
+
 /* Tell what went wrong with a call, and the exit status that says so. */
 int complain_error(const struct tally_error *err);
 
