@@ -226,7 +226,6 @@ static void async_free(struct async *async)
 
 static struct async *async_open(struct tally *client)
 {
-    pthread_condattr_t attributes;
     size_t connections = (size_t)client->options.async_connections;
     struct async *async = calloc(1, sizeof *async);
     if (async == NULL) {
@@ -235,10 +234,7 @@ static struct async *async_open(struct tally *client)
     async->client = client;
     async->waiting_end = &async->waiting;
     MUST(pthread_mutex_init(&async->lock, NULL));
-    MUST(pthread_condattr_init(&attributes));
-    MUST(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
-    MUST(pthread_cond_init(&async->all_done, &attributes));
-    MUST(pthread_condattr_destroy(&attributes));
+    MUST(pthread_cond_init(&async->all_done, NULL));
     async->multi = curl_multi_init();
     async->connections = calloc(connections, sizeof *async->connections);
     if (async->multi != NULL && async->connections != NULL) {
@@ -351,7 +347,8 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
             MUST(pthread_cond_wait(&async->all_done, &async->lock));
             continue;
         }
-        waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
+        waited =
+            pthread_cond_clockwait(&async->all_done, &async->lock, CLOCK_MONOTONIC, &until);
         MUST(waited == ETIMEDOUT ? 0 : waited);
     }
     enum tally_status status = async->pending == 0 ? TALLY_OK : TALLY_TIMEOUT;

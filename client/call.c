@@ -7,6 +7,8 @@
 
 #include "proto/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
@@ -60,20 +63,14 @@ static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
 static bool add_header(struct call *call, const char *format, ...) PRINTF_LIKE(2, 3);
 static bool add_header(struct call *call, const char *format, ...)
 {
-    char line[512];
+    char line[512]; /* what a caller may say has 400 bytes at most */
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(line, sizeof line, format, args);
+    (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (length < 0 || (size_t)length >= sizeof line) {
-        return false;
-    }
     struct curl_slist *longer = curl_slist_append(call->headers, line);
-    if (longer == NULL) {
-        return false;
-    }
-    call->headers = longer;
-    return true;
+    call->headers = longer != NULL ? longer : call->headers;
+    return longer != NULL;
 }
 
 /* What is left of the deadline is told: a further attempt has less of it. */
@@ -432,6 +429,17 @@ static const char *connect_advice(CURLcode code, const char *words)
     default:
         return "";
     }
+}
+
+/* Whether this process may open no more files or sockets. */
+static bool descriptors_are_used_up(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    bool used_up = fd < 0 && (errno == EMFILE || errno == ENFILE);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return used_up;
 }
 
 static void transport_error(struct call *call, CURLcode code)

@@ -6,7 +6,6 @@
 #include "client/json_text.h"
 #include "proto/text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,10 +44,8 @@ static int64_t read_length(struct call_answer *answer, CURL *easy, const char *n
     if (text[0] == '\0') {
         return -1;
     }
-    char *end = NULL;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (errno != 0 || *end != '\0' || number < 0) {
+    int64_t number = json_text_integer((struct json_text){text, strlen(text)}, -1);
+    if (number < 0) {
         answer->ambiguous = true;
         return -1;
     }
@@ -78,6 +75,28 @@ bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t
     memcpy(answer->error_text + answer->error_bytes, text, kept);
     answer->error_bytes += kept;
     return count <= room;
+}
+
+enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
+                               struct tally_error *err)
+{
+    unsigned char *room = realloc(front->bytes, (size_t)count);
+    if (room == NULL) {
+        return client_error_no_memory(err);
+    }
+    front->bytes = room;
+    front->count = count;
+    *due += count;
+    return TALLY_OK;
+}
+
+size_t front_keep(const struct front *front, uint64_t offset, const void *bytes, size_t count)
+{
+    size_t kept = offset < front->count ? smaller_of(front->count - offset, count) : 0;
+    if (kept > 0) {
+        memcpy(front->bytes + offset, bytes, kept);
+    }
+    return kept;
 }
 
 static enum tally_status status_of(int http_status)

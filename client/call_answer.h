@@ -44,6 +44,20 @@ struct call_answer {
     char error_text[ANSWER_ERROR_BYTES]; /* last: not cleared between attempts */
 };
 
+/* What travels before a tensor: the carry of a part, DirectML's head. */
+struct front {
+    unsigned char *bytes; /* owned; NULL: none yet */
+    uint64_t count;
+};
+
+/* Make room for the front of an answer, `count` bytes that come besides *due. */
+enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
+                               struct tally_error *err);
+
+/* Keep what belongs to the front of the next `count` bytes of an answer, which begin at its
+ * `offset`. Returns how many do. */
+size_t front_keep(const struct front *front, uint64_t offset, const void *bytes, size_t count);
+
 /* Before an attempt: nothing has come. */
 void call_answer_reset(struct call_answer *answer);
 

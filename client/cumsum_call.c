@@ -238,27 +238,19 @@ static enum tally_status begin_carry(const struct cumsum_call *cumsum,
                                      const struct tally_answer *answer, uint64_t *due,
                                      struct tally_error *err)
 {
-    struct carry *carry = cumsum->carry;
     uint64_t most = 0;
     if (__builtin_mul_overflow(cumsum->lines, CARRY_LINE_MOST, &most) ||
         __builtin_add_overflow(most, CARRY_HEADER_MOST, &most)) {
         most = UINT64_MAX;
     }
-    if (answer->carry_length < CARRY_HEADER_BYTES || (uint64_t)answer->carry_length > most ||
-        __builtin_add_overflow(*due, (uint64_t)answer->carry_length, due)) {
+    if (answer->carry_length < CARRY_HEADER_BYTES || (uint64_t)answer->carry_length > most) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer to a part has no carry that is one "
                                 "(Tally-Carry-Length %" PRId64 "): the server is too old, or "
                                 "something before it drops the header",
                                 answer->carry_length);
     }
-    unsigned char *room = realloc(carry->bytes, (size_t)answer->carry_length + 1);
-    if (room == NULL) {
-        return client_error_no_memory(err);
-    }
-    carry->bytes = room;
-    carry->count = (uint64_t)answer->carry_length;
-    return TALLY_OK;
+    return front_expect(cumsum->carry, (uint64_t)answer->carry_length, due, err);
 }
 
 static enum tally_status cumsum_begin(void *context, const struct tally_answer *answer,
@@ -286,18 +278,13 @@ static enum tally_status cumsum_write(void *context, uint64_t offset, const void
                                       size_t count, struct tally_error *err)
 {
     const struct cumsum_call *cumsum = context;
-    const unsigned char *from = bytes;
-    uint64_t before = cumsum->carry == NULL ? 0 : cumsum->carry->count;
+    const struct front none = {NULL, 0};
+    const struct front *carry = cumsum->carry == NULL ? &none : cumsum->carry;
+    size_t kept = front_keep(carry, offset, bytes, count);
     (void)err;
-    if (offset < before) {
-        size_t taken = before - offset < count ? (size_t)(before - offset) : count;
-        memcpy(cumsum->carry->bytes + offset, from, taken);
-        from += taken;
-        offset += taken;
-        count -= taken;
-    }
-    if (count > 0) {
-        memcpy(cumsum->output + (offset - before), from, count);
+    if (kept < count) {
+        memcpy(cumsum->output + (offset + kept - carry->count), (const char *)bytes + kept,
+               count - kept);
     }
     return TALLY_OK;
 }

@@ -14,12 +14,6 @@ enum {
     PATH_TEXT = 3 * SHAPE_TEXT + 256
 };
 
-/* The bytes that travel with the parts of a tensor. */
-struct carry {
-    unsigned char *bytes; /* owned; NULL: none yet */
-    uint64_t count;
-};
-
 struct cumsum_call {
     struct call_spec spec;
     const char *dtype; /* its name */
@@ -28,7 +22,7 @@ struct cumsum_call {
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
     uint64_t lines;      /* of the tensor */
-    struct carry *carry; /* of the answer to a part; NULL: none is answered. Borrowed */
+    struct front *carry; /* of the answer to a part; NULL: none is answered. Borrowed */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;

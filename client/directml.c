@@ -40,9 +40,8 @@ struct dml_call {
     const struct dtype_info *types[2];                  /* of their elements */
     uint64_t bytes[2];                                  /* what each tensor occupies */
     char head[HEAD_TEXT];
-    unsigned char *output; /* borrowed */
-    char *answer_head;     /* owned: JSON before the output buffer */
-    uint64_t answer_head_bytes;
+    unsigned char *output;    /* borrowed */
+    struct front answer_head; /* JSON before the output buffer */
 };
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
@@ -258,21 +257,15 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
                                 "); is this the URL of a Tally server?",
                                 answer->content_type, answer->head_length);
     }
-    call->answer_head_bytes = (uint64_t)answer->head_length;
-    free(call->answer_head);
-    call->answer_head = malloc(call->answer_head_bytes);
-    if (call->answer_head == NULL) {
-        return client_error_no_memory(err);
-    }
-    *due = call->answer_head_bytes + call->bytes[OUTPUT];
-    return TALLY_OK;
+    *due = call->bytes[OUTPUT];
+    return front_expect(&call->answer_head, (uint64_t)answer->head_length, due, err);
 }
 
 /* The head describes the output that was asked for: same type and sizes. */
 static bool head_matches(const struct dml_call *call)
 {
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[OUTPUT];
-    struct json_text head = {call->answer_head, call->answer_head_bytes};
+    struct json_text head = {(const char *)call->answer_head.bytes, call->answer_head.count};
     struct json_text tensor = {"", 0};
     struct json_text value = {"", 0};
     struct json_text key = {"", 0};
@@ -304,23 +297,16 @@ static enum tally_status dml_write(void *context, uint64_t offset, const void *b
                                    size_t count, struct tally_error *err)
 {
     struct dml_call *call = context;
-    const unsigned char *from = bytes;
-    if (offset < call->answer_head_bytes) {
-        uint64_t left = call->answer_head_bytes - offset;
-        size_t taken = left < count ? (size_t)left : count;
-        memcpy(call->answer_head + offset, from, taken);
-        from += taken;
-        offset += taken;
-        count -= taken;
-        if (offset == call->answer_head_bytes && !head_matches(call)) {
-            return client_error_set(
-                err, TALLY_BAD_ANSWER, "the answer describes another OutputTensor: %.*s",
-                (int)(call->answer_head_bytes > 200 ? 200 : call->answer_head_bytes),
-                call->answer_head);
-        }
+    const struct front *head = &call->answer_head;
+    size_t kept = front_keep(head, offset, bytes, count);
+    if (kept > 0 && offset + kept == head->count && !head_matches(call)) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer describes another OutputTensor: %.*s",
+                                (int)smaller_of(head->count, 200), head->bytes);
     }
-    if (count > 0) {
-        memcpy(call->output + (offset - call->answer_head_bytes), from, count);
+    if (kept < count) {
+        memcpy(call->output + (offset + kept - head->count), (const char *)bytes + kept,
+               count - kept);
     }
     return TALLY_OK;
 }
@@ -383,6 +369,6 @@ tally_dml_cumulative_summation(struct tally *client,
         .context = &call,
     };
     enum tally_status status = call_run(client, &spec, err);
-    free(call.answer_head);
+    free(call.answer_head.bytes);
     return status;
 }

@@ -73,7 +73,4 @@ void async_close(struct async *async);
 CURL *connection_acquire(struct tally *client);
 void connection_release(struct tally *client, CURL *easy);
 
-/* Whether this process may open no more files or sockets. */
-bool descriptors_are_used_up(void);
-
 #endif

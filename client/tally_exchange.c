@@ -14,15 +14,13 @@ enum {
     HEADER_MOST = 400
 };
 
-/* Whether text may stand in a request line or a header. */
+/* Whether text may stand in a request line or a header: ASCII from `lowest` on. */
 static bool is_clean(const char *text, char lowest)
 {
-    for (; text != NULL && *text != '\0'; text++) {
-        if (*text < lowest || *text == 0x7F) {
-            return false;
-        }
+    while (text != NULL && *text >= lowest && *text <= '~') {
+        text++;
     }
-    return true;
+    return text == NULL || *text == '\0';
 }
 
 static enum tally_status user_begin(void *context, const struct tally_answer *answer,

@@ -23,8 +23,8 @@ struct tally_parts {
     int64_t strides[TALLY_MAX_RANK];
     int64_t *along;     /* the axis' entry in sizes: borrowed from there */
     int64_t position;   /* elements of each line that were summed */
-    struct carry carry; /* of what was summed; its bytes are NULL before the first part */
-    struct carry next;  /* of the answer that is coming */
+    struct front carry; /* of what was summed; its bytes are NULL before the first part */
+    struct front next;  /* of the answer that is coming */
     struct cumsum_call call;
 };
 
@@ -91,7 +91,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     }
     enum tally_status status = call_run(parts->client, &call->spec, err);
     if (status == TALLY_OK) {
-        struct carry done = parts->carry;
+        struct front done = parts->carry;
         parts->carry = parts->next;
         parts->next = done;
         parts->position = end;
@@ -101,8 +101,8 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
 
 const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes)
 {
-    const struct carry none = {NULL, 0};
-    const struct carry *carry = parts != NULL ? &parts->carry : &none;
+    const struct front none = {NULL, 0};
+    const struct front *carry = parts != NULL ? &parts->carry : &none;
     if (bytes != NULL) {
         *bytes = carry->count;
     }

@@ -160,7 +160,7 @@ int checkpoint_save(const char *name, struct checkpoint *checkpoint)
         saved = fclose(file) == 0 && saved;
     }
     saved = saved && rename(path, name) == 0 && sync_folder(name);
-    int status = saved ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+    int status = saved ? EXIT_DONE : complain_errno(EXIT_LOCAL, path);
     if (!saved && file != NULL) {
         (void)unlink(path);
     }

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 enum {
-    CHECKPOINT_LANES = 8, /* most lanes under way */
+    CHECKPOINT_LANES = 2, /* most lanes under way */
     JOB_TEXT = 4096
 };
 

@@ -30,6 +30,7 @@ enum {
 };
 
 static const double PERCENTS[] = {50, 90, 95, 99, 99.9, 99.99};
+static const unsigned short SEED[3] = {0x330E, 0xABCD, 0x1234}; /* of every run the same */
 
 struct bench_result {
     struct histogram latency;          /* ns, of answered requests */
@@ -56,10 +57,9 @@ struct bench {
     double rate; /* requests per second; 0: closed loop */
     int64_t start_ns;
     pthread_mutex_t schedule_lock;
-    double next_s;    /* the next intended start, after start_ns; shared: schedule_lock */
-    uint64_t planned; /* shared: schedule_lock */
-    uint64_t random;  /* shared: schedule_lock */
-    struct bench_result result;
+    double next_s; /* the next intended start, after start_ns; shared: schedule_lock */
+    unsigned short random[3];   /* of erand48(); shared: schedule_lock */
+    struct bench_result result; /* shared: `planned`, by schedule_lock */
 };
 
 struct bench_thread {
@@ -135,14 +135,6 @@ static int prepare_tensor(struct bench *bench)
 
 /* ---- the load ---- */
 
-static double draw_uniform(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return ((double)(*state >> 11) + 1) / 9007199254740993.0; /* (0, 1) */
-}
-
 /* The next intended start; false when the run is over. */
 static bool next_start(struct bench *bench, int64_t *at_ns)
 {
@@ -151,9 +143,11 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
     bool taken = at_s < bench->seconds;
     if (taken) {
         double gap = 1 / bench->rate;
-        bench->next_s +=
-            bench->settings->poisson ? -log(draw_uniform(&bench->random)) * gap : gap;
-        bench->planned++;
+        if (bench->settings->poisson) {
+            gap *= -log(1 - erand48(bench->random)); /* NOLINT(concurrency-mt-unsafe): locked */
+        }
+        bench->next_s += gap;
+        bench->result.planned++;
     }
     MUST(pthread_mutex_unlock(&bench->schedule_lock));
     *at_ns = bench->start_ns + (int64_t)(at_s * 1e9);
@@ -235,8 +229,7 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     bench->seconds = seconds;
     bench->rate = rate;
     bench->next_s = 0;
-    bench->planned = 0;
-    bench->random = 0x9E3779B97F4A7C15U;
+    memcpy(bench->random, SEED, sizeof SEED);
     MUST(pthread_mutex_init(&bench->schedule_lock, NULL));
     bench->start_ns = now_ns();
     for (size_t i = 0; i < connections && complete; i++) {
@@ -254,7 +247,6 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
         }
         free(threads[i].output);
     }
-    bench->result.planned = bench->planned;
     bench->result.seconds = (double)(now_ns() - bench->start_ns) / 1e9;
     MUST(pthread_mutex_destroy(&bench->schedule_lock));
     free(threads);

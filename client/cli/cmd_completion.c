@@ -11,16 +11,6 @@ enum {
     NAME_TEXT = 64
 };
 
-/* A case of bash for what may follow an option: "    --output|-o) ". */
-static void write_bash_case(const struct option_row *row)
-{
-    (void)printf("    --%s", row->name);
-    if (row->letter != 0) {
-        (void)printf("|-%c", row->letter);
-    }
-    (void)fputs(") ", stdout);
-}
-
 /* Words and names of files may have blanks and stars in them: they are taken line by line. */
 static void write_bash(void)
 {
@@ -43,7 +33,11 @@ static void write_bash(void)
         if (row->kind == OPTION_FLAG) {
             continue;
         }
-        write_bash_case(row);
+        (void)printf("    --%s", row->name); /* "    --output|-o) " */
+        if (row->letter != 0) {
+            (void)printf("|-%c", row->letter);
+        }
+        (void)fputs(") ", stdout);
         if (row->kind == OPTION_CHOICE) {
             (void)printf("mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\"); ",
                          row->choices);

@@ -17,8 +17,8 @@
 enum {
     SECRET_BYTES = 32,
     SECRET_CHARS = 43, /* six bits each */
+    BASE64_CHARS = 44, /* the same, padded */
     HASH_BYTES = 32,
-    HASH_CHARS = 64,
     NAME_MOST = 64
 };
 
@@ -52,35 +52,21 @@ static bool scopes_are_known(const char *scopes)
     }
 }
 
-/* Sixteen values of four bits each, or 64 of six, a character each. */
-static void spell_bits(const uint8_t *bytes, size_t count, unsigned bits, const char *digits,
-                       char *text)
+/* The base64 that may stand in URLs (RFC 4648, section 5), without padding. */
+static void spell_secret(const uint8_t secret[SECRET_BYTES], char text[BASE64_CHARS + 1])
 {
-    unsigned value = 0;
-    unsigned have = 0;
-    for (size_t i = 0; i < count; i++) {
-        value = value << 8 | bytes[i];
-        have += 8;
-        while (have >= bits) {
-            have -= bits;
-            *text++ = digits[value >> have & ((1U << bits) - 1)];
-        }
-        value &= (1U << have) - 1;
+    (void)EVP_EncodeBlock((unsigned char *)text, secret, SECRET_BYTES);
+    for (int i = 0; i < SECRET_CHARS; i++) {
+        text[i] = (char)(text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i]);
     }
-    if (have > 0) {
-        *text++ = digits[value << (bits - have) & ((1U << bits) - 1)];
-    }
-    *text = '\0';
+    text[SECRET_CHARS] = '\0';
 }
 
 int command_token(const struct settings *settings, struct tally *client)
 {
-    static const char base64url[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint8_t random[SECRET_BYTES];
     uint8_t hash[HASH_BYTES];
-    char token[sizeof PREFIX + SECRET_CHARS];
-    char hex[HASH_CHARS + 1];
+    char token[sizeof PREFIX + BASE64_CHARS];
     const char *scopes = settings->scopes == NULL ? "infer" : settings->scopes;
     (void)client;
     if (settings->argument == NULL || strcmp(settings->argument, "new") != 0 ||
@@ -102,17 +88,20 @@ int command_token(const struct settings *settings, struct tally *client)
         return complain(EXIT_LOCAL, "the system has no random bytes");
     }
     memcpy(token, PREFIX, sizeof PREFIX);
-    spell_bits(random, sizeof random, 6, base64url, token + sizeof PREFIX - 1);
+    spell_secret(random, token + sizeof PREFIX - 1);
     if (EVP_Digest(token, strlen(token), hash, NULL, EVP_sha256(), NULL) != 1) {
         return complain(EXIT_LOCAL, "the library of SSL has no SHA-256");
     }
-    spell_bits(hash, sizeof hash, 4, "0123456789abcdef", hex);
     bool shown = fprintf(stderr, "%s\n", token) > 0;
     explicit_bzero(token, sizeof token);
     explicit_bzero(random, sizeof random);
     if (!shown) {
         return complain(EXIT_LOCAL, "standard error: the token could not be shown");
     }
-    (void)printf("%s:%s:%s\n", settings->name, hex, scopes);
+    (void)printf("%s:", settings->name);
+    for (size_t i = 0; i < sizeof hash; i++) {
+        (void)printf("%02x", hash[i]);
+    }
+    (void)printf(":%s\n", scopes);
     return EXIT_DONE;
 }

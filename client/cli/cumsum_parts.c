@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    WORKERS = 2,
+    WORKERS = CHECKPOINT_LANES, /* a lane under way each */
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
@@ -72,15 +72,14 @@ struct parts_job {
 
 /* ---- failing ---- */
 
-/* The first failure ends the job: who comes later stays silent. True for the first one. */
-static bool fail_first(struct parts_job *job, int status)
+/* The first failure ends the job. Who failed has complained. */
+static void fail_job(struct parts_job *job, int status)
 {
     int none = EXIT_DONE;
-    bool first = atomic_compare_exchange_strong(&job->status, &none, status);
+    (void)atomic_compare_exchange_strong(&job->status, &none, status);
     MUST(pthread_mutex_lock(&job->lock));
     MUST(pthread_cond_broadcast(&job->changed));
     MUST(pthread_mutex_unlock(&job->lock));
-    return first;
 }
 
 /* ---- summed ---- */
@@ -165,11 +164,7 @@ static int sum_box(struct worker *worker)
             return EXIT_LOCAL;
         }
     }
-    if (fail_first(job, EXIT_INTERRUPTED)) {
-        job->status =
-            interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
-    }
-    return job->status;
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
 }
 
 /* ---- the next part ---- */
@@ -318,7 +313,7 @@ static void *worker_main(void *user)
         }
     }
     if (status != EXIT_DONE) {
-        (void)fail_first(job, status);
+        fail_job(job, status);
     }
     MUST(pthread_mutex_lock(&job->lock));
     job->running--;
@@ -342,7 +337,7 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         until.tv_nsec += SHOW_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        int waited = pthread_cond_timedwait(&job->changed, &job->lock, &until);
+        int waited = pthread_cond_clockwait(&job->changed, &job->lock, CLOCK_MONOTONIC, &until);
         MUST(waited == ETIMEDOUT ? 0 : waited);
         double moved = (double)job->moved;
         for (int i = 0; i < WORKERS; i++) {
@@ -393,9 +388,7 @@ static int run_workers(struct parts_job *job)
         worker->state = &job->checkpoint.lanes[started];
         if (!have_buffers(worker, most * cutting->element_bytes) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
-            if (fail_first(job, EXIT_LOCAL)) {
-                (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
-            }
+            fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
             break;
         }
     }
@@ -551,7 +544,6 @@ static int open_job(struct parts_job *job, enum format input, enum format output
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    pthread_condattr_t attributes;
     struct parts_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain_no_memory();
@@ -561,10 +553,7 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     job->source.bytes = source;
     MUST(pthread_mutex_init(&job->reading, NULL));
     MUST(pthread_mutex_init(&job->lock, NULL));
-    MUST(pthread_condattr_init(&attributes));
-    MUST(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
-    MUST(pthread_cond_init(&job->changed, &attributes));
-    MUST(pthread_condattr_destroy(&attributes));
+    MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
     if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
         status = run_workers(job);

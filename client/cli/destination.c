@@ -66,7 +66,7 @@ int destination_follow(const char *name, const char **place, char **path)
     if (fd >= 0) {
         (void)close(fd);
     }
-    return *path != NULL ? EXIT_DONE : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
+    return *path != NULL ? EXIT_DONE : complain_errno(EXIT_LOCAL, name);
 }
 
 int destination_open(const char *name, bool binary, struct destination *destination)
@@ -114,8 +114,7 @@ int destination_open_partial(const char *name, bool there, struct destination *d
         errno == EWOULDBLOCK) {
         return complain(EXIT_LOCAL, "%s: another tally is writing it", path);
     }
-    return destination->fd >= 0 ? EXIT_DONE
-                                : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+    return destination->fd >= 0 ? EXIT_DONE : complain_errno(EXIT_LOCAL, path);
 }
 
 int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
@@ -139,14 +138,13 @@ int destination_clear(const struct destination *destination)
 {
     return ftruncate(destination->fd, 0) == 0
                ? EXIT_DONE
-               : complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
+               : complain_errno(EXIT_LOCAL, destination->temporary);
 }
 
 int destination_sync(const struct destination *destination)
 {
-    return fdatasync(destination->fd) == 0
-               ? EXIT_DONE
-               : complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
+    return fdatasync(destination->fd) == 0 ? EXIT_DONE
+                                           : complain_errno(EXIT_LOCAL, destination->temporary);
 }
 
 void destination_close(struct destination *destination)
@@ -172,11 +170,10 @@ int destination_place(const struct destination *destination, uint64_t offset, co
             continue;
         }
         if (done < 0) {
+            const char *name =
+                destination->name == NULL ? "standard output" : destination->name;
             return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
-                                 : complain(EXIT_LOCAL, "%s: %s",
-                                            destination->name == NULL ? "standard output"
-                                                                      : destination->name,
-                                            errno_text());
+                                 : complain_errno(EXIT_LOCAL, name);
         }
         from += done;
         offset += (uint64_t)done;
@@ -188,20 +185,20 @@ int destination_place(const struct destination *destination, uint64_t offset, co
 int destination_finish(struct destination *destination)
 {
     if (destination->stays && ftruncate(destination->fd, (off_t)destination->due) != 0) {
-        return complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
+        return complain_errno(EXIT_LOCAL, destination->temporary);
     }
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;
         if (closed != 0) {
-            return complain(EXIT_LOCAL, "%s: %s", destination->name, errno_text());
+            return complain_errno(EXIT_LOCAL, destination->name);
         }
     }
     if (destination->temporary == NULL) {
         return EXIT_DONE;
     }
     if (rename(destination->temporary, destination->name) != 0) {
-        return complain(EXIT_LOCAL, "%s: %s", destination->name, errno_text());
+        return complain_errno(EXIT_LOCAL, destination->name);
     }
     free(destination->temporary);
     destination->temporary = NULL;

@@ -31,8 +31,8 @@ static bool read_token(const struct settings *settings, char *token, size_t size
     }
     FILE *file = fopen(settings->token_file, "re");
     token[0] = '\0';
-    bool failed = file == NULL || (fgets(token, (int)size, file) == NULL && ferror(file) != 0);
-    if (failed) {
+    bool read = file != NULL && (fgets(token, (int)size, file) != NULL || ferror(file) == 0);
+    if (!read) {
         (void)complain(EXIT_USAGE, "cannot read a token from %s: %s", settings->token_file,
                        errno_text());
     }
@@ -40,19 +40,16 @@ static bool read_token(const struct settings *settings, char *token, size_t size
         (void)fclose(file);
     }
     size_t length = strcspn(token, "\r\n");
-    if (!failed && (length == 0 || length + 1 == size)) {
+    token[length] = '\0';
+    if (read && (length == 0 || length + 1 == size)) {
         (void)complain(
             EXIT_USAGE,
             "cannot read a token from %s: the first line is %s, expected a token of at most "
             "%zu bytes",
             settings->token_file, length == 0 ? "empty" : "too long", size - 2);
-        failed = true;
+        read = false;
     }
-    if (failed) {
-        return false;
-    }
-    token[length] = '\0';
-    return true;
+    return read;
 }
 
 /* A client as the settings say; NULL after complaining. */

@@ -84,7 +84,7 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
             break;
         }
         if (errno != EINTR) {
-            source->status = complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
+            source->status = complain_errno(EXIT_LOCAL, source->name);
         }
     }
     return source->status;
@@ -178,7 +178,7 @@ int source_open(const char *name, struct source *source)
         source->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
     if (source->fd < 0 || fstat(source->fd, &about) != 0) {
-        return complain(EXIT_USAGE, "%s: %s", source->name, errno_text());
+        return complain_errno(EXIT_USAGE, source->name);
     }
     if (S_ISDIR(about.st_mode)) {
         return complain(EXIT_USAGE, "%s is a directory; give a file", source->name);
@@ -241,7 +241,7 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
         }
         if (got <= 0) {
             return got == 0 ? complain_shorter(source)
-                            : complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
+                            : complain_errno(EXIT_LOCAL, source->name);
         }
         done += (size_t)got;
     }

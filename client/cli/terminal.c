@@ -33,6 +33,7 @@ enum {
 static atomic_int interrupt_seen; /* set by the handler, asked for by every thread */
 static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static atomic_bool bar_drawn;     /* on the last line of standard error */
+static atomic_bool complained;
 
 /* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
  * only one that comes later is a second one. */
@@ -100,24 +101,39 @@ void progress_end(void)
     }
 }
 
-int complain(int status, const char *format, ...)
+/* False: there was a complaint before. */
+static bool print_complaint(const char *text)
 {
     bool colour = colour_allowed(STDERR_FILENO);
+    if (atomic_exchange(&complained, true)) {
+        return false;
+    }
+    progress_end();
+    (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
+                  colour ? "\033[0m" : "", text);
+    return true;
+}
+
+int complain(int status, const char *format, ...)
+{
     char text[COMPLAINT_TEXT];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     text_make_safe(text); /* names of files and arrays may have any */
-    progress_end();
-    (void)fprintf(stderr, "tally: %serror:%s %s\n", colour ? "\033[1;31m" : "",
-                  colour ? "\033[0m" : "", text);
+    (void)print_complaint(text);
     return status;
 }
 
 int complain_no_memory(void)
 {
     return complain(EXIT_LOCAL, "out of memory");
+}
+
+int complain_errno(int status, const char *name)
+{
+    return complain(status, "%s: %s", name, errno_text());
 }
 
 int complain_error(const struct tally_error *err)
@@ -142,8 +158,7 @@ int complain_error(const struct tally_error *err)
     if (err->status == TALLY_CANCELLED) {
         return complain(status, "interrupted");
     }
-    (void)complain(status, "%s", err->message);
-    if (err->http_status != 0) {
+    if (print_complaint(err->message) && err->http_status != 0) {
         (void)fprintf(stderr, "  HTTP %d", err->http_status);
         if (err->code[0] != '\0') {
             (void)fprintf(stderr, ", code %s", err->code);
@@ -251,5 +266,5 @@ void progress_show(struct progress *progress, double summed, double total)
 
 const char *errno_text(void)
 {
-    return strerror(errno); /* NOLINT(concurrency-mt-unsafe): only the main thread complains */
+    return strerror(errno); /* NOLINT(concurrency-mt-unsafe): errors have fixed texts */
 }

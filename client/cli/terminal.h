@@ -1,9 +1,11 @@
 /* What the user sees on standard error: errors, and a progress bar where that is a terminal;
  * and what the user does there: interrupts.
  *
- * Whoever finds a fault complains once, where it is found, and hands the exit status up.
- * Nothing is coloured and no bar is drawn where nobody looks: in a pipe, with NO_COLOR, with
- * --quiet. Thread: the main one, but for interrupted() and now_ns(), which are for any. */
+ * Whoever finds a fault complains where it is found, and hands the exit status up. The first
+ * complaint is the only one: what fails after it does so because of it, or beside it on a thread
+ * of its own. Nothing is coloured and no bar is drawn where nobody looks: in a pipe, with NO_COLOR,
+ * with --quiet. Thread: the main one, but for complaints, interrupted() and now_ns(), which are
+ * for any. */
 #ifndef TALLY_CLI_TERMINAL_H
 #define TALLY_CLI_TERMINAL_H
 
@@ -39,6 +41,9 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* EXIT_LOCAL */
 int complain_no_memory(void);
+
+/* "NAME: what errno says" */
+int complain_errno(int status, const char *name);
 
 /* Tell what went wrong with a call, and the exit status that says so. */
 int complain_error(const struct tally_error *err);

@@ -3,6 +3,7 @@
 #include "tests/client/lib/support.h"
 
 #include "client/cli/histogram.h"
+#include "client/cli/terminal.h"
 #include "client/internal.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- URLs ---- */
 
@@ -220,6 +222,8 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "v1";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    request.path = "/v1/\xC3\xA9"; /* also where char has no sign */
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1";
     request.content_type = "a/b\r\nX: y";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
@@ -325,6 +329,32 @@ static void directml_sizes_are_computed_in_64_bits(void **state)
     assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_UINT8, 2, a, NULL), 8);
     assert_true(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_INT64, 2, big, NULL) ==
                 UINT64_C(1) << 35);
+}
+
+/* ---- complaints ---- */
+
+/* Two parts may fail at once, each on a thread of its own. */
+static void a_command_complains_once(void **state)
+{
+    (void)state;
+    char said[256] = "";
+    const struct tally_error err = {
+        .status = TALLY_BUSY, .http_status = 503, .message = "third"};
+    FILE *to = tmpfile();
+    int kept = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(to), STDERR_FILENO) >= 0);
+    int first = complain(EXIT_LOCAL, "%s", "first");
+    int second = complain(EXIT_USAGE, "%s", "second");
+    int third = complain_error(&err);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    (void)close(kept);
+    rewind(to);
+    said[fread(said, 1, sizeof said - 1, to)] = '\0';
+    (void)fclose(to);
+    assert_string_equal(said, "tally: error: first\n");
+    assert_int_equal(first, EXIT_LOCAL);
+    assert_int_equal(second, EXIT_USAGE);
+    assert_int_equal(third, EXIT_BUSY);
 }
 
 /* ---- hostile text ---- */
@@ -467,6 +497,7 @@ int main(void)
         cmocka_unit_test(requests_with_line_breaks_are_refused),
         cmocka_unit_test(binding_rules_are_checked),
         cmocka_unit_test(directml_sizes_are_computed_in_64_bits),
+        cmocka_unit_test(a_command_complains_once),
         cmocka_unit_test(json_members_are_found),
         cmocka_unit_test(texts_are_made_safe_for_terminals),
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
