@@ -140,15 +140,35 @@ INLINE float_vec_t to_odd_float(vec_t x)
     return __builtin_convertvector(__builtin_astype(bits, vec_t), float_vec_t);
 #endif
 }
+#endif
+#endif
+
+/* What elements are between memory and sums: floats, where they are 16-bit ones. */
+#if defined(BY_FLOAT)
+typedef float cell_t;
+#define CELLS_LOAD(x)  pack_to_float(x)
+#define CELLS_STORE(f) pack_from_float(f)
+#else
+typedef elem_t cell_t;
+#define CELLS_LOAD(x)  (x)
+#define CELLS_STORE(f) (f)
+#endif
+typedef VECTOR(cell_t, WIDTH) cell_vec_t;
+#if defined(BY_FLOAT) && defined(ACC_F64)
+#define CELLS_ROUND(v) to_odd_float(v)
+#else
+#define CELLS_ROUND(v) __builtin_convertvector(v, cell_vec_t)
+#endif
+
 #if PACK_VECS == 1
 INLINE pack_t widen(elem_pack_t x)
 {
-    pack_t p = {{__builtin_convertvector(pack_to_float(x), vec_t)}};
+    pack_t p = {{__builtin_convertvector(CELLS_LOAD(x), vec_t)}};
     return p;
 }
 INLINE elem_pack_t narrow(pack_t p)
 {
-    return pack_from_float(to_odd_float(p.vec[0]));
+    return CELLS_STORE(CELLS_ROUND(p.vec[0]));
 }
 #else
 INLINE pack_t widen(elem_pack_t x)
@@ -163,28 +183,6 @@ INLINE elem_pack_t narrow(pack_t p)
 {
     return pack_from_float(__builtin_shufflevector(
         to_odd_float(p.vec[0]), to_odd_float(p.vec[1]), 0, 1, 2, 3, 4, 5, 6, 7));
-}
-#endif
-#else
-INLINE pack_t widen(elem_pack_t x)
-{
-    pack_t p = {{pack_to_float(x)}};
-    return p;
-}
-INLINE elem_pack_t narrow(pack_t p)
-{
-    return pack_from_float(p.vec[0]);
-}
-#endif
-#else
-INLINE pack_t widen(elem_pack_t x)
-{
-    pack_t p = {{__builtin_convertvector(x, vec_t)}};
-    return p;
-}
-INLINE elem_pack_t narrow(pack_t p)
-{
-    return __builtin_convertvector(p.vec[0], elem_pack_t);
 }
 #endif
 

@@ -56,20 +56,7 @@ INLINE elem_group_t elem_group_load(__global const elem_t *p, ulong step)
 #define QUAD_GROUPS   4 /* groups */
 #define QUAD_ELEMENTS (QUAD_GROUPS * GROUP)
 
-/* Elements of a group, one vector: as floats, where they are 16-bit ones. */
-#if defined(BY_FLOAT)
-typedef float cell_t;
-#define CELLS_LOAD(x)  pack_to_float(x)
-#define CELLS_STORE(f) pack_from_float(f)
-#define CELLS_ROUND(v) to_odd_float(v)
-#else
-typedef elem_t cell_t;
-#define CELLS_LOAD(x)  (x)
-#define CELLS_STORE(f) (f)
-#define CELLS_ROUND(v) __builtin_convertvector(v, cell_half_t)
-#endif
-typedef VECTOR(cell_t, GROUP) cells_t;
-typedef VECTOR(cell_t, WIDTH) cell_half_t;
+typedef VECTOR(cell_t, GROUP) cells_t; /* elements of a group */
 
 struct quad {
     vec_t v[GROUP]; /* scanned: q[i] of each group */
