@@ -38,10 +38,24 @@ struct wide {
     bool inexact;
 };
 
-constexpr wide halve(const uint64_t (&in)[LIMBS + 1], bool inexact)
+/* x * factor / divisor, shifted to where its highest bit belongs. */
+constexpr wide scale(const wide &x, unsigned factor, unsigned divisor)
 {
-    /* in < 2^384: shift right until limb 5 is empty. */
-    uint64_t limb[LIMBS + 1] = {in[0], in[1], in[2], in[3], in[4], in[5]};
+    uint64_t limb[LIMBS + 1] = {};
+    uint128 carry = 0;
+    for (int i = 0; i < LIMBS; i++) {
+        carry += static_cast<uint128>(x.limb[i]) * factor;
+        limb[i] = static_cast<uint64_t>(carry);
+        carry >>= 64;
+    }
+    limb[LIMBS] = static_cast<uint64_t>(carry);
+    uint128 rest = 0;
+    for (int i = LIMBS; i >= 0; i--) {
+        rest = rest << 64 | limb[i];
+        limb[i] = static_cast<uint64_t>(rest / divisor);
+        rest %= divisor;
+    }
+    bool inexact = x.inexact || rest != 0;
     while (limb[LIMBS] != 0) {
         inexact = inexact || (limb[0] & 1) != 0;
         for (int i = 0; i < LIMBS; i++) {
@@ -50,34 +64,6 @@ constexpr wide halve(const uint64_t (&in)[LIMBS + 1], bool inexact)
         limb[LIMBS] >>= 1;
     }
     return wide{{limb[0], limb[1], limb[2], limb[3], limb[4]}, inexact};
-}
-
-constexpr wide times_five(const wide &x)
-{
-    uint64_t out[LIMBS + 1] = {};
-    uint128 carry = 0;
-    for (int i = 0; i < LIMBS; i++) {
-        carry += static_cast<uint128>(x.limb[i]) * 5;
-        out[i] = static_cast<uint64_t>(carry);
-        carry >>= 64;
-    }
-    out[LIMBS] = static_cast<uint64_t>(carry);
-    return halve(out, x.inexact);
-}
-
-constexpr wide over_five(const wide &x)
-{
-    uint64_t out[LIMBS + 1] = {};
-    uint128 rest = x.limb[LIMBS - 1] >> 61; /* of x * 8 */
-    out[LIMBS] = static_cast<uint64_t>(rest / 5);
-    rest %= 5;
-    for (int i = LIMBS - 1; i >= 0; i--) {
-        uint64_t below = i > 0 ? x.limb[i - 1] >> 61 : 0;
-        rest = (rest << 64) | (x.limb[i] << 3) | below;
-        out[i] = static_cast<uint64_t>(rest / 5);
-        rest %= 5;
-    }
-    return halve(out, true);
 }
 
 constexpr u128 upper_ceil(const wide &x)
@@ -92,12 +78,12 @@ constexpr pow10_table make_pow10()
     pow10_table table = {};
     const wide one = {{0, 0, 0, 0, uint64_t{1} << 63}, false};
     wide x = one;
-    for (int q = 0; q <= POW_MAX; q++, x = times_five(x)) {
+    for (int q = 0; q <= POW_MAX; q++, x = scale(x, 5, 1)) {
         table.row[q - POW_MIN] = upper_ceil(x);
     }
     x = one;
     for (int q = -1; q >= POW_MIN; q--) {
-        x = over_five(x);
+        x = scale(x, 8, 5);
         table.row[q - POW_MIN] = upper_ceil(x);
     }
     return table;

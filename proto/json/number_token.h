@@ -5,6 +5,7 @@
 
 #include "proto/json/number_text.h"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #ifdef __SSE2__
@@ -170,23 +171,13 @@ inline uint32_t other_than_digits(const char *p)
     return ~digits;
 }
 
-constexpr uint64_t POW10[] = {1,
-                              10,
-                              100,
-                              1000,
-                              10000,
-                              100000,
-                              1000000,
-                              10000000,
-                              100000000,
-                              1000000000,
-                              10000000000,
-                              100000000000,
-                              1000000000000,
-                              10000000000000,
-                              100000000000000,
-                              1000000000000000,
-                              10000000000000000};
+constexpr auto POW10 = [] {
+    std::array<uint64_t, 17> power = {1};
+    for (size_t i = 1; i < power.size(); i++) {
+        power[i] = 10 * power[i - 1];
+    }
+    return power;
+}();
 
 /* The first `count` digits at p, 1 to 8. */
 inline uint64_t up_to_eight(const char *p, int count)
