@@ -279,6 +279,22 @@ def test_complete_tensors_of_any_layout(server, shape, strides, flags):
     )
 
 
+def test_lines_that_lie_apart_are_cut_by_what_they_cost_and_not_by_their_bytes(server):
+    dtype = dtypes.BY_NAME["int8"]
+    side = SLICE >> 7  # bytes of one slice, which cost as much as 128 slices
+    stored = tensor(dtype, (side, side))
+    path = "/v1/cumsum" + calls.query(
+        dtype=dtype.name, shape=[side, side, 1], strides=[1, side, 1], axis=2
+    )
+    before = counter(server, "tally_slices_total")
+    client = server.client()
+    answer = client.post(path, stored.tobytes(), calls.RAW)
+    client.close()
+    assert counter(server, "tally_slices_total") >= before + 4  # 4, 16, 64 and the rest
+    turned = np.ascontiguousarray(stored.T)[:, :, np.newaxis]
+    assert np.array_equal(calls.stored_of(dtype, answer, turned.shape), turned)
+
+
 def test_a_long_text_and_a_tensor_that_is_turned_over(server):
     """Both are made ready by other threads than the loop that slices them."""
     dtype = dtypes.BY_NAME["int32"]
