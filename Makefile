@@ -56,7 +56,7 @@ KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 # The kernels as tests and the benchmark have them, with what kernels/testing.h offers.
 TESTING_OBJ = $(patsubst %.c,$(B)/testing/%.o,$(wildcard kernels/*.c)) $(call objs,$(DRIVER_SRC))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
-KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c
+KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c proto/parallel.c
 
 # The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
 # that a machine may have, as `make install` and `make image` do. The trees share them, but those with

@@ -444,7 +444,7 @@ static void settle_gaps(const struct batch *batch, struct region *region)
     if (device->cl.info.host_memory && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
         region->piece.gaps = region_output(region);
     } else {
-        scan_gaps_zero(region->piece.plan, false, region_output(region));
+        (void)scan_gaps_zero(region->piece.plan, false, NULL, region_output(region));
     }
 }
 

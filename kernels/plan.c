@@ -287,7 +287,8 @@ uint64_t scan_plan_effort(const struct scan_plan *plan)
     enum {
         LINE_BYTES = 128
     };
-    const uint64_t bytes = plan->elements * dtype_info(plan->dtype)->bytes;
+    const uint64_t cells = plan->gaps ? plan->out_elements : plan->elements;
+    const uint64_t bytes = cells * dtype_info(plan->dtype)->bytes;
     const bool packed = plan->in_place && plan->elements == plan->in_elements &&
                         plan->elements == plan->out_elements;
     return packed ? bytes : larger_of(bytes, plan->lines * LINE_BYTES);

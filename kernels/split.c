@@ -120,9 +120,18 @@ void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, voi
 
 /* ---- slices ---- */
 
+/* From here on a step is cut itself, along the axis. */
 enum {
-    LARGE_STEP = 1 << 22 /* elements: from here on a step is cut itself, along the axis */
+    LARGE_STEP_ELEMENTS = 1 << 22,
+    LARGE_STEP_COST = 1 << 24 /* scan_plan_effort() */
 };
+
+/* The same in elements of this plan, of which there are some. */
+static uint64_t large_step(const struct scan_plan *plan)
+{
+    const uint64_t cost = scan_ceil_div(scan_plan_effort(plan), plan->elements);
+    return smaller_of(LARGE_STEP_ELEMENTS, LARGE_STEP_COST / cost);
+}
 
 /* Every cell between the first and the last holds one element, on both sides alike. */
 static bool is_packed(const struct scan_plan *plan)
@@ -148,7 +157,7 @@ static int choose_dim(const struct scan_plan *plan, bool arriving)
     uint64_t step = outer        ? plan->elements / plan->dim[0].size
                     : axis_alone ? SCAN_BLOCK * plan->lines
                                  : plan->elements;
-    for (int i = 0; i < plan->dims && !arriving && step > LARGE_STEP; i++) {
+    for (int i = 0; i < plan->dims && !arriving && step > large_step(plan); i++) {
         if (plan->elements / plan->dim[i].size < step) {
             step = plan->elements / plan->dim[i].size;
             best = i;
@@ -177,7 +186,7 @@ static uint64_t step_elements(const struct scan_plan *plan, int from, int dim)
 static int choose_together(const struct scan_plan *plan)
 {
     int last = 0;
-    while (last + 1 < plan->dims && step_elements(plan, 0, last) > LARGE_STEP) {
+    while (last + 1 < plan->dims && step_elements(plan, 0, last) > large_step(plan)) {
         last++;
     }
     return last;
@@ -211,12 +220,12 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     }
     int dim = choose_dim(plan, arriving);
     int from = dim > 0 ? dim : 0;
-    if (!arriving && plan->dims > 2 && step_elements(plan, from, dim) > LARGE_STEP) {
+    if (!arriving && plan->dims > 2 && step_elements(plan, from, dim) > large_step(plan)) {
         from = 0;
         dim = choose_together(plan);
     }
     const bool apart = dim >= 0;
-    const bool wanted = !apart || step_elements(plan, from, dim) > LARGE_STEP;
+    const bool wanted = !apart || step_elements(plan, from, dim) > large_step(plan);
     const int cut = dim - from + 1;
     const bool possible = /* a carry is of lines of one dimension */
         plan->dims - cut <= 1 && !(arriving && (apart || plan->reverse));
@@ -235,9 +244,9 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
     const bool blocks = length > SCAN_BLOCK; /* more than one */
     const uint64_t by_block = blocks ? SCAN_BLOCK * plan->lines : plan->elements;
     const uint64_t by_dim = plan->dims > 0 ? plan->lines / plan->dim[0].size * length : 0;
-    const bool apart =
-        plan->dims > 0 && (has_outer(plan) || (by_block > LARGE_STEP && by_dim < by_block));
-    const bool cut = blocks && (!apart || by_dim > LARGE_STEP);
+    const bool apart = plan->dims > 0 &&
+                       (has_outer(plan) || (by_block > large_step(plan) && by_dim < by_block));
+    const bool cut = blocks && (!apart || by_dim > large_step(plan));
     *slicing = make_steps(plan, 0, apart ? 0 : -1, cut, first, length);
 }
 
@@ -313,24 +322,57 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * single elements are as many as these: kernels that can zero them with their results. */
 
 enum {
-    NEAR = 8,     /* elements: longer steps leave gaps worth a call */
-    AT_ONCE = 256 /* elements whose gaps stay in a first-level cache */
+    NEAR = 8,      /* elements: longer steps leave gaps worth a call */
+    AT_ONCE = 256, /* elements whose gaps stay in a first-level cache */
+    RUN_BYTES = 64 /* that are zeroed in the time that finding a run takes */
 };
+
+/* Where gaps are zeroed in steps. */
+struct zeroing {
+    const struct parallel *parallel;
+    size_t bytes; /* of them, or that took as long, since the last step */
+};
+
+/* So many bytes more. False: it is given up. */
+static bool zeroing_go_on(struct zeroing *zeroing, uint64_t bytes)
+{
+    zeroing->bytes += bytes;
+    if (zeroing->bytes < PARALLEL_STEP_BYTES) {
+        return true;
+    }
+    zeroing->bytes = 0;
+    return parallel_step(zeroing->parallel);
+}
+
+static bool zero_cells(struct zeroing *zeroing, unsigned char *cells, uint64_t bytes)
+{
+    bool wanted = true;
+    for (uint64_t done = 0; wanted && done < bytes; done += PARALLEL_STEP_BYTES) {
+        const uint64_t count = smaller_of(bytes - done, PARALLEL_STEP_BYTES);
+        memset(cells + done, 0, (size_t)count);
+        wanted = zeroing_go_on(zeroing, count);
+    }
+    return wanted;
+}
 
 /* The gaps of a run of elements with a step, as many as they: by single stores, for a call each
  * takes longer; the first cell of every gap, then the second, while they are in the cache. */
-static void zero_steps(const struct scan_dim *dim, size_t bytes, unsigned char *cells)
+static bool zero_steps(struct zeroing *zeroing, const struct scan_dim *dim, size_t bytes,
+                       unsigned char *cells)
 {
     static const uint64_t zero;
     const uint64_t step = dim->out_stride;
     const uint64_t gaps = dim->size - 1;
-    for (uint64_t from = 0; from < gaps; from += AT_ONCE) {
+    bool wanted = true;
+    for (uint64_t from = 0; wanted && from < gaps; from += AT_ONCE) {
         uint64_t count = smaller_of(gaps - from, AT_ONCE);
         for (uint64_t gap = 1; gap < step; gap++) {
             scan_copy_elements(cells + (from * step + gap) * bytes, step, &zero, 0, count,
                                bytes);
         }
+        wanted = zeroing_go_on(zeroing, count * step * bytes);
     }
+    return wanted;
 }
 
 /* To the next index in memory order; false after the last. *at: elements to its cell. */
@@ -352,8 +394,8 @@ static bool next_index(const struct scan_dim *dims, int count, uint64_t *index, 
 
 /* Walk the elements in memory order and zero from each to the next. The innermost run counts as
  * one: of neighbours, or also of elements with a step, where `outer`. */
-static void zero_between(const struct scan_dim *dims, int count, size_t bytes, bool outer,
-                         unsigned char *cells)
+static bool zero_between(struct zeroing *zeroing, const struct scan_dim *dims, int count,
+                         size_t bytes, bool outer, unsigned char *cells)
 {
     const struct scan_dim *steps = NULL; /* whose gaps are zeroed run by run */
     uint64_t run = 1;
@@ -366,29 +408,46 @@ static void zero_between(const struct scan_dim *dims, int count, size_t bytes, b
     uint64_t at = 0;
     uint64_t next = 0;
     bool more = true;
-    while (more) {
+    bool wanted = true;
+    while (more && wanted) {
         if (steps != NULL) {
-            zero_steps(steps, bytes, cells + at * bytes);
+            wanted = zero_steps(zeroing, steps, bytes, cells + at * bytes);
         }
         more = next_index(dims, count, index, &next);
-        if (more && next > at + run) {
-            memset(cells + (at + run) * bytes, 0, (size_t)((next - at - run) * bytes));
+        if (wanted && more && next > at + run) {
+            wanted = zero_cells(zeroing, cells + (at + run) * bytes, (next - at - run) * bytes);
         }
         at = next;
+        wanted = wanted && zeroing_go_on(zeroing, RUN_BYTES);
     }
+    return wanted;
 }
 
-void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells)
+/* Dimensions that are one run of elements with one step, as one dimension. */
+static int fold_sorted(struct scan_dim *dims, int count)
 {
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        if (kept > 0 && dims[kept - 1].out_stride == dims[i].size * dims[i].out_stride) {
+            dims[i].size *= dims[kept - 1].size;
+            kept--;
+        }
+        dims[kept++] = dims[i];
+    }
+    return kept;
+}
+
+bool scan_gaps_zero(const struct scan_plan *plan, bool outer, const struct parallel *parallel,
+                    void *cells)
+{
+    struct zeroing zeroing = {.parallel = parallel};
     struct scan_dim dims[LIMIT_RANK + 1];
     const size_t bytes = dtype_info(plan->dtype)->bytes;
     bool nested = false;
-    const int count = scan_plan_sorted(plan, dims, &nested);
-    if (nested) {
-        zero_between(dims, count, bytes, outer, cells);
-    } else {
-        memset(cells, 0, (size_t)(plan->out_elements * bytes));
-    }
+    int count = scan_plan_sorted(plan, dims, &nested);
+    count = outer ? count : fold_sorted(dims, count);
+    return nested ? zero_between(&zeroing, dims, count, bytes, outer, cells)
+                  : zero_cells(&zeroing, cells, plan->out_elements * bytes);
 }
 
 uint64_t scan_gaps_step(const struct scan_plan *plan)

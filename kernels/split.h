@@ -22,6 +22,7 @@
 #define TALLY_KERNELS_SPLIT_H
 
 #include "kernels/plan.h"
+#include "proto/parallel.h"
 
 /* ---- boxes ---- */
 
@@ -96,9 +97,11 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * and has gaps between them; 0: it has none there, or does not nest. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
-/* Zero the gaps of the output at `cells`, before the scan; `outer`: but those of
+/* Zero the gaps of the output at `cells`, before the scan, in steps; `outer`: but those of
  * scan_gaps_step(), which a kernel zeroes with its results. Cells of elements are kept where the
- * layout nests, as an output in place needs, and may be zeroed too where it does not. */
-void scan_gaps_zero(const struct scan_plan *plan, bool outer, void *cells);
+ * layout nests, as an output in place needs, and may be zeroed too where it does not.
+ * returns false if it was given up on the way; never without a `parallel` */
+bool scan_gaps_zero(const struct scan_plan *plan, bool outer, const struct parallel *parallel,
+                    void *cells);
 
 #endif

@@ -398,7 +398,7 @@ void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piec
 {
     if (piece->gaps != NULL) {
         const bool outer = variant == SCAN_VARIANT_STRIDED && zeroes_gaps(piece);
-        scan_gaps_zero(piece->plan, outer, piece->gaps);
+        (void)scan_gaps_zero(piece->plan, outer, NULL, piece->gaps);
     }
 }
 

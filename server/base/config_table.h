@@ -128,7 +128,8 @@ X(batch_delay_us,      UINT,   "0",              0,          1000000,          "
 X(slice_bytes,         SIZE,   "4MiB",           0,          SIZE_TIB,         "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
-  "that others run between them; where its layout and the axis allow. 0: never.")                  \
+  "that others run between them; where its layout and the axis allow. A line of a layout that is "  \
+  "not packed counts as 128 bytes at least. 0: never.")                                             \
 X(cpus,                UINT,   "0",              0,          256,              "cores",            \
   "Cores that the service counts on: threads of the codec pool, of Tally's own OpenCL driver and of " \
   "PoCL's devices (unless POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what "  \

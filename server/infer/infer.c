@@ -23,8 +23,7 @@ enum {
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
     SOON_BYTES = 128 << 10,      /* tensors whose scan takes less than a launch does */
-    LONG_GAPS_BYTES = 32 << 20,  /* outputs whose gaps take milliseconds, ... */
-    OUTGROWN = 8                 /* ... of so many cells for one of the input */
+    LONG_GAPS_COST = 32 << 20    /* outputs with gaps whose scan takes milliseconds */
 };
 
 /* ---- decoding ---- */
@@ -109,22 +108,33 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
-/* A long output with gaps, of far more cells than the input: all of it is zeroed before the
- * scan, in steps. A device that did it with the scan, which could not be cut then, would be
- * held, and the deadline not be seen, for as long as whoever sends a few elements likes. */
+/* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
+ * the scan, which could not be cut then, would be held, and the deadline not be seen, for as long
+ * as whoever sends a few elements likes. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->plan;
-    return plan->gaps && !plan->in_place && !infer_shm_used(request) &&
-           request->out_bytes >= LONG_GAPS_BYTES &&
-           plan->out_elements / OUTGROWN >= plan->in_elements;
+    return plan->gaps && !infer_shm_used(request) && scan_plan_effort(plan) >= LONG_GAPS_COST;
 }
 
-/* Bytes of the output buffer that a device writes; the rest is zeroes. */
+/* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
 static uint64_t computed_bytes(const struct request *request)
 {
     uint64_t bytes = request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-    return gaps_come_first(request) ? 0 : bytes;
+    return gaps_come_first(request) && !request->plan.in_place ? 0 : bytes;
+}
+
+/* Zero the gaps: of an output apart with all of it, else between the elements. */
+static enum status zero_gaps(struct request *request, const struct parallel *parallel,
+                             struct error *err)
+{
+    if (request->plan.in_place &&
+        !scan_gaps_zero(&request->plan, false, parallel, request_output_bytes(request))) {
+        return parallel_given_up(err);
+    }
+    request->plan.gaps = false;
+    request->slice.job.holes = true; /* they are to be left alone */
+    return STATUS_OK;
 }
 
 /* What is to be said of work that was given up: why. */
@@ -176,11 +186,7 @@ static enum status complete_input(struct request *request, const struct parallel
     uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
     TRY(parallel_zero(parallel, request_output_bytes(request) + computed,
                       request->out_bytes - computed, err));
-    if (gaps_come_first(request)) {
-        request->plan.gaps = false;
-        request->slice.job.holes = true; /* they are to be left alone */
-    }
-    return STATUS_OK;
+    return gaps_come_first(request) ? zero_gaps(request, parallel, err) : STATUS_OK;
 }
 
 /* Complete it, or say why that was given up. Thread: the owner. */
@@ -225,8 +231,10 @@ static uint64_t bytes_to_move(const struct request *request)
     const struct scan_call *call = &request->call;
     bool copies = infer_shm_copies(request, SHM_INPUT);
     bool moves = call->byte_swap || call->payload_offset > 0;
+    bool zeroes = gaps_come_first(request);
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
-           part_work_bytes(request) + (request->out_bytes - computed_bytes(request));
+           part_work_bytes(request) +
+           (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
 }
 
 /* Where the head is decoded, and the numbers of a text are parsed. */

@@ -29,6 +29,7 @@ struct slices {
     struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
     struct scan_slicing slicing; /* of a part: of the phase under way */
     uint64_t step_bytes;         /* of the output */
+    uint64_t step_effort;        /* scan_plan_effort() of a step: slices are measured in it */
     uint64_t steps_done;         /* computed */
     uint64_t most_steps;         /* of the next slice */
     uint64_t steps_out;          /* of the slice that is out; 0: none is */
@@ -81,7 +82,7 @@ static bool worth_slicing_early(struct request *request, struct scan_slicing *sl
 static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
 {
     uint64_t least = request->server->config->slice_bytes;
-    return least > 0 && tensor_bytes(&request->plan) / WHOLE_SLICES >= least &&
+    return least > 0 && scan_plan_effort(&request->plan) / WHOLE_SLICES >= least &&
            !infer_shm_used(request) && scan_slicing_make(&request->plan, false, slicing) &&
            carry_is_small(slicing);
 }
@@ -99,7 +100,8 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
     slices->slicing = *slicing;
     slices->steps_done = 0;
     slices->step_bytes = slicing->elements * dtype_info(slicing->plan->dtype)->bytes;
-    slices->most_steps = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
+    slices->step_effort = scan_ceil_div(scan_plan_effort(slicing->plan), slicing->steps);
+    slices->most_steps = 1 + config->slice_bytes * FIRST_SLICES / slices->step_effort;
 }
 
 static bool create_slices(struct request *request, const struct scan_slicing *slicing,
@@ -268,7 +270,7 @@ static void account_slice(struct slices *slices, uint64_t steps)
     struct request *whole = slices->whole;
     const struct request *slice = &slices->slice;
     uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
-    uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_bytes;
+    uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_effort;
     double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
     double most = (double)steps * GROWTH;
     double next = fits < most ? fits : most;

@@ -12,8 +12,8 @@
 
 #include <stdlib.h>
 
-/* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. Lines that lie
- * apart count as more (scan_plan_effort()). */
+/* What a client gets in a turn, in bytes of packed tensors (scan_plan_effort()): about a batch, and
+ * about a slice. */
 enum {
     SMALL_QUANTUM = 256 << 10,
     LARGE_QUANTUM = 16 << 20
@@ -67,18 +67,18 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
+/* By its cost. */
 static enum queue_takes lane_of(const struct request *request)
 {
-    return request_bytes(request) > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
+    return request->cost > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    enum queue_takes lane = lane_of(request);
     request->cost = larger_of(request_bytes(request), scan_plan_effort(&request->plan));
     request_enter(request, REQUEST_QUEUED);
-    fair_push(&queue->lanes[lane], request, again);
+    fair_push(&queue->lanes[lane_of(request)], request, again);
 }
 
 static size_t count_waiting(const struct queue *queue)

@@ -1,10 +1,11 @@
 /* The line of planned requests between the loops and the device workers.
  *
- * Two lanes, small and large (QUEUE_LARGE_BYTES of slab memory), each shared fairly between
- * clients by bytes, first in, first out for each client (fair.h). The taker alternates between
- * lanes in which something waits, so that a stream of large tensors costs a small one at most
- * one of them, and a stream of small ones (each turn a batch of bounded size, see below) cannot
- * hold a large one up for longer than one batch.
+ * Two lanes, small and large (a cost of QUEUE_LARGE_BYTES), each shared fairly between clients by
+ * cost, first in, first out for each client (fair.h). Cost is slab memory, or, where a scan takes
+ * longer than its bytes say, bytes of a packed tensor that takes as long (scan_plan_effort()). The
+ * taker alternates between lanes in which something waits, so that a stream of large tensors costs
+ * a small one at most one of them, and a stream of small ones (each turn a batch of bounded size,
+ * see below) cannot hold a large one up for longer than one batch.
  *
  * The bound (--queue-depth) is asked for before a body is read, queue_admits(). What was
  * admitted is never refused for want of room: its bytes were counted when they came.
@@ -113,9 +114,8 @@ enum queue_takes {
 };
 
 struct queue_batching {
-    size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most slab bytes of one batch, of which lines that lie apart count as
-                          * more (scan_plan_effort()), but the first request always goes */
+    size_t max_requests;      /* most requests of one batch, >= 1 */
+    uint64_t max_bytes;       /* most cost of one batch, but the first request always goes */
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
     uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
                         * deadline is near */

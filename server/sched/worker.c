@@ -25,7 +25,7 @@ enum {
     HERE_BATCHES = 4              /* before that thread goes on with its own work */
 };
 
-/* A batch of more than this gets more time in proportion. */
+/* A batch of more cost than this gets more time in proportion. */
 #define TIMEOUT_BYTES (UINT64_C(1) << 30)
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without requests */
@@ -124,7 +124,7 @@ static uint64_t call_timeout_ns(const struct worker *worker, enum worker_call ca
     return (uint64_t)((double)worker->plan->timeout_ns * factor);
 }
 
-/* Begin a call of the driver. bytes: of a run's tensors. */
+/* Begin a call of the driver. bytes: the cost of a run's requests. */
 static void call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
 {
     uint64_t timeout_ns = call_timeout_ns(worker, call, bytes);
@@ -242,7 +242,7 @@ static void copy_plan(struct scan_plan *to, const struct scan_plan *from)
     memcpy((char *)to + tail, (const char *)from + tail, sizeof *from - tail);
 }
 
-/* Describe the batch to the driver; returns its bytes. */
+/* Describe the batch to the driver; returns its cost. */
 static uint64_t fill_jobs(struct worker *worker, const struct request *first)
 {
     uint64_t bytes = 0;
@@ -257,7 +257,7 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
         worker->jobs[i].in_offset = in.offset;
         worker->jobs[i].out_slab = out.slab;
         worker->jobs[i].out_offset = out.offset;
-        bytes += request_bytes(request);
+        bytes += request->cost;
     }
     return bytes;
 }

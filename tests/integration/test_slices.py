@@ -279,6 +279,37 @@ def test_complete_tensors_of_any_layout(server, shape, strides, flags):
     )
 
 
+def test_lines_that_lie_apart_are_cut_by_what_they_cost_and_not_by_their_bytes(server):
+    dtype = dtypes.BY_NAME["int8"]
+    side = SLICE >> 7  # bytes of one slice, which cost as much as 128 slices
+    stored = tensor(dtype, (side, side))
+    path = "/v1/cumsum" + calls.query(
+        dtype=dtype.name, shape=[side, side, 1], strides=[1, side, 1], axis=2
+    )
+    before = counter(server, "tally_slices_total")
+    client = server.client()
+    answer = client.post(path, stored.tobytes(), calls.RAW)
+    client.close()
+    assert counter(server, "tally_slices_total") >= before + 4  # 4, 16, 64 and the rest
+    turned = np.ascontiguousarray(stored.T)[:, :, np.newaxis]
+    assert np.array_equal(calls.stored_of(dtype, answer, turned.shape), turned)
+
+
+@pytest.mark.parametrize("strides", [[2], [1]], ids=["in place", "apart"])
+def test_a_long_output_with_gaps_is_cut_when_they_are_zeroes(server, strides):
+    count = 17 << 20
+    stored = np.arange((count - 1) * strides[0] + 1).astype(np.int8)
+    path = f"/v1/cumsum?dtype=int8&shape={count}&strides={strides[0]}&output_strides=2"
+    before = counter(server, "tally_slices_total")
+    client = server.client(PATIENCE_S)
+    sums = np.frombuffer(client.post(path, stored.tobytes(), calls.RAW).body, np.int8)
+    client.close()
+    assert counter(server, "tally_slices_total") > before + 1
+    expected = np.zeros(2 * count - 1, np.int8)
+    expected[::2] = np.cumsum(stored[:: strides[0]], dtype=np.int8)
+    assert np.array_equal(sums, expected)
+
+
 def test_a_long_text_and_a_tensor_that_is_turned_over(server):
     """Both are made ready by other threads than the loop that slices them."""
     dtype = dtypes.BY_NAME["int32"]

@@ -378,6 +378,25 @@ static void lines_that_lie_apart_are_not_short_because_their_bytes_are_few(void 
     free(more);
 }
 
+static void what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes(void **state)
+{
+    const atomic_int small_only = QUEUE_SMALL;
+    struct queue_batching of_small = usual;
+    of_small.takes = &small_only;
+    struct request *first = NULL;
+    size_t count = 0;
+    struct request *apart = push_repeated(*state, 100000);
+    struct request *row = push(*state, DTYPE_U8, 100000);
+    assert_int_equal(queue_take(*state, &of_small, 0, &first, &count), QUEUE_TAKEN);
+    assert_ptr_equal(first, row);
+    assert_int_equal(count, 1);
+    assert_int_equal(queue_take(*state, &of_small, 0, &first, &count), QUEUE_TIMEOUT);
+    free_chain(take(*state, &usual, 1));
+    assert_false(queue_waits(*state));
+    free(row);
+    (void)apart;
+}
+
 static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **state)
 {
     const atomic_int small_only = QUEUE_SMALL;
@@ -521,6 +540,7 @@ int main(void)
         T(what_is_pushed_together_is_taken_together),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
         T(lines_that_lie_apart_are_not_short_because_their_bytes_are_few),
+        T(what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes),
         T(who_takes_only_what_is_short_leaves_the_rest_in_its_place),
         T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),

@@ -60,7 +60,7 @@ static void check(int64_t rows, int64_t columns, int64_t pitch, int64_t step, bo
             memset(want + at, OLD, inside ? (size_t)step : 1);
         }
     }
-    scan_gaps_zero(&plan, outer, cells);
+    assert_true(scan_gaps_zero(&plan, outer, NULL, cells));
     assert_memory_equal(cells, want, sizeof cells);
 }
 
@@ -71,6 +71,7 @@ static void every_gap_and_no_element_is_zeroed(void **state)
     check(5, 7, 20, 3, false);
     check(5, 7, 13, 2, false);
     check(1, 30, 30, 2, false);
+    check(5, 7, 14, 2, false); /* one run */
 }
 
 static void gaps_between_the_nearest_elements_are_left_to_the_kernel(void **state)
