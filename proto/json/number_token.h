@@ -171,13 +171,16 @@ inline uint32_t other_than_digits(const char *p)
     return ~digits;
 }
 
-constexpr auto POW10 = [] {
+constexpr std::array<uint64_t, 17> powers_of_ten()
+{
     std::array<uint64_t, 17> power = {1};
     for (size_t i = 1; i < power.size(); i++) {
         power[i] = 10 * power[i - 1];
     }
     return power;
-}();
+}
+
+constexpr std::array<uint64_t, 17> POW10 = powers_of_ten();
 
 /* The first `count` digits at p, 1 to 8. */
 inline uint64_t up_to_eight(const char *p, int count)
