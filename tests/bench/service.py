@@ -5,6 +5,7 @@ tallyd and the bare daemon take turns. Ratio: of the requests a second in one ro
 """
 
 import contextlib
+import statistics
 import sys
 import tempfile
 import time
@@ -23,6 +24,9 @@ SECONDS = 1
 SECONDS_LARGE = 3  # of work that takes some 10 ms a request
 ROUNDS = 3
 SECONDS_BESIDE = 6
+ROUNDS_BESIDE = 3
+RATE_BESIDE = 1000  # requests a second
+LEAST_BESIDE = 0.9  # of their rate alone is left to the large ones
 BESIDE = (
     (4, 10),
     (64, 50),
@@ -129,39 +133,81 @@ def cpu_us(result):
     return round(result["cpu_seconds"] * 1e6 / max(result["requests"], 1), 1)
 
 
-def beside_large(base, child):
-    """The 99th percentile of small requests while as many connections as said send 256 MiB again and
-    again, in ms, and the rate of the large ones to what it is without the small."""
-    server = overload.Server(int(base.rsplit(":", 1)[1]), child.pid)
-    large, work = overload.raw(256), Work("small JSON", "/v1/cumsum", JSON, works.small_json, 8)
-    with (
-        tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=load.shm_dir()) as folder,
-        load.body_file(work.body) as body,
-    ):
-        clients = overload.Load(load.BIN / "load_client", folder)
-        warm(base, work, body)
-        for connections, most_ms in BESIDE:
-            options = {"connections": connections, "warm": 1, "seconds": SECONDS_BESIDE}
-            alone = clients.run(server, [large], **options)
-            command = clients.command(server, [large], **options)
-            with overload.under_way(command, 0) as other:
-                time.sleep(1)
-                small = load.wrk(base + work.path, body, **work.wrk_args(SECONDS_BESIDE))
-                beside = overload.summed_up(other.communicate(timeout=60)[0], [large])
-            if beside.errors + alone.errors > 0 or beside.good == 0:
-                raise RuntimeError(f"large requests failed: {beside.figures()}")
-            figures = {name: small[name] for name in ("p50_us", "p99_us")}
-            figures["requests_per_second"] = round(small["rps"], 1)
-            figures["large_to_alone"] = round(beside.good / alone.good, 2)
-            yield Row(
-                f"small JSON c=8 beside {connections} of 256 MiB",
-                "p99, ms",
-                small["p99_us"] / 1000,
-                goal=Goal("<", most_ms),
-                notes=f"p50 {small['p50_us']} us; the large ones {alone.good:.1f}/s alone, "
-                f"{beside.good:.1f}/s beside the small",
-                **figures,
+class Beside:
+    """Small requests while connections send 256 MiB again and again."""
+
+    def __init__(self, base, child, folder):
+        self.base = base
+        self.server = overload.Server(int(base.rsplit(":", 1)[1]), child.pid)
+        self.clients = overload.Load(load.BIN / "load_client", folder)
+        self.large = overload.raw(256)
+
+    def run_large(self, connections, small):
+        """The large ones while small() runs, and what it returns."""
+        options = {"connections": connections, "warm": 1, "seconds": SECONDS_BESIDE}
+        command = self.clients.command(self.server, [self.large], **options)
+        with overload.under_way(command, 0) as other:
+            time.sleep(1)
+            result = small()
+            run = overload.summed_up(other.communicate(timeout=60)[0], [self.large])
+        if run.errors > 0 or run.good == 0:
+            raise RuntimeError(f"large requests failed: {run.figures()}")
+        return run, result
+
+    def at_their_own_pace(self, connections, most_ms):
+        """How long 8 clients wait that send the next request when they have an answer."""
+        work = Work("small JSON", "/v1/cumsum", JSON, works.small_json, 8)
+        with load.body_file(work.body) as body:
+            warm(self.base, work, body)
+            args = work.wrk_args(SECONDS_BESIDE)
+            beside, small = self.run_large(
+                connections, lambda: load.wrk(self.base + work.path, body, **args)
             )
+        return Row(
+            f"small JSON c=8 beside {connections} of 256 MiB",
+            "p99, ms",
+            small["p99_us"] / 1000,
+            goal=Goal("<", most_ms),
+            notes=f"p50 {small['p50_us']} us, {beside.good:.1f}/s of the large",
+            requests_per_second=round(small["rps"], 1),
+            p50_us=small["p50_us"],
+            p99_us=small["p99_us"],
+        )
+
+    def at_a_rate(self, connections):
+        """What the large ones lose to 1000 small ones a second."""
+        options = {"connections": 8, "rate": RATE_BESIDE, "warm": 0, "seconds": SECONDS_BESIDE}
+        runs = {
+            "alone": lambda: self.run_large(connections, lambda: time.sleep(SECONDS_BESIDE)),
+            "beside": lambda: self.run_large(
+                connections,
+                lambda: self.clients.run(self.server, [overload.small()], **options),
+            ),
+        }
+        results = load.interleave(runs, ROUNDS_BESIDE)
+        of_each = [
+            beside[0].good / alone[0].good
+            for alone, beside in zip(results["alone"], results["beside"])
+        ]
+        rates = [run.good for run, _ in results["alone"]]
+        late = statistics.median(small.p(99) for _, small in results["beside"])
+        return Row(
+            f"256 MiB c={connections} beside {RATE_BESIDE} small JSON a second",
+            "alone",
+            **spread(of_each),
+            goal=Goal(">=", LEAST_BESIDE),
+            notes=f"{statistics.median(rates):.1f}/s alone; p99 of the small {late:.1f} ms",
+            small_p99_ms=late,
+        )
+
+
+def beside_large(base, child):
+    """What small and large requests do to each other."""
+    with tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=load.shm_dir()) as folder:
+        beside = Beside(base, child, folder)
+        for connections, most_ms in BESIDE:
+            yield beside.at_their_own_pace(connections, most_ms)
+            yield beside.at_a_rate(connections)
 
 
 def paced(base):
