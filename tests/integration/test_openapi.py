@@ -168,6 +168,7 @@ def test_an_answer_is_as_its_schema_and_has_no_other_headers(client, path, body,
     expect_documented(answer, path, "post")
 
 
+TOTALS = "/v1/cumsum/totals"
 INFER = "/v2/models/{model}/infer"
 OPENVINO_X = {"precision": "FP32", "shape": [1], "data": [1]}
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
@@ -182,6 +183,7 @@ def flagged(flags):
 LEGAL = [
     ("/v1/cumsum", {"data": [1], "axis": 0.0, "shape": [1.0]}),
     ("/v1/cumsum", {"data": ["NaN", "-Infinity", 1], "dtype": "float32"}),
+    (TOTALS, {"data": [1, 2], "shape": [1, 2], "strides": [2, 1], "exclusive": True}),
     *(
         (OPENVINO, {"inputs": [{**OPENVINO_X, "precision": name}]})
         for name in ("FP32", "f32", "i8")
@@ -200,6 +202,9 @@ REFUSED = [
     *(("/v1/cumsum", {"data": [odd]}) for odd in (True, None, {})),
     ("/v1/cumsum", {"data": [1], "exclusive": 1}),
     ("/v1/cumsum", {"data": [1], "shape": [1], "strides": []}),
+    (TOTALS, {"data": [1], "part": "first"}),
+    (TOTALS, {"data": [1], "output_strides": [1]}),
+    (TOTALS, {"data": [1], "carry": "VEFMTFlTVU0="}),
     *(
         (OPENVINO, {"attributes": {"exclusive": flag}, "inputs": [OPENVINO_X]})
         for flag in (2, "True", "", None)
