@@ -39,7 +39,7 @@ static enum integer_result parse_int64(const char **text, char stop, int64_t *ou
     const char *digits = *text + negative;
     uint64_t magnitude = 0;
     bool fits = false;
-    size_t count = digits_read(digits, strlen(digits), &magnitude, &fits);
+    size_t count = digits_read(digits, SIZE_MAX, &magnitude, &fits); /* the NUL is none */
     if (count == 0 || (digits[count] != '\0' && digits[count] != stop)) {
         return INTEGER_NONE;
     }
@@ -90,7 +90,7 @@ enum status attribute_int64(const char *field, const char *text, int64_t *out,
 enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
                                  int *count, struct error *err)
 {
-    int64_t values[LIMIT_RANK] = {0};
+    int64_t values[LIMIT_RANK]; /* the first `found` */
     int found = 0;
     for (const char *p = text; *text != '\0';) {
         if (found == max || found == LIMIT_RANK) {

@@ -8,20 +8,19 @@
 enum status codec_decode(const struct codec *codec, const struct codec_request *request,
                          struct byte_view head, struct scan_call *call, struct error *err)
 {
-    struct scan_call found = {.dialect = NULL};
+    *call = (struct scan_call){.dialect = NULL}; /* in place: it has kilobytes */
     if (codec->record_bytes > 0) {
-        found.dialect = calloc(1, codec->record_bytes);
-        if (found.dialect == NULL) {
+        call->dialect = calloc(1, codec->record_bytes);
+        if (call->dialect == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
         }
     }
-    enum status status = codec->decode(request, head, &found, err);
+    enum status status = codec->decode(request, head, call, err);
     if (status != STATUS_OK) {
-        codec_release(&found);
-        return status;
+        codec_release(call);
+        *call = (struct scan_call){.dialect = NULL};
     }
-    *call = found;
-    return STATUS_OK;
+    return status;
 }
 
 void codec_release(struct scan_call *call)

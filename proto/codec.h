@@ -128,7 +128,7 @@ struct codec {
 };
 
 /* Steps 2 and 5. head must stay where it is until the release: *call borrows from it.
- * err   OUT_OF_MEMORY, and what the dialect refuses; *call is untouched then */
+ * err   OUT_OF_MEMORY, and what the dialect refuses; *call is all zero then */
 MUST_CHECK enum status codec_decode(const struct codec *codec,
                                     const struct codec_request *request, struct byte_view head,
                                     struct scan_call *call, struct error *err);

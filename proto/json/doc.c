@@ -37,8 +37,9 @@ static enum status append_skeleton(struct builder *builder, const char *text, si
 {
     if (bytes > LIMIT_JSON_SKELETON - builder->skeleton_bytes) {
         return error_set(err, STATUS_TOO_LARGE,
-                         "the JSON outside of \"data\" arrays is longer than %d KiB, which no "
-                         "setting changes: numbers of tensors belong under \"data\"",
+                         "the JSON outside of \"data\" arrays is longer than %d KiB, blanks "
+                         "included, which no setting changes: numbers of tensors belong under "
+                         "\"data\"",
                          LIMIT_JSON_SKELETON / 1024);
     }
     if (bytes == 0) {

@@ -1,6 +1,6 @@
 /* Numbers and their text. The usual cases (up to 19 digits) are done by decimal.h; longer ones
- * go to std::from_chars, or, of float16 and bfloat16, which it does not know, to the decimal
- * digits of the middle between two numbers, with which the text itself is compared. */
+ * go to std::from_chars, or, of float16 and bfloat16, which it does not know, are compared with the
+ * middle between two numbers. */
 #include "proto/json/number_text.h"
 
 #include "proto/json/decimal.h"
@@ -8,8 +8,11 @@
 #include "proto/limits.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <charconv>
+#include <clocale>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -24,44 +27,18 @@ using number_token::token;
 using number_token::token_at;
 using number_token::whole_value;
 
-/* Sign of (token - value), of a token whose digits are counted without zeros in front, and a
- * value whose exact decimal has at most MIDDLE_DIGITS digits: the middle of two float16 or
- * bfloat16, at least 2^-134. */
-constexpr int MIDDLE_DIGITS = 140;
-
+/* Sign of (token - value): strtod() rounds as the thread does, and what is no float64 lies between
+ * its two results. */
 int compare_exactly(const token &t, double value)
 {
-    char exact[MIDDLE_DIGITS + 32];
-    token middle;
-    char *end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::scientific,
-                              MIDDLE_DIGITS)
-                    .ptr;
-    *end = '\0';
-    token_at(exact, end, &middle);
-    if (t.digits + t.exponent != middle.digits + middle.exponent) {
-        return t.digits + t.exponent < middle.digits + middle.exponent ? -1 : 1;
-    }
-    const char *a = t.begin;
-    const char *b = middle.begin;
-    while (*a == '0' || *a == '.') {
-        a++;
-    }
-    for (;;) {
-        a += a < t.end && *a == '.';
-        b += *b == '.';
-        const bool more_a = a < t.end && digit(a) < 10;
-        const bool more_b = digit(b) < 10;
-        const char left = more_a ? *a : '0';
-        const char right = more_b ? *b : '0';
-        if (left != right) {
-            return left < right ? -1 : 1;
-        }
-        if (!more_a && !more_b) {
-            return 0;
-        }
-        a += more_a;
-        b += more_b;
-    }
+    static const locale_t point = newlocale(LC_ALL_MASK, "C", nullptr);
+    const int mode = std::fegetround();
+    std::fesetround(FE_DOWNWARD);
+    const double below = strtod_l(t.begin, nullptr, point);
+    std::fesetround(FE_UPWARD);
+    const double above = strtod_l(t.begin, nullptr, point);
+    std::fesetround(mode);
+    return below < value ? -1 : above > value;
 }
 
 /* Bits of the number of format F nearest to a token with more digits than 64 bits hold, infinite

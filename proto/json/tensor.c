@@ -501,12 +501,6 @@ static uint64_t print_max(const struct layout *layout, uint64_t count)
     return overflow ? UINT64_MAX : bytes;
 }
 
-uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count)
-{
-    const struct layout layout = layout_of(print);
-    return print_max(&layout, count);
-}
-
 static char *put_repeated(char *out, char c, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -530,7 +524,8 @@ static int arrays_ended(const struct layout *layout, uint64_t rows)
     return ended;
 }
 
-/* Items first..first+count-1, with what stands between them. */
+/* Items first..first+count-1, each with the brackets and commas that follow it, the first of the
+ * whole also with those before it: so the texts of consecutive ranges join to that of the whole. */
 static char *print_items(const struct layout *layout, uint64_t first, uint64_t count, char *out)
 {
     const uint64_t row_items = (uint64_t)layout->sizes[layout->rank - 1];
@@ -557,13 +552,6 @@ static char *print_items(const struct layout *layout, uint64_t first, uint64_t c
         }
     }
     return out;
-}
-
-char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
-                        char *out)
-{
-    const struct layout layout = layout_of(print);
-    return print_items(&layout, first, count, out);
 }
 
 uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)

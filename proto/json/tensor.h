@@ -5,9 +5,8 @@
  * counts brackets and commas, reading checks every byte between them: what both accept is valid
  * JSON.
  *
- * Both ways split: json_tensor_cut() cuts a text at element boundaries into parts that may be
- * read in parallel to one output; json_tensor_print() of consecutive element ranges gives texts
- * that join by plain concatenation. Thread: any. */
+ * A long text is read in parts: json_tensor_cut() cuts it at element boundaries, and the parts may
+ * be read in parallel to one output. Thread: any. */
 #ifndef TALLY_PROTO_JSON_TENSOR_H
 #define TALLY_PROTO_JSON_TENSOR_H
 
@@ -109,17 +108,6 @@ struct json_print {
     const int64_t *sizes;            /* of rank > 1; their product is `elements`. Borrowed */
     const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */
 };
-
-/* Most bytes that printing a range of `count` elements takes; UINT64_MAX if that overflows. */
-uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count);
-
-/* Print elements first .. first + count - 1, each with the brackets and commas that follow it,
- * the first of the whole also with those before it. So the texts of the ranges 0..a-1, a..b-1,
- * ... up to the last element, one after the other, are the text of the whole array. For
- * elements > 0. Returns the end of the text; out has room for json_tensor_print_max(print,
- * count). */
-char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
-                        char *out);
 
 /* Most bytes that json_tensor_write() asks a writer for, and `around` bytes of other text;
  * UINT64_MAX if that overflows. */

@@ -162,6 +162,8 @@ static void add_names(json_t *schema, const char *list)
         } else if (strcmp(list, "openvino dtypes") == 0) {
             json_array_append_new(names, json_string(info->openvino_ir));
             json_array_append_new(constants, json_sprintf("IR_%s", info->openvino_ir));
+            json_array_append_new(names, json_string(info->openvino_type));
+            json_array_append_new(constants, json_sprintf("OV_%s", info->openvino_type));
         }
     }
     if (json_array_size(names) == 0) {

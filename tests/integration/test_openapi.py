@@ -168,6 +168,92 @@ def test_an_answer_is_as_its_schema_and_has_no_other_headers(client, path, body,
     expect_documented(answer, path, "post")
 
 
+TOTALS = "/v1/cumsum/totals"
+INFER = "/v2/models/{model}/infer"
+OPENVINO_X = {"precision": "FP32", "shape": [1], "data": [1]}
+X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+
+
+def flagged(flags):
+    described = {**FLAGGED, "Flags": flags}
+    desc = {**FLAGS_IN_A_LIST["desc"], "InputTensor": described}
+    return {**FLAGS_IN_A_LIST, "desc": desc}
+
+
+LEGAL = [
+    ("/v1/cumsum", {"data": [1], "axis": 0.0, "shape": [1.0]}),
+    ("/v1/cumsum", {"data": ["NaN", "-Infinity", 1], "dtype": "float32"}),
+    (TOTALS, {"data": [1, 2], "shape": [1, 2], "strides": [2, 1], "exclusive": True}),
+    *(
+        (OPENVINO, {"inputs": [{**OPENVINO_X, "precision": name}]})
+        for name in ("FP32", "f32", "i8")
+    ),
+    *(
+        (OPENVINO, {"attributes": {"exclusive": flag, "reverse": flag}, "inputs": [OPENVINO_X]})
+        for flag in (True, 1, 0, "true", "false", "1", "0")
+    ),
+    (DIRECTML, flagged("DML_TENSOR_FLAG_OWNED_BY_DML")),
+    (DIRECTML, flagged([])),
+    *((INFER, {"parameters": {"exclusive": flag}, "inputs": [X]}) for flag in (False, 1, "0")),
+    (INFER, {"parameters": {"has_exclusive_sum": "true", "reverse": 1}, "inputs": [X]}),
+    (INFER, {"parameters": {"sequence_id": ""}, "inputs": [X]}),
+]
+REFUSED = [
+    *(("/v1/cumsum", {"data": [odd]}) for odd in (True, None, {})),
+    ("/v1/cumsum", {"data": [1], "exclusive": 1}),
+    ("/v1/cumsum", {"data": [1], "shape": [1], "strides": []}),
+    (TOTALS, {"data": [1], "part": "first"}),
+    (TOTALS, {"data": [1], "output_strides": [1]}),
+    (TOTALS, {"data": [1], "carry": "VEFMTFlTVU0="}),
+    *(
+        (OPENVINO, {"attributes": {"exclusive": flag}, "inputs": [OPENVINO_X]})
+        for flag in (2, "True", "", None)
+    ),
+    (OPENVINO, {"inputs": [{**OPENVINO_X, "precision": "F32"}]}),
+    *((DIRECTML, flagged(flags)) for flags in ("none", 0, None, ["DML_NONE"])),
+    (INFER, {"parameters": {"exclusive": 2}, "inputs": [X]}),
+    (INFER, {"parameters": {"sequence_id": "a"}, "inputs": [X]}),
+]
+
+
+def fits(schema, value):
+    return jsonschema.Draft202012Validator({**DOCUMENT, **schema}).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [(*request, 200) for request in LEGAL] + [(*request, 400) for request in REFUSED],
+    ids=str,
+)
+def test_a_request_fits_its_schema_if_it_is_answered(client, path, body, status):
+    content = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]
+    answer = client.post_json(path.replace("{model}", "cumsum"), body)
+    assert answer.status == status, answer
+    assert fits(content["application/json"]["schema"], body) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "status"),
+    [
+        *(("exclusive", text, 200) for text in ("true", "False", "1", "0")),
+        *(("exclusive", text, 400) for text in ("yes", "2")),
+        ("reverse", "TRUE", 200),
+        ("shape", ",".join(["1"] * 64), 200),
+        ("shape", ",".join(["1"] * 65), 400),
+        ("strides", "1", 200),
+        ("strides", "1,", 400),
+    ],
+)
+def test_a_query_fits_its_schema_if_it_is_answered(client, name, text, status):
+    query = {"dtype": "uint8", "shape": "1", name: text}
+    target = "/v1/cumsum?" + "&".join(f"{key}={value}" for key, value in query.items())
+    answer = client.post(target, b"1", "application/octet-stream")
+    assert answer.status == status, answer
+    parameters = DOCUMENT["components"]["parameters"].values()
+    (schema,) = (found["schema"] for found in parameters if found["name"] == name)
+    assert fits(schema, text) == (status == 200)
+
+
 def expect_documented(answer, path, method):
     response = DOCUMENT["paths"][path][method]["responses"][str(answer.status)]
     if "$ref" in response:

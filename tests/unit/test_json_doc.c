@@ -228,7 +228,11 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
     const struct {
         char bulk;
         const char *begin, *end;
-    } texts[] = {{' ', "{", "}"}, {' ', "", "{}"}, {' ', "{}", ""}, {'x', "{\"x\":\"", "\"}"}};
+    } texts[] = {{' ', "", ""},
+                 {' ', "{", "}"},
+                 {' ', "", "{}"},
+                 {' ', "{}", ""},
+                 {'x', "{\"x\":\"", "\"}"}};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         char *bulk = malloc(LIMIT_JSON_SKELETON * 2);
         assert_non_null(bulk);
@@ -237,6 +241,7 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
         memcpy(bulk + LIMIT_JSON_SKELETON * 2 - strlen(texts[i].end), texts[i].end,
                strlen(texts[i].end));
         assert_int_equal(parse_n(bulk, LIMIT_JSON_SKELETON * 2, &doc, &err), STATUS_TOO_LARGE);
+        assert_non_null(strstr(err.detail, "256 KiB, blanks included"));
         free(bulk);
     }
 }
