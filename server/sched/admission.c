@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    QUANTUM = 64 << 20, /* bytes of claims that a client gets in a turn */
+    QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
     STUCK_MS = 1000     /* everybody who is active has waited for memory for this long */
 };
 
@@ -31,14 +31,16 @@ struct admission {
     struct fair_line line;
     size_t active;
     uint64_t active_bytes;  /* of their claims */
+    uint64_t active_cost;   /* and all that they cost */
+    size_t active_clients;  /* whose they are */
     uint64_t claimed_bytes; /* of the claims of all who have one */
     uint64_t stuck_since_ns;
     uint64_t busy_since_ns;
     uint64_t last_finish_ns;
     unsigned finishes;  /* in a crowd, up to ADMISSION_PLACES */
-    double crowd_ns;    /* that claims took in a crowd, ... */
-    double crowd_bytes; /* ... and their bytes, the latest weighing most */
-    double ns_per_byte; /* of claims; 0: not known */
+    double crowd_ns;    /* that requests took in a crowd, ... */
+    double crowd_cost;  /* ... and what they cost, the latest weighing most */
+    double ns_per_cost; /* 0: not known */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
@@ -124,6 +126,17 @@ static uint64_t held_by_others(const struct admission *admission, const struct r
     return held;
 }
 
+/* It costs so much from now on. */
+static void set_cost(struct admission *admission, struct request *request, uint64_t cost)
+{
+    struct admission_hold *hold = &request->admission;
+    if (is_active(request)) {
+        admission->active_cost += cost - hold->cost;
+        request->client->active_cost += cost - hold->cost;
+    }
+    hold->cost = cost;
+}
+
 /* Take the memory, and a place if it has none and needs one. False: not now. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
 {
@@ -151,17 +164,27 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     if (begins) {
         admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
-        hold->state = ADMISSION_ACTIVE;
+        admission->active_clients += request->client->active == 0;
+        request->client->active++;
+        hold->state = ADMISSION_ACTIVE; /* its cost was 0, too */
     }
+    set_cost(admission, request, hold->wanted_cost);
     return true;
 }
 
-/* Until claims of so many bytes are through, where the last of them shares the loop with all that
- * are active: bodies come side by side, and who takes a place that became free shares, too. */
-static uint64_t time_for(const struct admission *admission, uint64_t bytes)
+/* Until requests of a client that cost so much are through, were the first of them to begin now.
+ * The last of them shares the loops with all that are active then, as bodies come side by side, and
+ * who takes a place that became free shares, too: all of its client's count, and of every other
+ * client's as much as it gets itself by then, as clients have turns. Of those no more is known than
+ * what they have together. */
+static uint64_t time_for(const struct admission *admission, const struct client *client,
+                         uint64_t cost)
 {
-    bytes += admission->active_bytes;
-    return (uint64_t)((double)bytes * admission->ns_per_byte * CAUTION);
+    const double own = (double)client->active_cost + (double)cost;
+    const double others = (double)(admission->active_cost - client->active_cost);
+    const size_t clients = admission->active_clients - (client->active > 0);
+    const double shared = others < own * (double)clients ? others : own * (double)clients;
+    return (uint64_t)((own + shared) * admission->ns_per_cost * CAUTION);
 }
 
 /* Its deadline comes before it can be through, were it to begin now. */
@@ -170,7 +193,8 @@ static bool is_hopeless(const struct admission *admission, const struct request 
 {
     const struct admission_hold *hold = &request->admission;
     return request->deadline_ns != 0 &&
-           now_ns + time_for(admission, hold->wanted) > request->deadline_ns;
+           now_ns + time_for(admission, request->client, hold->wanted_cost) >
+               request->deadline_ns;
 }
 
 /* Requests that leave the line, to be handed on outside the lock. */
@@ -239,7 +263,7 @@ static void hand_on(struct leaving *leaving)
 /* ---- before the body ---- */
 
 enum status admission_check(struct admission *admission, const struct request *request,
-                            uint64_t claim, uint64_t *wait_ns, struct error *err)
+                            uint64_t claim, uint64_t cost, uint64_t *wait_ns, struct error *err)
 {
     uint64_t most = memory_budget_large(admission->memory);
     if (claim > most) {
@@ -248,8 +272,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, claim);
-    *wait_ns = crowd ? time_for(admission, ahead + claim) : 0;
+    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
+    *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -260,7 +284,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     return request_check_wait(request, *wait_ns, err);
 }
 
-bool admission_enter(struct admission *admission, struct request *request, uint64_t claim)
+bool admission_enter(struct admission *admission, struct request *request, uint64_t claim,
+                     uint64_t cost)
 {
     struct admission_hold *hold = &request->admission;
     uint64_t most = memory_budget_large(admission->memory);
@@ -270,10 +295,12 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     }
     MUST(pthread_mutex_lock(&admission->lock));
     hold->wanted = claim;
+    hold->wanted_cost = cost;
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
-        request->cost = claim - hold->claim; /* for that it had its turn, or needed none */
+        /* For the rest it had its turn, or needed none. */
+        request->cost = cost - smaller_of(cost, hold->cost);
         fair_push(&admission->line, request, true);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
@@ -309,17 +336,24 @@ static void lose_place(struct admission *admission, struct request *request,
     if (is_active(request)) {
         admission->active--;
         admission->active_bytes -= hold->claim;
+        admission->active_cost -= hold->cost;
+        request->client->active_cost -= hold->cost;
+        request->client->active--;
+        admission->active_clients -= request->client->active == 0;
     }
     hold->state = state;
 }
 
-void admission_trim(struct admission *admission, struct request *request, uint64_t claim)
+void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
+                      uint64_t cost)
 {
-    if (request->admission.claim <= claim) {
+    const struct admission_hold *hold = &request->admission;
+    if (hold->claim <= claim && hold->cost == cost) {
         return;
     }
     MUST(pthread_mutex_lock(&admission->lock));
     lower_claim(admission, request, claim);
+    set_cost(admission, request, cost);
     MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
@@ -332,25 +366,26 @@ void admission_slow(struct admission *admission, struct request *request)
     admission_wake(admission);
 }
 
-/* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
+/* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
  * its client is; it is one also where nobody waits because all are refused by an older measure.
  * Thread: a holder of the lock. */
-static void measure_rate(struct admission *admission, uint64_t claim, uint64_t now_ns)
+static void measure_rate(struct admission *admission, const struct admission_hold *hold,
+                         uint64_t now_ns)
 {
     uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
                             ? admission->last_finish_ns
                             : admission->busy_since_ns;
     admission->last_finish_ns = now_ns;
-    if (admission->line.count == 0 && has_place(admission, claim)) {
+    if (admission->line.count == 0 && has_place(admission, hold->claim)) {
         return;
     }
     admission->crowd_ns =
         admission->crowd_ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
-    admission->crowd_bytes = admission->crowd_bytes * SPEED_KEPT + (double)claim;
+    admission->crowd_cost = admission->crowd_cost * SPEED_KEPT + (double)hold->cost;
     /* The first that finishes has shared its time with those that are about to. */
     admission->finishes += admission->finishes < ADMISSION_PLACES;
     if (admission->finishes == ADMISSION_PLACES) {
-        admission->ns_per_byte = admission->crowd_ns / admission->crowd_bytes;
+        admission->ns_per_cost = admission->crowd_ns / admission->crowd_cost;
     }
 }
 
@@ -362,7 +397,7 @@ void admission_finish(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     if (is_active(request) && request->error.status == STATUS_OK) {
-        measure_rate(admission, hold->claim, clock_now_ns());
+        measure_rate(admission, hold, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -380,6 +415,7 @@ void admission_leave(struct admission *admission, struct request *request)
     admission->claimed_bytes -= hold->claim;
     request->client->claimed_bytes -= hold->claim;
     hold->claim = 0;
+    hold->cost = 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
