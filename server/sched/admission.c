@@ -29,6 +29,8 @@ struct admission {
     size_t max_waiting;
     pthread_mutex_t lock; /* guards everything below */
     struct fair_line line;
+    size_t begun_waiting;  /* of those in the line: they have begun and want more */
+    uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
     size_t active;
     uint64_t active_bytes;  /* of their claims */
     uint64_t active_cost;   /* and all that they cost */
@@ -113,17 +115,33 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
     return within ? memory_budget(admission->memory) - most : 0;
 }
 
-/* Memory of those in the line but this one, which took it while they seemed small. */
+/* Of the memory budget, taken or promised. */
+static uint64_t held_bytes(const struct request *request)
+{
+    return request->reserved_bytes + request->admission.promised_bytes;
+}
+
+/* Memory of those in the line but this one, which may be in it: they took it while they seemed
+ * small. */
 static uint64_t held_by_others(const struct admission *admission, const struct request *request)
 {
-    uint64_t held = 0;
-    const struct fair_flow *flow = admission->line.tail;
-    for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
-        for (const struct request *r = flow->first; r != NULL; r = r->next) {
-            held += r == request ? 0 : r->reserved_bytes + r->admission.promised_bytes;
-        }
-    }
-    return held;
+    return admission->held_waiting - request->admission.held_bytes;
+}
+
+static void enter_line(struct admission *admission, struct request *request)
+{
+    request->admission.held_bytes = held_bytes(request);
+    admission->held_waiting += request->admission.held_bytes;
+    admission->begun_waiting += has_begun(request);
+    fair_push(&admission->line, request, true);
+}
+
+/* It has left the line. */
+static void account_left(struct admission *admission, struct request *request, bool had_begun)
+{
+    admission->begun_waiting -= had_begun;
+    admission->held_waiting -= request->admission.held_bytes;
+    request->admission.held_bytes = 0;
 }
 
 /* It costs so much from now on. */
@@ -145,7 +163,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     bool begins = !has_begun(request);
     /* What it took as long as it seemed small counts in its claim: asked for once more, a claim of
      * the whole budget would wait for the request's own memory. */
-    uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
+    uint64_t held = larger_of(hold->claim, held_bytes(request));
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
     uint64_t behind = begins && admission->active == 0 ? held_by_others(admission, request) : 0;
     uint64_t lack = behind + small_part(admission, missing);
@@ -207,10 +225,17 @@ struct leaving {
  * wait for in the end. Thread: a holder of the lock. */
 static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
 {
+    size_t left = admission->begun_waiting; /* mostly none */
+    if (left == 0) {
+        return;
+    }
     struct fair_cursor cursor = fair_begin(&admission->line);
-    while (cursor.current != NULL) {
+    while (left > 0) {
         struct request *request = cursor.current;
-        if (has_begun(request) && grant_memory(admission, request, now_ns)) {
+        const bool begun = has_begun(request);
+        left -= begun;
+        if (begun && grant_memory(admission, request, now_ns)) {
+            account_left(admission, request, true);
             request_append(&leaving->admitted, fair_take(&cursor));
         } else {
             fair_step(&cursor);
@@ -228,10 +253,14 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
         struct request *request = cursor.current;
         bool any = first && admission->active == 0;
         if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
+            account_left(admission, request, false);
             fair_drop(&cursor, &leaving->hopeless);
-        } else if (has_begun(request) || (!any && over_its_part(admission, request))) {
+        } else if (has_begun(request)) {
             fair_step(&cursor);
+        } else if (!any && over_its_part(admission, request)) {
+            fair_skip(&cursor); /* nor do those of its client overtake it */
         } else if (grant_memory(admission, request, now_ns)) {
+            account_left(admission, request, false);
             request_append(&leaving->admitted, fair_take(&cursor));
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
@@ -301,7 +330,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
         request->cost = cost - smaller_of(cost, hold->cost);
-        fair_push(&admission->line, request, true);
+        enter_line(admission, request);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -440,9 +469,14 @@ void admission_wake(struct admission *admission)
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
     const bool any_active = admission->active > 0;
+    const size_t wanted = any_active ? admission->active : admission->line.count;
     struct fair_cursor last = {.current = NULL};
     struct request *ended = NULL;
     size_t stuck = 0;
+    if (admission->begun_waiting == 0 || admission->begun_waiting < wanted) {
+        admission->stuck_since_ns = 0;
+        return NULL; /* without a walk through all that wait */
+    }
     for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
          fair_step(&c)) {
         const bool is_stuck = any_active ? is_active(c.current) : is_slow(c.current);
@@ -450,7 +484,7 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
         stuck += is_stuck;
         last = is_stuck && later ? c : last;
     }
-    if (stuck == 0 || stuck < (any_active ? admission->active : admission->line.count)) {
+    if (stuck == 0 || stuck < wanted) {
         admission->stuck_since_ns = 0;
         return NULL;
     }
@@ -459,6 +493,7 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     }
     if (clock_span_ns(admission->stuck_since_ns, now_ns) >= STUCK_MS * NS_PER_MS) {
         admission->stuck_since_ns = 0;
+        account_left(admission, last.current, true);
         fair_drop(&last, &ended);
     }
     return ended;
@@ -470,6 +505,9 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
+    for (struct request *request = expired; request != NULL; request = request->next) {
+        account_left(admission, request, has_begun(request));
+    }
     struct request *stuck = break_deadlock(admission, now_ns);
     admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -490,6 +528,7 @@ void admission_close(struct admission *admission)
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
+        account_left(admission, cursor.current, has_begun(cursor.current));
         fair_drop(&cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));

@@ -66,7 +66,8 @@ struct admission_hold {
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
     uint64_t cost;           /* how long it takes, in bytes that take as long (infer_cost()) */
     uint64_t wanted;         /* in the line: the claim it waits for, ... */
-    uint64_t wanted_cost;    /* ... and its cost then */
+    uint64_t wanted_cost;    /* ... its cost then, ... */
+    uint64_t held_bytes;     /* ... and what it has of the memory budget meanwhile */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };
 

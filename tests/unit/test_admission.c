@@ -213,6 +213,33 @@ static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(voi
     leave(f, more);
 }
 
+/* Else small ones would keep it over its part for ever. */
+static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next(void **state)
+{
+    struct fixture *f = *state;
+    struct client clients[3] = {{0}};
+    struct request *before = request_of(f, &clients[0]);
+    struct request *held = request_of(f, &clients[1]);
+    struct request *first = request_of(f, &clients[1]);
+    struct request *next = request_of(f, &clients[1]);
+    struct request *blocked = request_of(f, &clients[2]);
+    assert_true(enter(f, before, 700 * MIB));
+    assert_true(enter(f, held, 500 * MIB));
+    assert_false(enter(f, first, 400 * MIB)); /* with which it has more than its half */
+    assert_false(enter(f, next, 100 * MIB));
+    assert_false(enter(f, blocked, 1100 * MIB));
+    leave(f, before);
+    expect_admitted(f, NULL);
+    leave(f, held);
+    expect_admitted(f, first);
+    expect_admitted(f, blocked);
+    expect_admitted(f, NULL);
+    leave(f, first);
+    expect_admitted(f, next);
+    leave(f, next);
+    leave(f, blocked);
+}
+
 static void
 a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes(void **state)
 {
@@ -502,6 +529,7 @@ int main(void)
         T(who_needs_more_pays_for_that),
         T(one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room),
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
+        T(the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
