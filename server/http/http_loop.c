@@ -39,6 +39,7 @@ enum {
     TURN_US = 150,
     HTTP_STOP_RUNS = 16,
     STOPPED_MS = 1000, /* no turn for longer: SIGSTOP, a container that was paused */
+    MOST_UNSWEPT = 4,  /* heartbeats in a row, where every turn takes as long as that */
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
 
@@ -340,7 +341,12 @@ static void on_heartbeat(uv_timer_t *timer)
     bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
     if (due) {
         loop->swept_ns = now_ns;
-        if (!loop->stood_still) { /* else what came meanwhile is read first */
+        /* What came meanwhile is read first. But a thread that hardly ever has a processor stands
+         * still before every heartbeat, and its clients have their bounds, too. */
+        if (loop->stood_still && loop->unswept < MOST_UNSWEPT) {
+            loop->unswept++;
+        } else {
+            loop->unswept = 0;
             deadline_sweep(loop);
         }
         loop->stood_still = false;

@@ -101,6 +101,7 @@ struct http_loop {
     uint64_t swept_ns;    /* the last heartbeat that was due a deadline_sweep() */
     uint64_t awake_ns;    /* the last turn */
     bool stood_still;     /* before it, and no heartbeat has come since */
+    unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
     uint64_t id_seed;     /* of loop_draw_id() */
 };
 
