@@ -156,7 +156,7 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
 void http_daemon_leave(struct http_daemon *daemon);
 /* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* It ran for so long. */
+/* It ran for so long, or what came back to one of its connections did. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */
