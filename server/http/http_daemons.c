@@ -192,5 +192,6 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
      * what goes beyond was the system's doing, and must not be held against the client. */
     uint64_t own_ns = ns < LONGEST_RUN_US * NS_PER_US ? ns : LONGEST_RUN_US * NS_PER_US;
     size_t turns = crowd->client == NULL && crowd->daemons > 0 ? crowd->daemons : 1;
-    crowd->served_ns += own_ns / turns;
+    /* Between its runs it may have been idle, of which nothing is owed to it. */
+    crowd->served_ns = larger_of(crowd->served_ns, daemon->loop->served_ns) + own_ns / turns;
 }

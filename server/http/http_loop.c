@@ -39,6 +39,8 @@ enum {
     TURN_US = 150,
     HTTP_STOP_RUNS = 16,
     STOPPED_MS = 1000, /* no turn for longer: SIGSTOP, a container that was paused */
+    PAID_BYTES = 1024, /* of a body and its sums: less is converted in a microsecond */
+    MOST_UNSWEPT = 4,  /* heartbeats in a row, where every turn takes as long as that */
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
 
@@ -133,6 +135,23 @@ static void resume_body(struct exchange *exchange)
     MHD_resume_connection(exchange->conn->connection);
 }
 
+/* The next step of a request that came back. A text that is converted in it is paid for by its
+ * connection's turns, as one is that is converted where it was read; the clock costs more than the
+ * step of one that has none to speak of. */
+static void advance(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct http_daemon *daemon = exchange->conn->daemon;
+    const bool pays = request->head_bytes + request->out_bytes >= PAID_BYTES;
+    const uint64_t begin_ns = pays ? clock_now_ns() : 0;
+    if (!infer_advance(request)) {
+        loop_resume(exchange);
+    }
+    if (pays) {
+        http_daemon_served(daemon, clock_now_ns() - begin_ns);
+    }
+}
+
 static void take_back(struct request *request)
 {
     if (request->slice.of != NULL) {
@@ -156,8 +175,8 @@ static void take_back(struct request *request)
         exchange_refuse(exchange); /* it has lost a slice */
     } else if (state == REQUEST_PAUSED) {
         resume_body(exchange);
-    } else if (!infer_advance(request)) {
-        loop_resume(exchange);
+    } else {
+        advance(exchange);
     }
 }
 
@@ -340,7 +359,12 @@ static void on_heartbeat(uv_timer_t *timer)
     bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
     if (due) {
         loop->swept_ns = now_ns;
-        if (!loop->stood_still) { /* else what came meanwhile is read first */
+        /* What came meanwhile is read first. But a thread that hardly ever has a processor stands
+         * still before every heartbeat, and its clients have their bounds, too. */
+        if (loop->stood_still && loop->unswept < MOST_UNSWEPT) {
+            loop->unswept++;
+        } else {
+            loop->unswept = 0;
             deadline_sweep(loop);
         }
         loop->stood_still = false;

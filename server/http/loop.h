@@ -101,6 +101,7 @@ struct http_loop {
     uint64_t swept_ns;    /* the last heartbeat that was due a deadline_sweep() */
     uint64_t awake_ns;    /* the last turn */
     bool stood_still;     /* before it, and no heartbeat has come since */
+    unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
     uint64_t id_seed;     /* of loop_draw_id() */
 };
 
@@ -155,7 +156,7 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
 void http_daemon_leave(struct http_daemon *daemon);
 /* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* It ran for so long. */
+/* It ran for so long, or what came back to one of its connections did. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */

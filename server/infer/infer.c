@@ -103,6 +103,7 @@ enum status infer_decode(struct request *request, struct error *err)
     if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
         return memory_never_fits(request->server->memory, need, err);
     }
+    infer_settle(request);
     return STATUS_OK;
 }
 
@@ -179,6 +180,7 @@ static enum status complete_input(struct request *request, const struct parallel
     TRY(infer_shm_read_input(request, input, parallel, err));
     if (call->axis_pending) {
         TRY(plan_scan(request, err));
+        infer_settle(request);
     }
     if (part_is_one(request)) {
         TRY(part_prepare(request, parallel, err));
@@ -389,7 +391,7 @@ enum infer_place infer_submit(struct request *request)
     if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
         return INFER_AWAY;
     }
-    admission_trim(request->server->admission, request, infer_claim(request, 0));
+    infer_settle(request);
     if (complete_is_long(request, place)) {
         request_enter(request, REQUEST_PARSING);
         codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);

@@ -20,7 +20,10 @@ enum {
     INFLATE_FACTOR = 1032,      /* bytes that a packed byte may become */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
-    SLACK_MOST = 2 << 20        /* ... at most */
+    SLACK_MOST = 2 << 20,       /* ... at most */
+    TEXT_COST = 3, /* bytes come or go in the time that one of text does, converted */
+    SCAN_PART = 8, /* and so many are scanned, or copied, while one comes and goes */
+    UNPACKED = 4   /* bytes that a packed byte most often becomes */
 };
 
 /* A deadline that small requests could miss in a line; others are not worth a look at it. */
@@ -278,6 +281,50 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     return need <= ADMISSION_LARGE_BYTES ? 0 : whole;
 }
 
+/* ---- how long it takes ---- */
+
+/* Of a body that is not understood yet: that it says how long it is, and that an answer is as
+ * long, is all that is known. */
+static uint64_t guessed_cost(const struct request *request, uint64_t more)
+{
+    const struct request_body *body = &request->body;
+    const uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
+    const bool is_text = body->head_need == UINT64_MAX;
+    const uint64_t each =
+        (is_text ? TEXT_COST : 1) * (body->inflate != NULL ? UNPACKED : UINT64_C(1));
+    const uint64_t bytes = larger_of(body->received + more, declared);
+    return smaller_of(bytes, INT64_MAX / each) * each;
+}
+
+/* What comes and what goes, half of the cost each. */
+static uint64_t known_cost(const struct request *request)
+{
+    const uint64_t carry = request->codec_request.carry_bytes;
+    const uint64_t head = request->head_bytes - smaller_of(carry, request->head_bytes);
+    const uint64_t answer = infer_text_bytes(request);
+    const uint64_t came = request->call.payload_max + carry + head * TEXT_COST;
+    const bool shared = request->shm[SHM_OUTPUT].region != NULL;
+    const uint64_t goes = answer > 0 ? answer * TEXT_COST : shared ? 0 : request->out_bytes;
+    uint64_t worked = scan_plan_effort(&request->plan);
+    worked += infer_shm_copies(request, SHM_INPUT) ? request->call.input_bytes : 0;
+    worked += infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
+    return came / 2 + goes / 2 + worked / SCAN_PART;
+}
+
+uint64_t infer_cost(const struct request *request, uint64_t more)
+{
+    const bool known = request->decoded && request->planned;
+    return larger_of(known ? known_cost(request) : guessed_cost(request, more), 1);
+}
+
+void infer_settle(struct request *request)
+{
+    if (request->admission.claim > 0) {
+        admission_settle(request->server->admission, request, infer_claim(request, 0),
+                         infer_cost(request, 0));
+    }
+}
+
 /* How long a small request waits, about, for a codec thread if it is a long text, and for a
  * device. */
 static uint64_t small_wait_ns(const struct request *request)
@@ -313,7 +360,8 @@ enum status infer_check(struct request *request, struct error *err)
     }
     if (claim > 0) {
         claim = smaller_of(claim, most); /* it is a guess then */
-        status = admission_check(server->admission, request, claim, &wait_ns, err);
+        status = admission_check(server->admission, request, claim, infer_cost(request, 0),
+                                 &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
         wait_ns = small_wait_ns(request);
@@ -338,7 +386,8 @@ bool infer_may_go_on(struct request *request, uint64_t more, enum request_state 
         return true;
     }
     request_enter(request, waits_in); /* it may be another's as soon as it is asked for */
-    bool admitted = admission_enter(request->server->admission, request, claim);
+    bool admitted =
+        admission_enter(request->server->admission, request, claim, infer_cost(request, more));
     if (admitted) {
         request_enter(request, state);
     }

@@ -1,6 +1,6 @@
-/* How much memory a tensor's request needs, when that is charged, and the claim with which it
- * is admitted (admission.h). What is decided here from a plan is what is paid: the block for
- * input and output, the text of the answer, clients' shared memory in use. */
+/* How much memory a tensor's request needs, when that is charged, and the claim and the cost with
+ * which it is admitted (admission.h). What is decided here from a plan is what is paid: the block
+ * for input and output, the text of the answer, clients' shared memory in use. */
 #ifndef TALLY_SERVER_INFER_MEMORY_H
 #define TALLY_SERVER_INFER_MEMORY_H
 
@@ -50,6 +50,15 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more);
 /* The claim that a request needs before `more` bytes of its body are landed; 0 for a small one.
  * Thread: the owner. */
 uint64_t infer_claim(const struct request *request, uint64_t more);
+
+/* How long a request takes from its header to its answer, as bytes of a packed body without a
+ * text for which that takes about as long, with their answer: what comes and goes, what is
+ * converted, what is scanned (scan_plan_effort()). A guess as long as it is not decoded; `more`: as
+ * above. Thread: the owner. */
+uint64_t infer_cost(const struct request *request, uint64_t more);
+
+/* Tell admission.c what has become known of both. Thread: the owner. */
+void infer_settle(struct request *request);
 
 /* Whether it may take what it needs. Thread: the owner. */
 bool infer_is_covered(const struct request *request);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    QUANTUM = 64 << 20, /* bytes of claims that a client gets in a turn */
+    QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
     STUCK_MS = 1000     /* everybody who is active has waited for memory for this long */
 };
 
@@ -29,16 +29,20 @@ struct admission {
     size_t max_waiting;
     pthread_mutex_t lock; /* guards everything below */
     struct fair_line line;
+    size_t begun_waiting;  /* of those in the line: they have begun and want more */
+    uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
     size_t active;
     uint64_t active_bytes;  /* of their claims */
+    uint64_t active_cost;   /* and all that they cost */
+    size_t active_clients;  /* whose they are */
     uint64_t claimed_bytes; /* of the claims of all who have one */
     uint64_t stuck_since_ns;
     uint64_t busy_since_ns;
     uint64_t last_finish_ns;
     unsigned finishes;  /* in a crowd, up to ADMISSION_PLACES */
-    double crowd_ns;    /* that claims took in a crowd, ... */
-    double crowd_bytes; /* ... and their bytes, the latest weighing most */
-    double ns_per_byte; /* of claims; 0: not known */
+    double crowd_ns;    /* that requests took in a crowd, ... */
+    double crowd_cost;  /* ... and what they cost, the latest weighing most */
+    double ns_per_cost; /* 0: not known */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
@@ -111,17 +115,44 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
     return within ? memory_budget(admission->memory) - most : 0;
 }
 
-/* Memory of those in the line but this one, which took it while they seemed small. */
+/* Of the memory budget, taken or promised. */
+static uint64_t held_bytes(const struct request *request)
+{
+    return request->reserved_bytes + request->admission.promised_bytes;
+}
+
+/* Memory of those in the line but this one, which may be in it: they took it while they seemed
+ * small. */
 static uint64_t held_by_others(const struct admission *admission, const struct request *request)
 {
-    uint64_t held = 0;
-    const struct fair_flow *flow = admission->line.tail;
-    for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
-        for (const struct request *r = flow->first; r != NULL; r = r->next) {
-            held += r == request ? 0 : r->reserved_bytes + r->admission.promised_bytes;
-        }
+    return admission->held_waiting - request->admission.held_bytes;
+}
+
+static void enter_line(struct admission *admission, struct request *request)
+{
+    request->admission.held_bytes = held_bytes(request);
+    admission->held_waiting += request->admission.held_bytes;
+    admission->begun_waiting += has_begun(request);
+    fair_push(&admission->line, request, true);
+}
+
+/* It has left the line. */
+static void account_left(struct admission *admission, struct request *request, bool had_begun)
+{
+    admission->begun_waiting -= had_begun;
+    admission->held_waiting -= request->admission.held_bytes;
+    request->admission.held_bytes = 0;
+}
+
+/* It costs so much from now on. */
+static void set_cost(struct admission *admission, struct request *request, uint64_t cost)
+{
+    struct admission_hold *hold = &request->admission;
+    if (is_active(request)) {
+        admission->active_cost += cost - hold->cost;
+        request->client->active_cost += cost - hold->cost;
     }
-    return held;
+    hold->cost = cost;
 }
 
 /* Take the memory, and a place if it has none and needs one. False: not now. */
@@ -132,7 +163,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     bool begins = !has_begun(request);
     /* What it took as long as it seemed small counts in its claim: asked for once more, a claim of
      * the whole budget would wait for the request's own memory. */
-    uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
+    uint64_t held = larger_of(hold->claim, held_bytes(request));
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
     uint64_t behind = begins && admission->active == 0 ? held_by_others(admission, request) : 0;
     uint64_t lack = behind + small_part(admission, missing);
@@ -151,17 +182,27 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     if (begins) {
         admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
-        hold->state = ADMISSION_ACTIVE;
+        admission->active_clients += request->client->active == 0;
+        request->client->active++;
+        hold->state = ADMISSION_ACTIVE; /* its cost was 0, too */
     }
+    set_cost(admission, request, hold->wanted_cost);
     return true;
 }
 
-/* Until claims of so many bytes are through, where the last of them shares the loop with all that
- * are active: bodies come side by side, and who takes a place that became free shares, too. */
-static uint64_t time_for(const struct admission *admission, uint64_t bytes)
+/* Until requests of a client that cost so much are through, were the first of them to begin now.
+ * The last of them shares the loops with all that are active then, as bodies come side by side, and
+ * who takes a place that became free shares, too: all of its client's count, and of every other
+ * client's as much as it gets itself by then, as clients have turns. Of those no more is known than
+ * what they have together. */
+static uint64_t time_for(const struct admission *admission, const struct client *client,
+                         uint64_t cost)
 {
-    bytes += admission->active_bytes;
-    return (uint64_t)((double)bytes * admission->ns_per_byte * CAUTION);
+    const double own = (double)client->active_cost + (double)cost;
+    const double others = (double)(admission->active_cost - client->active_cost);
+    const size_t clients = admission->active_clients - (client->active > 0);
+    const double shared = others < own * (double)clients ? others : own * (double)clients;
+    return (uint64_t)((own + shared) * admission->ns_per_cost * CAUTION);
 }
 
 /* Its deadline comes before it can be through, were it to begin now. */
@@ -170,7 +211,8 @@ static bool is_hopeless(const struct admission *admission, const struct request 
 {
     const struct admission_hold *hold = &request->admission;
     return request->deadline_ns != 0 &&
-           now_ns + time_for(admission, hold->wanted) > request->deadline_ns;
+           now_ns + time_for(admission, request->client, hold->wanted_cost) >
+               request->deadline_ns;
 }
 
 /* Requests that leave the line, to be handed on outside the lock. */
@@ -183,10 +225,17 @@ struct leaving {
  * wait for in the end. Thread: a holder of the lock. */
 static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
 {
+    size_t left = admission->begun_waiting; /* mostly none */
+    if (left == 0) {
+        return;
+    }
     struct fair_cursor cursor = fair_begin(&admission->line);
-    while (cursor.current != NULL) {
+    while (left > 0) {
         struct request *request = cursor.current;
-        if (has_begun(request) && grant_memory(admission, request, now_ns)) {
+        const bool begun = has_begun(request);
+        left -= begun;
+        if (begun && grant_memory(admission, request, now_ns)) {
+            account_left(admission, request, true);
             request_append(&leaving->admitted, fair_take(&cursor));
         } else {
             fair_step(&cursor);
@@ -204,10 +253,14 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
         struct request *request = cursor.current;
         bool any = first && admission->active == 0;
         if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
+            account_left(admission, request, false);
             fair_drop(&cursor, &leaving->hopeless);
-        } else if (has_begun(request) || (!any && over_its_part(admission, request))) {
+        } else if (has_begun(request)) {
             fair_step(&cursor);
+        } else if (!any && over_its_part(admission, request)) {
+            fair_skip(&cursor); /* nor do those of its client overtake it */
         } else if (grant_memory(admission, request, now_ns)) {
+            account_left(admission, request, false);
             request_append(&leaving->admitted, fair_take(&cursor));
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
@@ -239,7 +292,7 @@ static void hand_on(struct leaving *leaving)
 /* ---- before the body ---- */
 
 enum status admission_check(struct admission *admission, const struct request *request,
-                            uint64_t claim, uint64_t *wait_ns, struct error *err)
+                            uint64_t claim, uint64_t cost, uint64_t *wait_ns, struct error *err)
 {
     uint64_t most = memory_budget_large(admission->memory);
     if (claim > most) {
@@ -248,8 +301,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, claim);
-    *wait_ns = crowd ? time_for(admission, ahead + claim) : 0;
+    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
+    *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -260,7 +313,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     return request_check_wait(request, *wait_ns, err);
 }
 
-bool admission_enter(struct admission *admission, struct request *request, uint64_t claim)
+bool admission_enter(struct admission *admission, struct request *request, uint64_t claim,
+                     uint64_t cost)
 {
     struct admission_hold *hold = &request->admission;
     uint64_t most = memory_budget_large(admission->memory);
@@ -270,11 +324,13 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     }
     MUST(pthread_mutex_lock(&admission->lock));
     hold->wanted = claim;
+    hold->wanted_cost = cost;
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
-        request->cost = claim - hold->claim; /* for that it had its turn, or needed none */
-        fair_push(&admission->line, request, true);
+        /* For the rest it had its turn, or needed none. */
+        request->cost = cost - smaller_of(cost, hold->cost);
+        enter_line(admission, request);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -309,17 +365,24 @@ static void lose_place(struct admission *admission, struct request *request,
     if (is_active(request)) {
         admission->active--;
         admission->active_bytes -= hold->claim;
+        admission->active_cost -= hold->cost;
+        request->client->active_cost -= hold->cost;
+        request->client->active--;
+        admission->active_clients -= request->client->active == 0;
     }
     hold->state = state;
 }
 
-void admission_trim(struct admission *admission, struct request *request, uint64_t claim)
+void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
+                      uint64_t cost)
 {
-    if (request->admission.claim <= claim) {
+    const struct admission_hold *hold = &request->admission;
+    if (hold->claim <= claim && hold->cost == cost) {
         return;
     }
     MUST(pthread_mutex_lock(&admission->lock));
     lower_claim(admission, request, claim);
+    set_cost(admission, request, cost);
     MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
@@ -332,25 +395,26 @@ void admission_slow(struct admission *admission, struct request *request)
     admission_wake(admission);
 }
 
-/* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
+/* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
  * its client is; it is one also where nobody waits because all are refused by an older measure.
  * Thread: a holder of the lock. */
-static void measure_rate(struct admission *admission, uint64_t claim, uint64_t now_ns)
+static void measure_rate(struct admission *admission, const struct admission_hold *hold,
+                         uint64_t now_ns)
 {
     uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
                             ? admission->last_finish_ns
                             : admission->busy_since_ns;
     admission->last_finish_ns = now_ns;
-    if (admission->line.count == 0 && has_place(admission, claim)) {
+    if (admission->line.count == 0 && has_place(admission, hold->claim)) {
         return;
     }
     admission->crowd_ns =
         admission->crowd_ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
-    admission->crowd_bytes = admission->crowd_bytes * SPEED_KEPT + (double)claim;
+    admission->crowd_cost = admission->crowd_cost * SPEED_KEPT + (double)hold->cost;
     /* The first that finishes has shared its time with those that are about to. */
     admission->finishes += admission->finishes < ADMISSION_PLACES;
     if (admission->finishes == ADMISSION_PLACES) {
-        admission->ns_per_byte = admission->crowd_ns / admission->crowd_bytes;
+        admission->ns_per_cost = admission->crowd_ns / admission->crowd_cost;
     }
 }
 
@@ -362,7 +426,7 @@ void admission_finish(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     if (is_active(request) && request->error.status == STATUS_OK) {
-        measure_rate(admission, hold->claim, clock_now_ns());
+        measure_rate(admission, hold, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -380,6 +444,7 @@ void admission_leave(struct admission *admission, struct request *request)
     admission->claimed_bytes -= hold->claim;
     request->client->claimed_bytes -= hold->claim;
     hold->claim = 0;
+    hold->cost = 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
@@ -404,9 +469,14 @@ void admission_wake(struct admission *admission)
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
     const bool any_active = admission->active > 0;
+    const size_t wanted = any_active ? admission->active : admission->line.count;
     struct fair_cursor last = {.current = NULL};
     struct request *ended = NULL;
     size_t stuck = 0;
+    if (admission->begun_waiting == 0 || admission->begun_waiting < wanted) {
+        admission->stuck_since_ns = 0;
+        return NULL; /* without a walk through all that wait */
+    }
     for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
          fair_step(&c)) {
         const bool is_stuck = any_active ? is_active(c.current) : is_slow(c.current);
@@ -414,7 +484,7 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
         stuck += is_stuck;
         last = is_stuck && later ? c : last;
     }
-    if (stuck == 0 || stuck < (any_active ? admission->active : admission->line.count)) {
+    if (stuck == 0 || stuck < wanted) {
         admission->stuck_since_ns = 0;
         return NULL;
     }
@@ -423,6 +493,7 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     }
     if (clock_span_ns(admission->stuck_since_ns, now_ns) >= STUCK_MS * NS_PER_MS) {
         admission->stuck_since_ns = 0;
+        account_left(admission, last.current, true);
         fair_drop(&last, &ended);
     }
     return ended;
@@ -434,6 +505,9 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
+    for (struct request *request = expired; request != NULL; request = request->next) {
+        account_left(admission, request, has_begun(request));
+    }
     struct request *stuck = break_deadlock(admission, now_ns);
     admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -454,6 +528,7 @@ void admission_close(struct admission *admission)
     MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
+        account_left(admission, cursor.current, has_begun(cursor.current));
         fair_drop(&cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));

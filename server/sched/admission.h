@@ -5,7 +5,9 @@
  * A request whose tensors and texts need no more than ADMISSION_LARGE_BYTES is small: it never
  * comes here, and takes its memory from the budget as it goes. A part of the budget is kept for
  * such (memory.h). A large one enters when its first bytes of a body have come, or when what a
- * short body asks for is known, with a claim: the most bytes that it may need.
+ * short body asks for is known. It states a claim, the most bytes that it may need, and a cost,
+ * which says how long it takes: places and memory go by claims; turns and the time that is foretold
+ * go by costs, as bytes of some layouts take a hundred times as long as others.
  *
  *   NONE --enter--> WAITING --a place and the memory are there--> ACTIVE --computed--> FINISHED
  *     |                ^  |                                        |  |                   |
@@ -21,8 +23,9 @@
  * for those who wait behind it, the first begins with what there is if nobody is active and that
  * memory is all that it lacks.
  *
- * Place: at most ADMISSION_PLACES, or more of them while their claims together are short. A
- * client that holds more than its part of the budget waits while others do.
+ * Place: at most ADMISSION_PLACES, or more of them while their claims together are short: bodies
+ * come side by side, while scans have turns of their own (queue.h). A client that holds more than
+ * its part of the budget waits while others do.
  *
  * Waiting requests belong to this module (REQUEST_PAUSED or REQUEST_WAITING, as their owner says
  * before it asks); they go back to their loop by their completion list, admitted or with an error.
@@ -61,7 +64,10 @@ enum admission_state {
 struct admission_hold {
     enum admission_state state;
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
-    uint64_t wanted;         /* in the line: the claim it waits for */
+    uint64_t cost;           /* how long it takes, in bytes that take as long (infer_cost()) */
+    uint64_t wanted;         /* in the line: the claim it waits for, ... */
+    uint64_t wanted_cost;    /* ... its cost then, ... */
+    uint64_t held_bytes;     /* ... and what it has of the memory budget meanwhile */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };
 
@@ -75,16 +81,18 @@ void admission_destroy(struct admission *admission); /* nobody waits; NULL is fi
  *       take longer than its deadline allows; *wait_ns is when to come again */
 MUST_CHECK enum status admission_check(struct admission *admission,
                                        const struct request *request, uint64_t claim,
-                                       uint64_t *wait_ns, struct error *err);
+                                       uint64_t cost, uint64_t *wait_ns, struct error *err);
 
-/* Let the request have `claim` bytes in all. True: it may go on now. False: it was taken over
- * and comes back by its completion list. A claim beyond the budget is cut to that: what is
- * really needed decides when it is known. */
+/* Let the request have `claim` bytes in all, which costs so much in all. True: it may go on now.
+ * False: it was taken over and comes back by its completion list. A claim beyond the budget is cut
+ * to that: what is really needed decides when it is known. */
 MUST_CHECK bool admission_enter(struct admission *admission, struct request *request,
-                                uint64_t claim);
+                                uint64_t claim, uint64_t cost);
 
-/* It turned out to need less. Thread: the request's owner. */
-void admission_trim(struct admission *admission, struct request *request, uint64_t claim);
+/* What it has claimed turned out to be more than it needs, or to cost less or more. Thread: the
+ * request's owner. */
+void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
+                      uint64_t cost);
 
 /* Its client sends nothing. */
 void admission_slow(struct admission *admission, struct request *request);

@@ -32,7 +32,9 @@ struct client {
     atomic_uint_fast64_t memory_ns;     /* ... and how long they held their memory */
     atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
     atomic_uint_fast64_t ahead;         /* ticket of the body that took it past its second */
-    uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
+    uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c, ... */
+    uint64_t active_cost;   /* ... and so is what those cost that are active, ... */
+    size_t active;          /* ... and how many these are */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
     char *name;                              /* owned, constant; NULL: known by its address */

@@ -75,7 +75,8 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
     if (flow->first == NULL) {
         return link;
     }
-    if (!request->high && !by_ticket) {
+    /* Mostly it is the newest, and the line may be long. */
+    if (!request->high && (!by_ticket || request->ticket >= flow->latest)) {
         return &flow->last->next;
     }
     if (flow->last_high != NULL && request->high && by_ticket) {
@@ -96,7 +97,9 @@ void fair_push(struct fair_line *line, struct request *request, bool by_ticket)
     struct request **link = place_of(flow, request, by_ticket);
     if (flow->first == NULL) {
         enter_ring(line, flow);
+        flow->latest = 0;
     }
+    flow->latest = larger_of(flow->latest, request->ticket);
     request->next = *link;
     *link = request;
     if (request->next == NULL) {
@@ -198,13 +201,18 @@ static void enter_next_flow(struct fair_cursor *cursor)
     cursor->current = cursor->flows_left > 0 ? cursor->flow_before->next->first : NULL;
 }
 
+void fair_skip(struct fair_cursor *cursor)
+{
+    cursor->flow_before = cursor->flow_before->next;
+    enter_next_flow(cursor);
+}
+
 void fair_step(struct fair_cursor *cursor)
 {
     cursor->previous = cursor->current;
     cursor->current = cursor->current->next;
     if (cursor->current == NULL) {
-        cursor->flow_before = cursor->flow_before->next;
-        enter_next_flow(cursor);
+        fair_skip(cursor);
     }
 }
 

@@ -55,6 +55,7 @@ struct fair_flow {
     int64_t credit;
     uint64_t cost;      /* of all that wait in it */
     uint64_t high_cost; /* of those of high priority */
+    uint64_t latest;    /* ticket: none that waits has a later one */
 };
 
 struct fair_line {
@@ -102,6 +103,7 @@ struct fair_cursor {
  * as turns pass, so the next walk begins with the same request. */
 struct fair_cursor fair_begin(struct fair_line *line);
 void fair_step(struct fair_cursor *cursor);
+void fair_skip(struct fair_cursor *cursor); /* to the next client's */
 
 /* Drop what request_verdict() says is over: to the chain *expired, which is in no order.
  * returns the earliest deadline of the rest, 0 if none */

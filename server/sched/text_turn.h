@@ -1,8 +1,9 @@
 /* Texts that an HTTP thread parses and prints itself. To a codec thread and back takes as long as
  * some thousand numbers, so what is not long stays; but not more of it in one turn of the loop
  * than leaves others' requests a short wait. The rest of the turn's texts wait for the next
- * turns, first in, first out, as long as that is a matter of milliseconds. What comes beyond
- * that goes to the codec pool, whose lines are shared fairly between clients.
+ * turns as long as that is a matter of milliseconds, one of each client after the other, first in,
+ * first out of each: who sends many makes others wait for one of them, not for all. What comes
+ * beyond that goes to the codec pool, whose lines are shared fairly between clients.
  *
  * Thread: the loop. */
 #ifndef TALLY_SERVER_TEXT_TURN_H
@@ -11,16 +12,24 @@
 #include "server/sched/request.h"
 
 enum {
-    TEXT_TURN_SHORT_BYTES = 16 << 10, /* of a text that never waits */
-    TEXT_TURN_BYTES = 128 << 10,      /* in a turn, if it is more than one: some 0.1 ms */
-    TEXT_TURN_WAITING_BYTES = 4 << 20 /* of those that wait */
+    TEXT_TURN_SHORT_BYTES = 16 << 10,  /* of a text that never waits */
+    TEXT_TURN_BYTES = 128 << 10,       /* in a turn, if it is more than one: some 0.1 ms */
+    TEXT_TURN_WAITING_BYTES = 4 << 20, /* of those that wait */
+    TEXT_TURN_LINES = 8 /* more clients than these share the last one: few wait at a time */
+};
+
+/* What waits of a client. */
+struct text_line {
+    const struct client *client;  /* borrowed; of the first of them */
+    struct request_list requests; /* owned, oldest first */
 };
 
 /* Zeroed: nothing was done, nothing waits. */
 struct text_turn {
-    uint64_t done_bytes;         /* in this turn */
-    uint64_t waiting_bytes;      /* of those that wait */
-    struct request_list waiting; /* they are owned, oldest first */
+    uint64_t done_bytes;    /* in this turn */
+    uint64_t waiting_bytes; /* of those that wait */
+    struct text_line lines[TEXT_TURN_LINES];
+    size_t next; /* the line whose turn it is, if something waits in it */
 };
 
 enum text_place {
@@ -39,7 +48,7 @@ void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t by
 /* A turn begins. */
 void text_turn_begin(struct text_turn *turn);
 
-/* The oldest that waits, if there is room for it in this turn: then its text_turn_place() is
+/* The one that waits whose client is next, if there is room for it in this turn: then its text_turn_place() is
  * TEXT_NOW. NULL: none. */
 struct request *text_turn_next(struct text_turn *turn);
 

@@ -696,6 +696,20 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
     assert answers == dict.fromkeys(answers, 200)
 
 
+def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start_server):
+    """As on a machine on which it hardly ever has a processor."""
+    server = start_server("--header-timeout-ms", "5000", moves_clock=True)
+    with server.wire() as wire:
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: ").await_read()
+
+        def is_cut_after_a_pause():
+            server.pass_time(2)
+            return server.metric("tally_slow_clients_total") == 1
+
+        until(is_cut_after_a_pause)
+        calls.expect_error(wire.answer(), 408, "request_timeout")
+
+
 def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
     server = start_server("--min-upload-rate", "64KiB", moves_clock=True)
     size = 4 * MIB

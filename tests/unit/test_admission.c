@@ -1,93 +1,8 @@
 /* admission.h: how many large requests begin at a time, whose turn it is, what they are
- * promised and what comes back, who is refused before its body is read. */
-#include "server/base/clock.h"
-#include "server/memory/memory.h"
-#include "server/sched/admission.h"
-#include "server/sched/client.h"
-#include "tests/lib/unit.h"
-#include "tests/unit/fake_request.h"
+ * promised and what comes back, and who is refused for that. */
+#include "tests/unit/fake_admission.h"
 
 #include <string.h>
-#include <unistd.h>
-
-#define MIB (UINT64_C(1) << 20)
-
-enum {
-    MOST_WAITING = 9
-};
-
-struct fixture {
-    struct memory *memory;
-    struct admission *admission;
-    struct completion completion;
-    struct request *rest;
-};
-
-static int set_up(void **state)
-{
-    const struct memory_options options = {.budget_bytes = 1600 * MIB,
-                                           .small_slab_bytes = 1 << 20,
-                                           .small_block_bytes = 64 << 10,
-                                           .keep_ms = 10};
-    struct fixture *f = calloc(1, sizeof *f);
-    *state = f;
-    return completion_init(&f->completion, NULL) != STATUS_OK ||
-           memory_create(&options, &f->memory, NULL) != STATUS_OK ||
-           admission_create(f->memory, MOST_WAITING, &f->admission, NULL) != STATUS_OK;
-}
-
-/* Everything promised came back. */
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    struct memory_stats memory;
-    memory_stats(f->memory, &memory);
-    bool leaked = memory.promised_bytes != 0 || memory.reserved_bytes != 0;
-    admission_destroy(f->admission);
-    memory_destroy(f->memory);
-    completion_deinit(&f->completion);
-    free(f);
-    return leaked;
-}
-
-static struct request *request_of(struct fixture *f, struct client *client)
-{
-    struct request *request = fake_request(&f->completion, DTYPE_F32, 4);
-    request->client = client;
-    return request;
-}
-
-static bool enter(struct fixture *f, struct request *request, uint64_t claim)
-{
-    request_enter(request, REQUEST_WAITING);
-    return admission_enter(f->admission, request, claim);
-}
-
-static void leave(struct fixture *f, struct request *request)
-{
-    admission_leave(f->admission, request);
-    assert_int_equal(request->admission.promised_bytes, 0);
-    free(request);
-}
-
-/* The request that was admitted next is this one; NULL: none was. */
-static void expect_admitted(struct fixture *f, struct request *expected)
-{
-    struct request *request = fake_await(&f->completion, &f->rest, 0);
-    assert_ptr_equal(request, expected);
-    if (expected != NULL) {
-        assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request_state(request), REQUEST_WAITING); /* as its owner said */
-    }
-}
-
-static void expect_ended(struct fixture *f, struct request *expected, enum status status)
-{
-    struct request *request = fake_await(&f->completion, &f->rest, 0);
-    assert_ptr_equal(request, expected);
-    assert_int_equal(request->error.status, status);
-    leave(f, request);
-}
 
 static void few_large_requests_begin_and_the_next_when_one_is_through(void **state)
 {
@@ -149,7 +64,7 @@ what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have(void **
     assert_int_equal(memory_reserve(f->memory, 64 * MIB, NULL), STATUS_OK);
     assert_int_equal(memory_reserve(f->memory, 1, NULL), STATUS_OUT_OF_MEMORY);
     memory_release(f->memory, 64 * MIB);
-    admission_trim(f->admission, large, 100 * MIB);
+    admission_settle(f->admission, large, 100 * MIB, 100 * MIB);
     expect_admitted(f, next);
     assert_int_equal(large->admission.promised_bytes, 100 * MIB);
     leave(f, large);
@@ -296,6 +211,33 @@ static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(voi
     expect_admitted(f, more); /* nobody else waits any more */
     leave(f, blocked);
     leave(f, more);
+}
+
+/* Else small ones would keep it over its part for ever. */
+static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next(void **state)
+{
+    struct fixture *f = *state;
+    struct client clients[3] = {{0}};
+    struct request *before = request_of(f, &clients[0]);
+    struct request *held = request_of(f, &clients[1]);
+    struct request *first = request_of(f, &clients[1]);
+    struct request *next = request_of(f, &clients[1]);
+    struct request *blocked = request_of(f, &clients[2]);
+    assert_true(enter(f, before, 700 * MIB));
+    assert_true(enter(f, held, 500 * MIB));
+    assert_false(enter(f, first, 400 * MIB)); /* with which it has more than its half */
+    assert_false(enter(f, next, 100 * MIB));
+    assert_false(enter(f, blocked, 1100 * MIB));
+    leave(f, before);
+    expect_admitted(f, NULL);
+    leave(f, held);
+    expect_admitted(f, first);
+    expect_admitted(f, blocked);
+    expect_admitted(f, NULL);
+    leave(f, first);
+    expect_admitted(f, next);
+    leave(f, next);
+    leave(f, blocked);
 }
 
 static void
@@ -550,12 +492,10 @@ static void the_line_is_bounded_and_says_so_before_a_body_is_read(void **state)
     assert_true(enter(f, all, 1536 * MIB));
     for (int i = 0; i < MOST_WAITING; i++) {
         waiting[i] = request_of(f, &client);
-        assert_int_equal(admission_check(f->admission, waiting[i], 2 * MIB, &wait_ns, &err),
-                         STATUS_OK);
+        assert_int_equal(check(f, waiting[i], 2 * MIB, &wait_ns, &err), STATUS_OK);
         assert_false(enter(f, waiting[i], 2 * MIB));
     }
-    assert_int_equal(admission_check(f->admission, all, 2 * MIB, &wait_ns, &err),
-                     STATUS_QUEUE_FULL);
+    assert_int_equal(check(f, all, 2 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "--queue-depth"));
     admission_close(f->admission);
     for (int i = 0; i < MOST_WAITING; i++) {
@@ -573,164 +513,10 @@ static void a_claim_beyond_the_budget_is_refused_for_good(void **state)
     struct error err = ERROR_INIT;
     uint64_t wait_ns = 0;
     struct request *request = request_of(f, &client);
-    assert_int_equal(admission_check(f->admission, request, 1536 * MIB + 1, &wait_ns, &err),
-                     STATUS_TOO_LARGE);
+    assert_int_equal(check(f, request, 1536 * MIB + 1, &wait_ns, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "--memory-budget"));
     free(request);
 }
-
-/* In a crowd 100 MiB take 20 ms each: whoever has less time than those before it need is
- * refused, and one that has waited too long is not begun. */
-static void who_cannot_be_through_in_time_is_refused_before_its_body(void **state)
-{
-    struct fixture *f = *state;
-    struct client client = {0};
-    struct error err = ERROR_INIT;
-    uint64_t wait_ns = 0;
-    enum {
-        CROWD = 3 * ADMISSION_PLACES
-    };
-    struct request *crowd[CROWD];
-    struct request *new = request_of(f, &client);
-    for (int i = 0; i < CROWD; i++) {
-        crowd[i] = request_of(f, &client);
-        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
-    }
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        /* Nothing is known before so many have finished as began together. */
-        assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, NULL),
-                         STATUS_OK);
-        assert_int_equal(wait_ns, 0);
-        (void)usleep(20000); /* it takes so long */
-        admission_finish(f->admission, crowd[i]);
-        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
-    }
-    new->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, &err),
-                     STATUS_QUEUE_FULL);
-    assert_non_null(strstr(err.detail, "deadline"));
-    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four that are active */
-    new->deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
-    struct request *late = crowd[2 * ADMISSION_PLACES];
-    late->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
-    admission_finish(f->admission, crowd[ADMISSION_PLACES]);
-    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 1]);
-    expect_ended(f, late, STATUS_DEADLINE_PASSED);
-    free(new);
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        leave(f, crowd[i]);
-    }
-    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 2]);
-    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 3]);
-    for (int i = 2 * ADMISSION_PLACES + 1; i < CROWD; i++) {
-        leave(f, crowd[i]);
-    }
-}
-
-/* Twice as many requests of 100 MiB as there are places: the first half is through one after the
- * other, in 20 ms each, and the other half is active then. */
-static void pass_slowly(struct fixture *f, struct client *client,
-                        struct request *crowd[2 * ADMISSION_PLACES])
-{
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        crowd[i] = request_of(f, client);
-        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
-    }
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        (void)usleep(20000); /* it takes so long */
-        admission_finish(f->admission, crowd[i]);
-        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
-    }
-}
-
-/* Bodies come side by side: who begins beside three others is through when four are, not when
- * what is left of the three is. The header is judged by the same time as who waits. */
-static void who_begins_needs_the_time_of_all_that_are_active(void **state)
-{
-    struct fixture *f = *state;
-    struct client client = {0};
-    struct error err = ERROR_INIT;
-    uint64_t next_ns = 0;
-    uint64_t behind_one_ns = 0;
-    struct request *crowd[2 * ADMISSION_PLACES];
-    struct request *new = request_of(f, &client);
-    struct request *late = request_of(f, &client);
-    pass_slowly(f, &client, crowd);
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &next_ns, NULL), STATUS_OK);
-    late->deadline_ns = clock_now_ns() + next_ns * 8 / 10;
-    assert_int_equal(admission_check(f->admission, late, 100 * MIB, &next_ns, &err),
-                     STATUS_QUEUE_FULL);
-    assert_false(enter(f, late, 100 * MIB));
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &behind_one_ns, NULL),
-                     STATUS_OK);
-    uint64_t one_ns = next_ns / (ADMISSION_PLACES + 1);
-    assert_in_range(behind_one_ns, next_ns + one_ns - 1000, next_ns + one_ns + 1000);
-    (void)admission_sweep(f->admission, clock_now_ns());
-    expect_ended(f, late, STATUS_DEADLINE_PASSED);
-    free(new);
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        leave(f, crowd[i]);
-    }
-}
-
-/* How long it would take were it to begin now says nothing of one whose body has come in part. */
-static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
-{
-    struct fixture *f = *state;
-    struct client client = {0};
-    uint64_t whole_ns = 0;
-    struct request *crowd[2 * ADMISSION_PLACES];
-    struct request *new = request_of(f, &client);
-    pass_slowly(f, &client, crowd);
-    struct request *begun = crowd[ADMISSION_PLACES];
-    assert_int_equal(admission_check(f->admission, new, 1300 * MIB, &whole_ns, NULL),
-                     STATUS_OK);
-    uint64_t now_ns = clock_now_ns();
-    begun->deadline_ns = now_ns + whole_ns / 2;
-    assert_false(enter(f, begun, 1300 * MIB));
-    assert_int_equal(admission_sweep(f->admission, now_ns), begun->deadline_ns);
-    expect_admitted(f, NULL);
-    leave(f, crowd[ADMISSION_PLACES + 1]);
-    expect_admitted(f, begun);
-    free(new);
-    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        if (i != ADMISSION_PLACES + 1) {
-            leave(f, crowd[i]);
-        }
-    }
-}
-
-/* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
-static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
-{
-    struct fixture *f = *state;
-    struct client client = {0};
-    uint64_t slow_ns = 0;
-    uint64_t fast_ns = 0;
-    struct request *active[2 * ADMISSION_PLACES];
-    struct request *new = request_of(f, &client);
-    pass_slowly(f, &client, active);
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        leave(f, active[i]);
-    }
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &slow_ns, NULL), STATUS_OK);
-    for (int i = 0; i < 40; i++) { /* four are active, and the next comes when one is through */
-        struct request **one = &active[ADMISSION_PLACES + i % ADMISSION_PLACES];
-        admission_finish(f->admission, *one);
-        leave(f, *one);
-        *one = request_of(f, &client);
-        assert_true(enter(f, *one, 100 * MIB));
-    }
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &fast_ns, NULL), STATUS_OK);
-    assert_in_range(fast_ns, 1, slow_ns / 10);
-    free(new);
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        leave(f, active[ADMISSION_PLACES + i]);
-    }
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
@@ -743,6 +529,7 @@ int main(void)
         T(who_needs_more_pays_for_that),
         T(one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room),
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
+        T(the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
@@ -754,10 +541,6 @@ int main(void)
         T(who_has_its_part_begins_where_nobody_is_served),
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
-        T(who_cannot_be_through_in_time_is_refused_before_its_body),
-        T(who_begins_needs_the_time_of_all_that_are_active),
-        T(who_has_begun_is_not_given_up_before_its_deadline),
-        T(who_was_slow_once_is_not_taken_for_slow_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

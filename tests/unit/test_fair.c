@@ -164,6 +164,32 @@ static void what_comes_back_has_its_old_place_among_those_of_its_priority(void *
     expect(normal);
 }
 
+/* Those that came without their tickets may stand in any order. */
+static void what_comes_by_its_ticket_goes_before_all_that_are_later(void **state)
+{
+    struct client client = {0};
+    (void)state;
+    struct request *first = make(&client, false, 1);
+    struct request *second = make(&client, false, 1);
+    struct request *between = make(&client, false, 1);
+    struct request *newest = make(&client, false, 1);
+    struct request *late = make(&client, false, 1);
+    fair_push(&line, first, false);
+    fair_push(&line, late, false);
+    fair_push(&line, second, false);
+    fair_push(&line, between, true);
+    fair_push(&line, newest, true);
+    expect(first);
+    expect(between);
+    expect(newest);
+    expect(late);
+    expect(second);
+    fair_push(&line, newest = make(&client, false, 1), true); /* to a line that was empty */
+    fair_push(&line, late = make(&client, false, 1), true);
+    expect(newest);
+    expect(late);
+}
+
 /* Everything in the line once, with what is counted of it. */
 static void check_sums(const struct client *clients, size_t count)
 {
@@ -257,6 +283,7 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,
                                set_up),
+        cmocka_unit_test_setup(what_comes_by_its_ticket_goes_before_all_that_are_later, set_up),
         cmocka_unit_test_setup(
             whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever, set_up),
     };

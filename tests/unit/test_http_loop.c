@@ -1,7 +1,7 @@
-/* What a loop does with requests that another loop has computed (server/http/http_loop.c): the
- * whole service on a Unix socket, with a device that always says that somebody else was at it
- * (the linker puts __wrap_device_pool_run_here() in the place of the real one), and without the
- * heartbeat, which would find what was forgotten. */
+/* What a loop does with requests that another loop has computed, and with texts that wait for a turn
+ * (server/http/http_loop.c): the whole service on a Unix socket, with a device that always says that
+ * somebody else was at it (the linker puts __wrap_device_pool_run_here() in the place of the real
+ * one), and without the heartbeat, which would find what was forgotten. */
 #include "server/base/config.h"
 #include "server/http/loop.h"
 #include "server/sched/device_pool.h"
@@ -38,6 +38,46 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms)
 {
     return ms == HEARTBEAT_MS ? 0 : __real_uv_timer_start(timer, call, ms, again_ms);
+}
+
+/* Long texts wait for another turn, whatever this one has done: parsed and printed. */
+enum {
+    LONG_BYTES = 20 << 10
+};
+static atomic_size_t left_waiting;
+
+enum text_place __real_text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t most);
+enum text_place __wrap_text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t most);
+enum text_place __wrap_text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t most)
+{
+    static _Thread_local bool waited;
+    waited = bytes > LONG_BYTES && !waited;
+    atomic_fetch_add(&left_waiting, waited);
+    return waited ? TEXT_LATER : __real_text_turn_place(turn, bytes, most);
+}
+
+/* What loops do, one thing after the other. */
+static _Thread_local const struct http_daemon *converted_for; /* and nobody has paid yet */
+static atomic_size_t converted;
+static atomic_size_t paid;
+
+struct request *__real_text_turn_next(struct text_turn *turn);
+struct request *__wrap_text_turn_next(struct text_turn *turn);
+struct request *__wrap_text_turn_next(struct text_turn *turn)
+{
+    struct request *request = __real_text_turn_next(turn);
+    converted_for = request == NULL ? NULL : exchange_of(request)->conn->daemon;
+    atomic_fetch_add(&converted, request != NULL);
+    return request;
+}
+
+void __real_http_daemon_served(struct http_daemon *daemon, uint64_t ns);
+void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns);
+void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
+{
+    atomic_fetch_add(&paid, daemon == converted_for && ns > 0);
+    converted_for = NULL;
+    __real_http_daemon_served(daemon, ns);
 }
 
 struct world {
@@ -120,17 +160,22 @@ static int ask(int fd, const char *request, size_t bytes, const char *ends)
     return atoi(answer + strlen("HTTP/1.1 "));
 }
 
-static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
+static void await_ready(int fd)
 {
     static const char ready[] = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+    while (ask(fd, ready, sizeof ready - 1, "}") != 200) {
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
+{
     static const char post[] = "POST /v1/cumsum?dtype=uint8&shape=3 HTTP/1.1\r\nHost: x\r\n"
                                "Content-Type: application/octet-stream\r\n"
                                "Content-Length: 3\r\n\r\n\1\1\1";
     const struct world *world = *state;
     int fd = connect_to(world);
-    while (ask(fd, ready, sizeof ready - 1, "}") != 200) {
-        (void)poll(NULL, 0, 1);
-    }
+    await_ready(fd);
     /* Until the loop's own thread was at it: the device's, which has just begun, may be first. */
     const size_t before = atomic_load(&computed);
     for (int tries = 0; atomic_load(&computed) == before; tries++) {
@@ -140,11 +185,38 @@ static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void 
     (void)close(fd);
 }
 
+/* Else who sends nothing but such texts has the turns of others besides its own. */
+static void a_text_that_waits_for_a_turn_is_paid_for_by_its_connection(void **state)
+{
+    static char text[2 * LONG_BYTES];
+    const struct world *world = *state;
+    const int numbers = LONG_BYTES / 2 + 1024; /* "1," each */
+    char *at = text + snprintf(text, sizeof text,
+                               "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Type: application/json\r\n"
+                               "Content-Length: %d\r\n\r\n{\"data\":[",
+                               2 * numbers + 10);
+    for (int i = 0; i < numbers; i++) {
+        *at++ = '1';
+        *at++ = i + 1 < numbers ? ',' : ']';
+    }
+    *at++ = '}';
+    int fd = connect_to(world);
+    await_ready(fd);
+    assert_int_equal(ask(fd, text, (size_t)(at - text), "]"), 200);
+    (void)close(fd);
+    assert_true(atomic_load(&left_waiting) >= 2); /* itself and its answer */
+    assert_int_equal(atomic_load(&converted), atomic_load(&left_waiting));
+    assert_int_equal(atomic_load(&paid), atomic_load(&converted));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             what_another_loop_has_computed_is_answered_without_a_heartbeat, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,331 @@
+/* admission.h: the time that is foretold to large requests, and what they cost. */
+#include "tests/unit/fake_admission.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* In a crowd 100 MiB take 20 ms each: whoever has less time than those before it need is
+ * refused, and one that has waited too long is not begun. */
+static void who_cannot_be_through_in_time_is_refused_before_its_body(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t wait_ns = 0;
+    enum {
+        CROWD = 3 * ADMISSION_PLACES
+    };
+    struct request *crowd[CROWD];
+    struct request *new = request_of(f, &client);
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = request_of(f, &client);
+        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        /* Nothing is known before so many have finished as began together. */
+        assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
+        assert_int_equal(wait_ns, 0);
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+    new->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    assert_int_equal(check(f, new, 100 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
+    assert_non_null(strstr(err.detail, "deadline"));
+    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four that are active */
+    new->deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
+    assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
+    struct request *late = crowd[2 * ADMISSION_PLACES];
+    late->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    admission_finish(f->admission, crowd[ADMISSION_PLACES]);
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 1]);
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        leave(f, crowd[i]);
+    }
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 2]);
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 3]);
+    for (int i = 2 * ADMISSION_PLACES + 1; i < CROWD; i++) {
+        leave(f, crowd[i]);
+    }
+}
+
+/* Twice as many requests of 100 MiB and this cost as there are places: the first half is through
+ * one after the other, in 20 ms each, and the other half is active then. */
+static void pass_slowly_at(struct fixture *f, struct client *client, uint64_t cost,
+                           struct request *crowd[2 * ADMISSION_PLACES])
+{
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        crowd[i] = request_of(f, client);
+        assert_int_equal(enter_at(f, crowd[i], 100 * MIB, cost), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+}
+
+static void pass_slowly(struct fixture *f, struct client *client,
+                        struct request *crowd[2 * ADMISSION_PLACES])
+{
+    pass_slowly_at(f, client, 100 * MIB, crowd);
+}
+
+/* Bodies come side by side: who begins beside three others is through when four are, not when
+ * what is left of the three is. The header is judged by the same time as who waits. */
+static void who_begins_needs_the_time_of_all_that_are_active(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t next_ns = 0;
+    uint64_t behind_one_ns = 0;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    struct request *late = request_of(f, &client);
+    pass_slowly(f, &client, crowd);
+    assert_int_equal(check(f, new, 100 * MIB, &next_ns, NULL), STATUS_OK);
+    late->deadline_ns = clock_now_ns() + next_ns * 8 / 10;
+    assert_int_equal(check(f, late, 100 * MIB, &next_ns, &err), STATUS_QUEUE_FULL);
+    assert_false(enter(f, late, 100 * MIB));
+    assert_int_equal(check(f, new, 100 * MIB, &behind_one_ns, NULL), STATUS_OK);
+    uint64_t one_ns = next_ns / (ADMISSION_PLACES + 1);
+    assert_in_range(behind_one_ns, next_ns + one_ns - 1000, next_ns + one_ns + 1000);
+    (void)admission_sweep(f->admission, clock_now_ns());
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        leave(f, crowd[i]);
+    }
+}
+
+/* How long it would take were it to begin now says nothing of one whose body has come in part. */
+static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    uint64_t whole_ns = 0;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    pass_slowly(f, &client, crowd);
+    struct request *begun = crowd[ADMISSION_PLACES];
+    assert_int_equal(check(f, new, 1300 * MIB, &whole_ns, NULL), STATUS_OK);
+    uint64_t now_ns = clock_now_ns();
+    begun->deadline_ns = now_ns + whole_ns / 2;
+    assert_false(enter(f, begun, 1300 * MIB));
+    assert_int_equal(admission_sweep(f->admission, now_ns), begun->deadline_ns);
+    expect_admitted(f, NULL);
+    leave(f, crowd[ADMISSION_PLACES + 1]);
+    expect_admitted(f, begun);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        if (i != ADMISSION_PLACES + 1) {
+            leave(f, crowd[i]);
+        }
+    }
+}
+
+/* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
+static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    uint64_t slow_ns = 0;
+    uint64_t fast_ns = 0;
+    struct request *active[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    pass_slowly(f, &client, active);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, active[i]);
+    }
+    assert_int_equal(check(f, new, 100 * MIB, &slow_ns, NULL), STATUS_OK);
+    for (int i = 0; i < 40; i++) { /* four are active, and the next comes when one is through */
+        struct request **one = &active[ADMISSION_PLACES + i % ADMISSION_PLACES];
+        admission_finish(f->admission, *one);
+        leave(f, *one);
+        *one = request_of(f, &client);
+        assert_true(enter(f, *one, 100 * MIB));
+    }
+    assert_int_equal(check(f, new, 100 * MIB, &fast_ns, NULL), STATUS_OK);
+    assert_in_range(fast_ns, 1, slow_ns / 10);
+    free(new);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, active[ADMISSION_PLACES + i]);
+    }
+}
+
+/* ---- what requests cost ---- */
+
+/* What one of 100 MiB and this cost is told. */
+static uint64_t foretold_ns(struct fixture *f, struct client *client, uint64_t cost)
+{
+    struct request *new = request_of(f, client);
+    uint64_t wait_ns = 0;
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, cost, &wait_ns, NULL),
+                     STATUS_OK);
+    free(new);
+    return wait_ns;
+}
+
+/* a : b is in : to. */
+static void expect_ratio(uint64_t a_ns, uint64_t b_ns, uint64_t in, uint64_t to)
+{
+    const uint64_t expected_ns = b_ns / to * in;
+    assert_in_range(a_ns, expected_ns - expected_ns / 1000, expected_ns + expected_ns / 1000);
+}
+
+static void leave_all(struct fixture *f, struct request **requests, int count)
+{
+    for (int i = 0; i < count; i++) {
+        leave(f, requests[i]);
+    }
+}
+
+/* Ten times as slow a byte as others: those are not taken for as slow, neither beside them nor
+ * after them. */
+static void the_time_that_is_foretold_goes_by_cost_and_not_by_memory(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *dear[2 * ADMISSION_PLACES];
+    struct request *cheap[ADMISSION_PLACES];
+    pass_slowly_at(f, &client, 1000 * MIB, dear);
+    const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
+    assert_true(dear_ns > 0);
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), dear_ns, 41, 50);
+    leave_all(f, dear, 2 * ADMISSION_PLACES);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        cheap[i] = request_of(f, &client);
+        assert_true(enter(f, cheap[i], 100 * MIB));
+    }
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), dear_ns, 5, 50);
+    expect_ratio(foretold_ns(f, &client, 1000 * MIB), dear_ns, 14, 50);
+    leave_all(f, cheap, ADMISSION_PLACES);
+}
+
+/* Clients have turns: of another's a client waits for as much as it has itself. */
+static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct client other = {0};
+    struct client third = {0};
+    struct request *dear[2 * ADMISSION_PLACES];
+    pass_slowly_at(f, &client, 1000 * MIB, dear);
+    const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 2, 50);
+    expect_ratio(foretold_ns(f, &other, 8000 * MIB), dear_ns, 120, 50);
+    leave(f, dear[0]);
+    leave(f, dear[ADMISSION_PLACES]);
+    struct request *own = request_of(f, &other);
+    assert_true(enter(f, own, 100 * MIB));
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 4, 50);
+    expect_ratio(foretold_ns(f, &third, 100 * MIB), dear_ns, 3, 50);
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), dear_ns, 32, 50);
+    leave(f, own);
+    own = request_of(f, &third);
+    assert_true(enter(f, own, 100 * MIB));
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 3, 50);
+    leave(f, own);
+    leave_all(f, dear + 1, ADMISSION_PLACES - 1);
+    leave_all(f, dear + ADMISSION_PLACES + 1, ADMISSION_PLACES - 1);
+}
+
+static void who_waits_is_given_up_by_its_own_cost(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *dear = request_of(f, &client);
+    struct request *cheap = request_of(f, &client);
+    pass_slowly(f, &client, crowd);
+    const uint64_t now_ns = clock_now_ns();
+    dear->deadline_ns = cheap->deadline_ns = now_ns + 2 * foretold_ns(f, &client, 100 * MIB);
+    assert_false(enter_at(f, dear, 100 * MIB, 1000 * MIB));
+    assert_false(enter_at(f, cheap, 100 * MIB, 100 * MIB));
+    assert_int_equal(admission_sweep(f->admission, now_ns), cheap->deadline_ns);
+    expect_ended(f, dear, STATUS_DEADLINE_PASSED);
+    expect_admitted(f, NULL);
+    cheap->deadline_ns = 0; /* however long this takes */
+    leave(f, crowd[ADMISSION_PLACES]);
+    expect_admitted(f, cheap);
+    leave(f, cheap);
+    leave_all(f, crowd, ADMISSION_PLACES);
+    leave_all(f, crowd + ADMISSION_PLACES + 1, ADMISSION_PLACES - 1);
+}
+
+/* A text says what it asks for only when it is read. */
+static void a_cost_counts_from_when_it_is_known(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request **active = crowd + ADMISSION_PLACES;
+    pass_slowly(f, &client, crowd);
+    const uint64_t before_ns = foretold_ns(f, &client, 100 * MIB);
+    admission_settle(f->admission, active[0], 100 * MIB, 1000 * MIB);
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 14, 5);
+    admission_settle(f->admission, active[0], 10 * MIB, 500 * MIB);
+    assert_int_equal(active[0]->admission.promised_bytes, 10 * MIB);
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 9, 5);
+    struct request *next = request_of(f, &client);
+    assert_false(enter(f, next, 100 * MIB));
+    admission_slow(f->admission, active[0]);
+    expect_admitted(f, next);
+    admission_settle(f->admission, active[0], 10 * MIB, 2000 * MIB); /* it has no place */
+    expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 5, 5);
+    leave(f, next);
+    leave_all(f, crowd, 2 * ADMISSION_PLACES);
+}
+
+static void clients_have_turns_by_what_their_requests_cost(void **state)
+{
+    struct fixture *f = *state;
+    struct client greedy = {0};
+    struct client modest = {0};
+    struct request *held[ADMISSION_PLACES];
+    struct request *dear[2];
+    struct request *cheap[4];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        held[i] = request_of(f, &greedy);
+        assert_true(enter(f, held[i], 128 * MIB));
+    }
+    for (int i = 0; i < 2; i++) {
+        dear[i] = request_of(f, &greedy);
+        assert_false(enter_at(f, dear[i], 2 * MIB, 512 * MIB));
+    }
+    for (int i = 0; i < 4; i++) {
+        cheap[i] = request_of(f, &modest);
+        assert_false(enter_at(f, cheap[i], 2 * MIB, 64 * MIB));
+    }
+    leave(f, held[0]);
+    expect_admitted(f, dear[0]);
+    for (int i = 0; i < 3; i++) {
+        leave(f, held[i + 1]);
+        expect_admitted(f, cheap[i]);
+    }
+    leave(f, dear[0]);
+    expect_admitted(f, cheap[3]);
+    leave(f, cheap[0]);
+    expect_admitted(f, dear[1]);
+    leave(f, dear[1]);
+    leave_all(f, cheap + 1, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(who_cannot_be_through_in_time_is_refused_before_its_body),
+        T(who_begins_needs_the_time_of_all_that_are_active),
+        T(who_has_begun_is_not_given_up_before_its_deadline),
+        T(who_was_slow_once_is_not_taken_for_slow_for_ever),
+        T(the_time_that_is_foretold_goes_by_cost_and_not_by_memory),
+        T(a_client_is_told_no_more_of_anothers_time_than_it_takes_itself),
+        T(who_waits_is_given_up_by_its_own_cost),
+        T(a_cost_counts_from_when_it_is_known),
+        T(clients_have_turns_by_what_their_requests_cost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,306 @@
+/* What requests cost (infer_cost()) with the real HTTP loop and a device that holds them: who waits
+ * beside them is told their time. The pace is given by requests that are made up, before. */
+#include "server/base/address.h"
+#include "server/base/log.h"
+#include "server/http/http.h"
+#include "server/sched/admission.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+enum {
+    TENSOR = 2 << 20,
+    NUMBERS = 200000, /* of a text; more than FAKE_LARGE */
+    PATIENCE_S = 20
+};
+
+struct fixture {
+    struct fake_server fakes;
+    struct http *http;
+    struct sockaddr_un address;
+    int fds[ADMISSION_PLACES];
+};
+
+/* Requests that cost 1 are through in a crowd: what others cost is foretold by that. */
+static void set_pace(struct fixture *f)
+{
+    struct admission *admission = f->fakes.server.admission;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        crowd[i] = fake_request(&f->fakes.completion, DTYPE_I8, 4);
+        request_enter(crowd[i], REQUEST_WAITING);
+        assert_int_equal(admission_enter(admission, crowd[i], 8 * MIB, 1),
+                         i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        admission_finish(admission, crowd[i]);
+        admission_leave(admission, crowd[i]);
+    }
+    while (fake_await(&f->fakes.completion, &f->fakes.rest, 0) != NULL) {
+    }
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        free(crowd[i]);
+    }
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    struct error err = ERROR_INIT;
+    char listen[sizeof f.address.sun_path + 16];
+    f = (struct fixture){.address.sun_family = AF_UNIX};
+    (void)snprintf(f.address.sun_path, sizeof f.address.sun_path, "/tmp/tally-test-cost-%d",
+                   (int)getpid());
+    (void)snprintf(listen, sizeof listen, "--listen=unix:%s", f.address.sun_path);
+    const char *words[] = {"--device-timeout-ms=60000", "--batch-max-requests=1",
+                           "--log-level=error", listen, NULL};
+    fake_reset(1);
+    assert_true(fake_server_init(&f.fakes, words, &err));
+    const struct log_options log = {.fd = STDERR_FILENO, .level = LOG_ERROR};
+    assert_int_equal(log_open(&log, &f.fakes.server.log, &err), STATUS_OK);
+    set_pace(&f);
+    assert_int_equal(http_start(&f.fakes.server, &f.http, &err), STATUS_OK);
+    assert_int_equal(device_pool_start(f.fakes.server.devices, &err), STATUS_OK);
+    assert_true(fake_await_health(&f.fakes, DEVICE_POOL_USABLE));
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    queue_close(f->fakes.server.queue);
+    http_halt(f->http);
+    assert_true(device_pool_destroy(f->fakes.server.devices));
+    codec_pool_destroy(f->fakes.server.codecs);
+    f->fakes.server.codecs = NULL;
+    http_stop(f->http);
+    f->fakes.server.devices = NULL;
+    assert_true(fake_server_deinit(&f->fakes));
+    log_close(f->fakes.server.log);
+    (void)unlink(f->address.sun_path);
+    return 0;
+}
+
+/* ---- clients ---- */
+
+static int connect_client(const struct fixture *f)
+{
+    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&f->address, sizeof f->address), 0);
+    return fd;
+}
+
+static void send_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
+        assert_true(sent > 0);
+        bytes += sent;
+        count -= (size_t)sent;
+    }
+}
+
+/* A request: its head, and a body that begins with a text and goes on with zeroes. */
+struct ask {
+    const char *query;
+    const char *type;
+    const char *text; /* NULL: none */
+    size_t text_bytes;
+    size_t body_bytes;
+};
+
+/* Send its head and so much of its body. */
+static void send_part(int fd, const struct ask *ask, size_t bytes)
+{
+    static const char zeroes[TENSOR];
+    char head[512];
+    const int count = snprintf(head, sizeof head,
+                               "POST /v1/cumsum%s HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\n"
+                               "Content-Length: %zu\r\n\r\n",
+                               ask->query, ask->type, ask->body_bytes);
+    const size_t text = bytes < ask->text_bytes ? bytes : ask->text_bytes;
+    send_all(fd, head, (size_t)count);
+    send_all(fd, ask->text, text);
+    send_all(fd, zeroes, bytes - text);
+}
+
+/* Its status, once all of the answer is here. */
+static int read_answer(int fd)
+{
+    static char bytes[16 << 20];
+    size_t got = 0;
+    size_t wanted = SIZE_MAX;
+    while (got < wanted && got < sizeof bytes - 1) {
+        const ssize_t count = recv(fd, bytes + got, sizeof bytes - 1 - got, 0);
+        assert_true(count > 0);
+        got += (size_t)count;
+        bytes[got] = '\0';
+        const char *end = wanted == SIZE_MAX ? strstr(bytes, "\r\n\r\n") : NULL;
+        if (end != NULL) {
+            const char *length = strstr(bytes, "Content-Length: ");
+            assert_non_null(length);
+            wanted = (size_t)(end + 4 - bytes) + strtoul(length + 16, NULL, 10);
+        }
+    }
+    return (int)strtol(bytes + strlen("HTTP/1.1 "), NULL, 10);
+}
+
+static void fake_tick(struct fixture *f)
+{
+    device_pool_tick(f->fakes.server.devices, clock_now_ns());
+    fake_pause();
+}
+
+/* Until so many wait for the device, besides the one that it has. */
+static void await_queued(struct fixture *f, size_t wanted)
+{
+    const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
+    struct queue_stats stats;
+    do {
+        assert_true(clock_now_ns() < give_up_ns);
+        fake_tick(f);
+        queue_stats(f->fakes.server.queue, &stats);
+    } while (stats.requests < wanted);
+}
+
+/* ---- what others are told ---- */
+
+/* How long one of their client that costs nothing waits beside as many of these as there are
+ * places. */
+static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
+{
+    const struct address unix_socket = {.family = AF_UNIX};
+    struct client *client = clients_get(f->fakes.server.clients, &unix_socket);
+    struct request *probe = fake_request(&f->fakes.completion, DTYPE_I8, 4);
+    uint64_t wait_ns = 0;
+    assert_non_null(client);
+    probe->client = client;
+    atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        f->fds[i] = connect_client(f);
+        send_part(f->fds[i], ask, ask->body_bytes);
+    }
+    await_queued(f, ADMISSION_PLACES - 1);
+    assert_int_equal(
+        admission_check(f->fakes.server.admission, probe, 2 * MIB, 0, &wait_ns, NULL),
+        STATUS_OK);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        assert_int_equal(read_answer(f->fds[i]), 200);
+        (void)close(f->fds[i]);
+    }
+    client_release(client);
+    free(probe);
+    return wait_ns;
+}
+
+#define RAW "application/octet-stream"
+
+static const struct ask packed = {
+    .query = "?dtype=int8&shape=2097152", .type = RAW, .body_bytes = TENSOR};
+/* A line of one element in every second byte. */
+static const struct ask apart = {
+    .query = "?dtype=int8&shape=1048576,1&axis=1&strides=2,1&output_strides=2,1",
+    .type = RAW,
+    .body_bytes = TENSOR - 1};
+
+static const char npy_head[] = "\x93NUMPY\x01\0\x76\0{'descr': '|i1', 'fortran_order': False, "
+                               "'shape': (2097152,), }";
+
+/* A body of NumPy's whose header has 128 bytes. */
+static struct ask npy(char text[128])
+{
+    memset(text, ' ', 128);
+    memcpy(text, npy_head, sizeof npy_head - 1);
+    text[127] = '\n';
+    return (struct ask){.query = "",
+                        .type = "application/x-npy",
+                        .text = text,
+                        .text_bytes = 128,
+                        .body_bytes = 128 + TENSOR};
+}
+
+/* 2 MiB each, of which those that lie apart take many times as long. */
+static void who_waits_beside_strided_tensors_is_told_what_those_cost(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t packed_ns = beside_ns(f, &packed);
+    const uint64_t apart_ns = beside_ns(f, &apart);
+    assert_true(packed_ns > 0);
+    assert_in_range(apart_ns, 5 * packed_ns, 20 * packed_ns);
+}
+
+static void a_tensor_costs_the_same_behind_a_header_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    char text[128];
+    const struct ask ask = npy(text);
+    const uint64_t packed_ns = beside_ns(f, &packed);
+    assert_in_range(beside_ns(f, &ask), packed_ns, packed_ns + packed_ns / 50);
+}
+
+/* Its numbers are bytes and digits both ways, and less is a digit than sixteen bytes. */
+static void a_text_costs_some_times_its_bytes(void **state)
+{
+    struct fixture *f = *state;
+    static const char head[] = "{\"dtype\": \"int8\", \"data\": [";
+    const size_t bytes = sizeof head - 1 + 2 * NUMBERS - 1 + 2;
+    char *text = malloc(bytes + 1);
+    assert_non_null(text);
+    memcpy(text, head, sizeof head);
+    for (size_t i = 0; i < NUMBERS; i++) {
+        memcpy(text + sizeof head - 1 + 2 * i, i + 1 < NUMBERS ? "1," : "1]}", 3);
+    }
+    const struct ask ask = {.query = "",
+                            .type = "application/json",
+                            .text = text,
+                            .text_bytes = bytes,
+                            .body_bytes = bytes};
+    const uint64_t byte_ns = beside_ns(f, &packed) / TENSOR;
+    assert_in_range(beside_ns(f, &ask), bytes * byte_ns, 16 * bytes * byte_ns);
+    free(text);
+}
+
+/* Sixteen times the body is promised only as long as it may be a text. */
+static void a_header_that_is_read_gives_back_what_was_promised_for_a_text(void **state)
+{
+    struct fixture *f = *state;
+    char text[128];
+    const struct ask ask = npy(text);
+    const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
+    struct memory_stats stats;
+    const int fd = connect_client(f);
+    send_part(fd, &ask, TENSOR / 2);
+    do {
+        assert_true(clock_now_ns() < give_up_ns);
+        fake_tick(f);
+        memory_stats(f->fakes.server.memory, &stats);
+    } while (stats.reserved_bytes < TENSOR / 2);
+    assert_in_range(stats.promised_bytes + stats.reserved_bytes, TENSOR / 2, 2 * TENSOR);
+    (void)close(fd);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(who_waits_beside_strided_tensors_is_told_what_those_cost),
+        T(a_tensor_costs_the_same_behind_a_header_of_its_own),
+        T(a_text_costs_some_times_its_bytes),
+        T(a_header_that_is_read_gives_back_what_was_promised_for_a_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
