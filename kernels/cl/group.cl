@@ -236,6 +236,29 @@ INLINE side_t side_load(__global const elem_t *p, long step)
 /* A private buffer as if it was memory: to a processor it is. */
 #define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))
 
+/* Copy `count` elements, fewer than four groups, by vectors that reach no further. */
+INLINE void partial_copy(__global elem_t *to, __global const elem_t *from, uint count)
+{
+#define COPY_PARTIAL(n)                                                                \
+    if (count & (n)) {                                                                 \
+        typedef VECTOR(elem_t, n) partial_t;                                           \
+        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES)));          \
+        ((__global partial_any_t *)to)[0] = ((__global const partial_any_t *)from)[0]; \
+        to += (n);                                                                     \
+        from += (n);                                                                   \
+    }
+#if GROUP == 16
+    COPY_PARTIAL(32)
+#endif
+    COPY_PARTIAL(16)
+    COPY_PARTIAL(8)
+    COPY_PARTIAL(4)
+    COPY_PARTIAL(2)
+    if (count & 1) {
+        to[0] = from[0];
+    }
+}
+
 /* ---- groups ---- */
 INLINE vec_t splat(lane_t x)
 {

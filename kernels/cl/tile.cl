@@ -132,25 +132,6 @@ INLINE void sums_set(struct lane_sums *s, uint i, lane_t supers, lane_t blocks)
 
 /* ---- elements that are not whole vectors ---- */
 
-/* Store `count` elements, fewer than 16. */
-INLINE void partial_store(__global elem_t *p, const elem_t *cells, uint count)
-{
-#define STORE_PARTIAL(n)                                                      \
-    if (count & n) {                                                          \
-        typedef VECTOR(elem_t, n) partial_t;                                  \
-        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES))); \
-        ((__global partial_any_t *)p)[0] = ((const partial_any_t *)cells)[0]; \
-        p += n;                                                               \
-        cells += n;                                                           \
-    }
-    STORE_PARTIAL(8)
-    STORE_PARTIAL(4)
-    STORE_PARTIAL(2)
-    if (count & 1) {
-        p[0] = cells[0];
-    }
-}
-
 /* Load `count` elements from p on: those in [low, high), zeros for the others. */
 NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *high,
                            __global const elem_t *p, elem_t *cells, int count)
@@ -245,7 +226,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     {
         elem_t cells[SIDE]; /* x stays in registers */
         ((side_any_t *)cells)[0] = x[i];
-        partial_store(out + l->out_at[i] + first, cells + first, rows);
+        partial_copy(out + l->out_at[i] + first, AS_GLOBAL(cells + first), rows);
     }
 }
 
@@ -308,7 +289,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
             group_store(p, v[r]);
         } else if ((uint)r < rows) {
             group_store(AS_GLOBAL(cells), v[r]);
-            partial_store(p, cells, l->columns);
+            partial_copy(p, AS_GLOBAL(cells), l->columns);
         }
     }
 }
