@@ -257,10 +257,10 @@ INLINE group_t line_load(const struct lines *l, ulong k)
     elem_t cells[GROUP];
     ((elem_group_any_t *)cells)[0] =
         elem_group_load(back ? p + (GROUP - 1) * l->in_step : p, abs(l->in_step));
-    return back ? group_load_reverse(AS_GLOBAL(cells) + GROUP - 1)
-                : group_load(AS_GLOBAL(cells));
+    return back ? group_load(true, AS_GLOBAL(cells) + GROUP - 1)
+                : group_load(false, AS_GLOBAL(cells));
 #else
-    return l->in_step < 0 ? group_load_reverse(p) : group_load(p);
+    return l->in_step < 0 ? group_load(true, p) : group_load(false, p);
 #endif
 }
 
@@ -270,7 +270,7 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
 #if defined(STEPS)
     if (!HAS_PACKED_OUTPUT(l)) {
         elem_t cells[GROUP];
-        group_store(AS_GLOBAL(cells), q);
+        group_store(false, AS_GLOBAL(cells), q);
 #pragma unroll
         for (int i = 0; i < GROUP; i++) {
             p[i * l->out_step] = cells[i];
@@ -279,11 +279,11 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
     }
 #endif
     if (l->out_step < 0) {
-        group_store_reverse(p, q);
+        group_store(true, p, q);
     } else if (l->stream) {
         group_stream(p, q);
     } else {
-        group_store(p, q);
+        group_store(false, p, q);
     }
 }
 

@@ -252,7 +252,7 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
     if (rows == ROWS && l->columns >= GROUP) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            v[r] = group_load(in + r * l->in_step);
+            v[r] = group_load(false, in + r * l->in_step);
         }
         return;
     }
@@ -262,10 +262,10 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
         elem_t cells[GROUP];
         v[r] = group_splat(LANE_ZERO);
         if ((uint)r < rows && (l->columns >= GROUP || p + GROUP <= l->high)) {
-            v[r] = group_load(p);
+            v[r] = group_load(false, p);
         } else if ((uint)r < rows) {
             partial_load(l->low, l->high, p, cells, GROUP);
-            v[r] = group_load(AS_GLOBAL(cells));
+            v[r] = group_load(false, AS_GLOBAL(cells));
         }
     }
 }
@@ -277,7 +277,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     if (rows == ROWS && l->columns >= GROUP) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            group_store(out + r * l->out_step, v[r]);
+            group_store(false, out + r * l->out_step, v[r]);
         }
         return;
     }
@@ -286,9 +286,9 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
         __global elem_t *p = out + r * l->out_step;
         elem_t cells[GROUP];
         if ((uint)r < rows && l->columns >= GROUP) {
-            group_store(p, v[r]);
+            group_store(false, p, v[r]);
         } else if ((uint)r < rows) {
-            group_store(AS_GLOBAL(cells), v[r]);
+            group_store(false, AS_GLOBAL(cells), v[r]);
             partial_copy(p, AS_GLOBAL(cells), l->columns);
         }
     }
@@ -454,7 +454,7 @@ NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, la
                 group_t v[ROWS];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) { /* not rows_load(): no vector needs a test */
-                    v[r] = group_load(in + r * partition.in_step);
+                    v[r] = group_load(false, in + r * partition.in_step);
                 }
                 rows_prefetch(&partition, row, column);
                 group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
