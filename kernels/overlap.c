@@ -12,15 +12,15 @@
 #include <stdbool.h>
 
 struct search {
-    const struct scan_extent *extents; /* strides descending */
+    const struct scan_dim *dims;
     size_t count;
-    int64_t below[LIMIT_RANK + 1]; /* what extents[i..] reach together */
+    int64_t below[LIMIT_RANK + 1]; /* what dims[i..] reach together */
     int64_t steps;                 /* left */
 };
 
-static int64_t reach_of(const struct scan_extent *extent)
+static int64_t reach_of(const struct scan_dim *dim)
 {
-    return (int64_t)((extent->size - 1) * extent->stride);
+    return (int64_t)((dim->size - 1) * dim->out_stride);
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -33,26 +33,12 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-static void sort_by_stride(struct scan_extent *extents, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        struct scan_extent moving = extents[i];
-        size_t at = i;
-        while (at > 0 && extents[at - 1].stride < moving.stride) {
-            extents[at] = extents[at - 1];
-            at--;
-        }
-        extents[at] = moving;
-    }
-}
-
 static bool has_more_elements_than_cells(const struct search *s)
 {
     uint64_t cells = (uint64_t)s->below[0] + 1;
     uint64_t elements = 1;
     for (size_t i = 0; i < s->count; i++) {
-        if (__builtin_mul_overflow(elements, s->extents[i].size, &elements) ||
-            elements > cells) {
+        if (__builtin_mul_overflow(elements, s->dims[i].size, &elements) || elements > cells) {
             return true;
         }
     }
@@ -60,10 +46,10 @@ static bool has_more_elements_than_cells(const struct search *s)
 }
 
 /* d0 * a + d1 * b = 0 has the smallest solution d0 = b/g, d1 = -a/g. */
-static bool two_overlap(const struct scan_extent *a, const struct scan_extent *b)
+static bool two_overlap(const struct scan_dim *a, const struct scan_dim *b)
 {
-    uint64_t step = gcd(a->stride, b->stride);
-    return b->stride / step < a->size && a->stride / step < b->size;
+    uint64_t step = gcd(a->out_stride, b->out_stride);
+    return b->out_stride / step < a->size && a->out_stride / step < b->size;
 }
 
 __extension__ typedef __int128 wide_int;
@@ -79,13 +65,13 @@ static int64_t first_above(wide_int bound, uint64_t stride)
 
 /* Differences d that keep |off + d * stride| within `room`, |d| < size. Both off and room are
  * at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
-static void find_choices(const struct scan_extent *extent, int64_t off, int64_t room,
-                         int64_t *from, int64_t *to)
+static void find_choices(const struct scan_dim *dim, int64_t off, int64_t room, int64_t *from,
+                         int64_t *to)
 {
-    int64_t most = (int64_t)extent->size - 1;
+    int64_t most = (int64_t)dim->size - 1;
     wide_int sum = off;
-    int64_t low = first_above(-sum - room, extent->stride);
-    int64_t high = -first_above(sum - room, extent->stride);
+    int64_t low = first_above(-sum - room, dim->out_stride);
+    int64_t high = -first_above(sum - room, dim->out_stride);
     *from = low > -most ? low : -most;
     *to = high < most ? high : most;
 }
@@ -102,7 +88,7 @@ struct level {
 static struct level level_enter(const struct search *s, size_t depth, int64_t off, bool zero)
 {
     struct level level = {.off = off, .zero = zero};
-    find_choices(&s->extents[depth], off, s->below[depth + 1], &level.next, &level.last);
+    find_choices(&s->dims[depth], off, s->below[depth + 1], &level.next, &level.last);
     if (zero) {
         level.next = 0; /* the first difference that is not zero is positive without loss */
     }
@@ -126,7 +112,7 @@ static enum scan_overlap search_run(struct search *s)
             continue;
         }
         int64_t d = level->next++;
-        int64_t sum = level->off + d * (int64_t)s->extents[depth].stride;
+        int64_t sum = level->off + d * (int64_t)s->dims[depth].out_stride;
         bool zero = level->zero && d == 0;
         if (sum == 0 && !zero) {
             return SCAN_OVERLAP_FOUND;
@@ -139,25 +125,23 @@ static enum scan_overlap search_run(struct search *s)
     return SCAN_OVERLAP_UNKNOWN;
 }
 
-enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count)
+enum scan_overlap scan_overlap_find(const struct scan_dim *dims, size_t count)
 {
-    sort_by_stride(extents, count);
     if (count == 0) {
         return SCAN_OVERLAP_NONE;
     }
-    if (extents[count - 1].stride == 0) {
+    if (dims[count - 1].out_stride == 0) {
         return SCAN_OVERLAP_FOUND;
     }
-    struct search s = {.extents = extents, .count = count, .steps = SCAN_OVERLAP_STEPS};
+    struct search s = {.dims = dims, .count = count, .steps = SCAN_OVERLAP_STEPS};
     for (size_t i = count; i > 0; i--) {
-        s.below[i - 1] = s.below[i] + reach_of(&extents[i - 1]);
+        s.below[i - 1] = s.below[i] + reach_of(&dims[i - 1]);
     }
     if (has_more_elements_than_cells(&s)) {
         return SCAN_OVERLAP_FOUND;
     }
     if (s.count == 2) {
-        return two_overlap(&s.extents[0], &s.extents[1]) ? SCAN_OVERLAP_FOUND
-                                                         : SCAN_OVERLAP_NONE;
+        return two_overlap(&s.dims[0], &s.dims[1]) ? SCAN_OVERLAP_FOUND : SCAN_OVERLAP_NONE;
     }
     return search_run(&s);
 }

@@ -1,10 +1,11 @@
-/* Whether two elements of a strided tensor share an address. Pure; nothing can fail; thread:
+/* Whether two elements of an output share an address. Pure; nothing can fail; thread:
  * any. */
 #ifndef TALLY_KERNELS_OVERLAP_H
 #define TALLY_KERNELS_OVERLAP_H
 
+#include "kernels/plan.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 enum scan_overlap {
     SCAN_OVERLAP_NONE,
@@ -18,12 +19,8 @@ enum {
     SCAN_OVERLAP_STEPS = 1 << 16
 };
 
-struct scan_extent {
-    uint64_t size;   /* at least 2 */
-    uint64_t stride; /* elements; (size - 1) * stride of all extents: INT64_MAX at most */
-};
-
-/* extents[0..count), count <= LIMIT_RANK, is sorted by the call. Exact but for UNKNOWN. */
-enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count);
+/* dims[0..count), count <= LIMIT_RANK: sizes of at least 2, the largest output stride first
+ * (scan_plan_sorted()). Exact but for UNKNOWN. */
+enum scan_overlap scan_overlap_find(const struct scan_dim *dims, size_t count);
 
 #endif

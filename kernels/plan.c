@@ -78,34 +78,6 @@ static enum status measure_side(const struct scan_desc *desc, bool output, bool 
     return STATUS_OK;
 }
 
-static enum status check_overlap(const struct scan_desc *desc, const uint64_t *strides,
-                                 struct error *err)
-{
-    struct scan_extent extents[LIMIT_RANK];
-    size_t count = 0;
-    for (int i = 0; i < desc->rank; i++) {
-        if (desc->sizes[i] > 1) {
-            extents[count++] = (struct scan_extent){(uint64_t)desc->sizes[i], strides[i]};
-        }
-    }
-    switch (scan_overlap_find(extents, count)) {
-    case SCAN_OVERLAP_NONE:
-        return STATUS_OK;
-    case SCAN_OVERLAP_FOUND:
-        return error_set_field(err, STATUS_INVALID_STRIDES, "output_strides",
-                               "two elements of the output share an address, expected one for "
-                               "each: leave the output's strides out for a packed output");
-    case SCAN_OVERLAP_UNKNOWN:
-        break;
-    }
-    return error_set_field(
-        err, STATUS_INVALID_STRIDES, "output_strides",
-        "the strides interleave so that it cannot be told in %d steps whether "
-        "two elements share an address: make each stride larger than what "
-        "the smaller ones reach, or leave the output's strides out",
-        SCAN_OVERLAP_STEPS);
-}
-
 /* ---- drop and fold ---- */
 
 /* Add a dimension, the largest output stride first: the order of lines is free, and sorted
@@ -165,6 +137,29 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
         reach += (dims[i].size - 1) * dims[i].out_stride;
     }
     return count;
+}
+
+static enum status check_overlap(const struct scan_plan *plan, struct error *err)
+{
+    struct scan_dim dims[LIMIT_RANK + 1];
+    bool nested = false;
+    const int count = scan_plan_sorted(plan, dims, &nested);
+    switch (nested ? SCAN_OVERLAP_NONE : scan_overlap_find(dims, (size_t)count)) {
+    case SCAN_OVERLAP_NONE:
+        return STATUS_OK;
+    case SCAN_OVERLAP_FOUND:
+        return error_set_field(err, STATUS_INVALID_STRIDES, "output_strides",
+                               "two elements of the output share an address, expected one for "
+                               "each: leave the output's strides out for a packed output");
+    case SCAN_OVERLAP_UNKNOWN:
+        break;
+    }
+    return error_set_field(
+        err, STATUS_INVALID_STRIDES, "output_strides",
+        "the strides interleave so that it cannot be told in %d steps whether "
+        "two elements share an address: make each stride larger than what "
+        "the smaller ones reach, or leave the output's strides out",
+        SCAN_OVERLAP_STEPS);
 }
 
 /* What follows from the axis and the dimensions. */
@@ -267,15 +262,15 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     const bool empty = made.elements == 0;
     TRY(measure_side(desc, false, empty, in, &made.in_elements, err));
     TRY(measure_side(desc, true, empty, out, &made.out_elements, err));
-    if (desc->has_output_strides && !empty) {
-        TRY(check_overlap(desc, out, err));
-    }
     const int axis = (int)(desc->axis < 0 ? desc->axis + rank : desc->axis);
     made.axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};
     for (int i = 0; i < rank && !empty; i++) {
         if (i != axis && desc->sizes[i] > 1) {
             plan_add_dim(&made, (struct scan_dim){(uint64_t)desc->sizes[i], in[i], out[i]});
         }
+    }
+    if (desc->has_output_strides && !empty) {
+        TRY(check_overlap(&made, err));
     }
     plan_settle(&made);
     *plan = made;

@@ -16,25 +16,26 @@
 enum {
     NARROW_COLUMNS = 7, /* most in a set of narrow.cl */
     ROW_STEP = 64,      /* elements that line.cl takes at a time, at most */
-    STRIP_ALIGN = 64,   /* elements: a cache line, at least */
     REDUCED_BLOCKS = 8  /* of a partition that are reduced side by side */
 };
 
 /* What is a matter of speed. */
 enum {
-    TRANSPOSED_LINES = 64,    /* rows that are transposed, at least: fewer leave lanes empty */
-    TRANSPOSED_ROW = 8191,    /* 16-bit floats in a transposed row, at most */
-    NARROW_ROW = 128,         /* elements of a row of narrow.cl, at most */
-    PERMUTED_SIDE = 4,        /* lines of both dimensions of a permuted layout, at least */
-    STRIDED_LINES = 8,        /* of a gathered tile, at least: fewer leave lanes empty */
-    STRIP_COLUMNS = 512,      /* of a strip: their sums stay in a first-level cache */
-    STREAM_BYTES = 16 << 20,  /* outputs from here on stay in no cache: past them */
-    LAUNCH_ITEMS = 32,        /* of a launch that is large enough */
-    ITEM_BYTES = 1 << 17,     /* of elements in a work item, at most */
-    ITEM_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
-    STRIDED_LAUNCH_ITEMS = 8, /* as LAUNCH_ITEMS, of gathered tiles: they are wide */
-    CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
-    PARTITIONS = 8,           /* of a cut line for each thread, about */
+    TRANSPOSED_LINES = 64,  /* rows that are transposed, at least: fewer leave lanes empty */
+    TRANSPOSED_ROW = 8191,  /* 16-bit floats in a transposed row, at most */
+    NARROW_ROW = 128,       /* elements of a row of narrow.cl, at most */
+    PERMUTED_SIDE = 4,      /* lines of both dimensions of a permuted layout, at least */
+    STRIDED_LINES = 8,      /* of a gathered tile, at least: fewer leave lanes empty */
+    STRIP_COLUMNS = 512,    /* of a strip: their sums stay in a first-level cache */
+    SHARED_ROW = 192,       /* bytes of a row in a strip, at least, for threads to share rows */
+    SHARED_STRIP = 2 << 20, /* and of all its rows: fewer stay in the cache of one thread */
+    STREAM_BYTES = 16 << 20,       /* outputs from here on stay in no cache: past them */
+    LAUNCH_ITEMS = 32,             /* of a launch that is large enough */
+    ITEM_BYTES = 1 << 17,          /* of elements in a work item, at most */
+    ITEM_BYTES_MIN = 1 << 14,      /* and at least: smaller is not worth starting */
+    STRIDED_LAUNCH_ITEMS = 8,      /* as LAUNCH_ITEMS, of gathered tiles: they are wide */
+    CUT_BYTES = 1 << 19,           /* shorter lines end before another thread wakes */
+    PARTITIONS = 8,                /* of a cut line for each thread, about */
     PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
     LOOKAHEAD_PERCENT = 130,       /* length of lookahead partitions, of that of others */
     BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
@@ -341,32 +342,51 @@ static uint64_t column_lanes(const struct scan_piece *piece)
     return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
 }
 
-/* Strips of columns; the kernel gives the last of a row what is left over, too. Those that
- * would keep threads waiting are cut: narrower ones, in partitions. Narrower than a vector is
- * left whole. */
+/* Columns of each of so many strips of a row, but for the last, which the kernel gives what is
+ * left over, too: whole cache lines. */
+static uint64_t strip_columns(const struct scan_piece *piece, uint64_t inner, uint64_t strips)
+{
+    const uint64_t unit = CACHE_LINE_BYTES / element_bytes(piece);
+    const uint64_t columns = inner / strips;
+    return columns - (columns > 2 * unit ? columns % unit : 0);
+}
+
+/* Strips of a row of columns that are not cut. Where a launch has fewer rows than threads, as
+ * many for each thread, if they are wide and long enough. */
+static uint64_t whole_strips(const struct scan_piece *piece, uint64_t inner,
+                             const struct scan_division *division)
+{
+    const uint64_t row_bytes = inner * element_bytes(piece);
+    const uint64_t all_bytes = row_bytes * piece->plan->axis.size;
+    const uint64_t threads = scan_ceil_div(division->threads, division->bytes / all_bytes);
+    const uint64_t shared = larger_of(inner / STRIP_COLUMNS / threads, 1) * threads;
+    const bool pays = row_bytes / shared >= SHARED_ROW && all_bytes / shared >= SHARED_STRIP;
+    return pays ? shared : larger_of(inner / STRIP_COLUMNS, 1);
+}
+
+/* Strips of columns. Those that would keep threads waiting are cut: narrower ones, in
+ * partitions. Narrower than a vector is left whole. */
 static uint64_t divide_columns(const struct scan_piece *piece,
                                const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     const uint64_t inner = plan->dim[plan->dims - 1].size;
     uint64_t columns = smaller_of(inner, STRIP_COLUMNS);
-    uint64_t strips = inner / columns;
     if (partition_length(piece, columns, division) < plan->axis.size &&
         inner >= column_lanes(piece)) {
         /* of a block; the last has up to twice as many */
         const uint64_t most =
             smaller_of(PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece), STRIP_MAX / 2);
-        columns = inner / scan_ceil_div(inner, most);
-        assert(columns > 0); /* a launch has columns, and `most` is not 0 */
-        columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
-        strips = inner / columns;
+        columns = strip_columns(piece, inner, scan_ceil_div(inner, most));
         struct scan_division narrow = *division;
         narrow.partition_bytes = partition_bytes(division);
         cut_lines(piece, columns, partition_length(piece, columns, &narrow), division, entry);
-        entry->state_words = CHAIN_STATE_WORDS(inner - (strips - 1) * columns);
+        entry->state_words = CHAIN_STATE_WORDS(inner - (inner / columns - 1) * columns);
+    } else {
+        columns = strip_columns(piece, inner, whole_strips(piece, inner, division));
     }
     entry->item_lines = columns;
-    return plan->lines / inner * strips * entry->partitions;
+    return plan->lines / inner * (inner / columns) * entry->partitions;
 }
 
 /* The dimension whose lines a gathered tile takes side by side: the one with the

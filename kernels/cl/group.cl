@@ -236,6 +236,29 @@ INLINE side_t side_load(__global const elem_t *p, long step)
 /* A private buffer as if it was memory: to a processor it is. */
 #define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))
 
+/* Copy `count` elements, fewer than four groups, by vectors that reach no further. */
+INLINE void partial_copy(__global elem_t *to, __global const elem_t *from, uint count)
+{
+#define COPY_PARTIAL(n)                                                                \
+    if (count & (n)) {                                                                 \
+        typedef VECTOR(elem_t, n) partial_t;                                           \
+        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES)));          \
+        ((__global partial_any_t *)to)[0] = ((__global const partial_any_t *)from)[0]; \
+        to += (n);                                                                     \
+        from += (n);                                                                   \
+    }
+#if GROUP == 16
+    COPY_PARTIAL(32)
+#endif
+    COPY_PARTIAL(16)
+    COPY_PARTIAL(8)
+    COPY_PARTIAL(4)
+    COPY_PARTIAL(2)
+    if (count & 1) {
+        to[0] = from[0];
+    }
+}
+
 /* ---- groups ---- */
 INLINE vec_t splat(lane_t x)
 {
@@ -282,37 +305,26 @@ INLINE elem_pack_t group_get(const group_t *g, int i)
     return CANONICAL(x);
 }
 
-/* The group that begins at *p. */
-INLINE group_t group_load(__global const elem_t *p)
-{
-    group_t g;
-    EACH_PACK { group_put(&g, i, ((__global const elem_pack_any_t *)(p + i * WIDTH))[0]); }
-    return g;
-}
-
-/* The group that begins at *p and goes on below it. */
-INLINE group_t group_load_reverse(__global const elem_t *p)
+/* The group that begins at *p; reverse: and goes on below it. */
+INLINE group_t group_load(const bool reverse, __global const elem_t *p)
 {
     group_t g;
     EACH_PACK
     {
-        elem_pack_t x = ((__global const elem_pack_any_t *)(p - i * WIDTH - (PACK - 1)))[0];
-        group_put(&g, i, REVERSED_PACK(x));
+        __global const elem_t *at = reverse ? p - i * WIDTH - (PACK - 1) : p + i * WIDTH;
+        elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
+        group_put(&g, i, reverse ? REVERSED_PACK(x) : x);
     }
     return g;
 }
 
-INLINE void group_store(__global elem_t *p, group_t g)
-{
-    EACH_PACK { ((__global elem_pack_any_t *)(p + i * WIDTH))[0] = group_get(&g, i); }
-}
-
-INLINE void group_store_reverse(__global elem_t *p, group_t g)
+INLINE void group_store(const bool reverse, __global elem_t *p, group_t g)
 {
     EACH_PACK
     {
+        __global elem_t *at = reverse ? p - i * WIDTH - (PACK - 1) : p + i * WIDTH;
         elem_pack_t x = group_get(&g, i);
-        ((__global elem_pack_any_t *)(p - i * WIDTH - (PACK - 1)))[0] = REVERSED_PACK(x);
+        ((__global elem_pack_any_t *)at)[0] = reverse ? REVERSED_PACK(x) : x;
     }
 }
 
@@ -323,39 +335,33 @@ INLINE void group_stream(__global elem_t *p, group_t g)
 }
 
 /* Kogge-Stone on `count` groups side by side: while one waits for its shuffles others add. */
-#define GROUPS_SCAN(q, count)                 \
-    do {                                      \
-        const vec_t none_ = splat(LANE_ZERO); \
-        GROUPS_SCAN_STEPS(q, count)           \
-    } while (0)
 #define EACH_GROUP(count) _Pragma("unroll") for (int i = 0; i < (count); i++)
 #define KOGGE_STONE_STEP(q, p, below, d) \
     (q)[i].vec[p] = PLUS(SHIFT(below, (q)[i].vec[p], d), (q)[i].vec[p])
 #if VECS == 2
-#define GROUPS_SCAN_STEPS(q, count)               \
+#define GROUPS_STEP(q, count, d)                  \
     EACH_GROUP(count)                             \
     {                                             \
-        KOGGE_STONE_STEP(q, 1, (q)[i].vec[0], 1); \
-        KOGGE_STONE_STEP(q, 0, none_, 1);         \
-    }                                             \
-    EACH_GROUP(count)                             \
-    {                                             \
-        KOGGE_STONE_STEP(q, 1, (q)[i].vec[0], 2); \
-        KOGGE_STONE_STEP(q, 0, none_, 2);         \
-    }                                             \
+        KOGGE_STONE_STEP(q, 1, (q)[i].vec[0], d); \
+        KOGGE_STONE_STEP(q, 0, none_, d);         \
+    }
+#define GROUPS_LAST(q, count) \
     EACH_GROUP(count) { (q)[i].vec[1] = PLUS((q)[i].vec[0], (q)[i].vec[1]); }
-#elif WIDTH == 8
-#define GROUPS_SCAN_STEPS(q, count)                         \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 1); } \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 2); } \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 4); }
 #else
-#define GROUPS_SCAN_STEPS(q, count)                         \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 1); } \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 2); } \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 4); } \
-    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 8); }
+#define GROUPS_STEP(q, count, d) EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, d); }
+#if WIDTH == 8
+#define GROUPS_LAST(q, count) GROUPS_STEP(q, count, 4)
+#else
+#define GROUPS_LAST(q, count) GROUPS_STEP(q, count, 4) GROUPS_STEP(q, count, 8)
 #endif
+#endif
+#define GROUPS_SCAN(q, count)                 \
+    do {                                      \
+        const vec_t none_ = splat(LANE_ZERO); \
+        GROUPS_STEP(q, count, 1)              \
+        GROUPS_STEP(q, count, 2)              \
+        GROUPS_LAST(q, count)                 \
+    } while (0)
 
 /* A scanned group's total as a sum. */
 INLINE vec_t group_total(group_t q)

@@ -257,10 +257,10 @@ INLINE group_t line_load(const struct lines *l, ulong k)
     elem_t cells[GROUP];
     ((elem_group_any_t *)cells)[0] =
         elem_group_load(back ? p + (GROUP - 1) * l->in_step : p, abs(l->in_step));
-    return back ? group_load_reverse(AS_GLOBAL(cells) + GROUP - 1)
-                : group_load(AS_GLOBAL(cells));
+    return back ? group_load(true, AS_GLOBAL(cells) + GROUP - 1)
+                : group_load(false, AS_GLOBAL(cells));
 #else
-    return l->in_step < 0 ? group_load_reverse(p) : group_load(p);
+    return l->in_step < 0 ? group_load(true, p) : group_load(false, p);
 #endif
 }
 
@@ -270,7 +270,7 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
 #if defined(STEPS)
     if (!HAS_PACKED_OUTPUT(l)) {
         elem_t cells[GROUP];
-        group_store(AS_GLOBAL(cells), q);
+        group_store(false, AS_GLOBAL(cells), q);
 #pragma unroll
         for (int i = 0; i < GROUP; i++) {
             p[i * l->out_step] = cells[i];
@@ -279,11 +279,11 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
     }
 #endif
     if (l->out_step < 0) {
-        group_store_reverse(p, q);
+        group_store(true, p, q);
     } else if (l->stream) {
         group_stream(p, q);
     } else {
-        group_store(p, q);
+        group_store(false, p, q);
     }
 }
 
@@ -318,33 +318,6 @@ INLINE void block_end(struct line_sums *s, vec_t groups)
         s->supers = s->base;
         s->blocks = splat(LANE_ZERO);
         s->block = 0;
-    }
-}
-
-/* One group or what is left of one, at element k. */
-INLINE void line_group(const struct lines *l, ulong k, vec_t base, vec_t *groups,
-                       vec_t block_base)
-{
-    uint count = (uint)min(l->length - k, (ulong)GROUP);
-    elem_t cells[GROUP];
-    group_t q[1];
-    if (count == GROUP) {
-        q[0] = line_load(l, k);
-    } else {
-        for (uint i = 0; i < GROUP; i++) {
-            cells[i] = i < count ? *line_in(l, k + i) : ELEM_ZERO;
-        }
-        q[0] = group_load(AS_GLOBAL(cells));
-    }
-    GROUPS_SCAN(q, 1);
-    *groups = PLUS(*groups, group_total(q[0]));
-    q[0] = group_results(base, q[0], PLUS(block_base, *groups));
-    if (l->exclusive) {
-        q[0] = group_exclusive(base, q[0]);
-    }
-    group_store(AS_GLOBAL(cells), q[0]);
-    for (uint i = 0; i < count; i++) {
-        *line_out(l, k + i) = cells[i];
     }
 }
 
@@ -398,7 +371,7 @@ INLINE ulong line_quads(const struct lines *l, struct line_sums *s, vec_t *group
 INLINE ulong line_interleaved(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
     ulong k = 0;
-    vec_t base = s->base;
+    vec_t base = PLUS(s->base, *groups);
     for (; l->length - k >= INTERLEAVED_ELEMENTS; k += INTERLEAVED_ELEMENTS) {
         group_t q[INTERLEAVED_GROUPS];
         vec_t before[INTERLEAVED_GROUPS + 1];
@@ -426,19 +399,72 @@ INLINE ulong line_interleaved(const struct lines *l, struct line_sums *s, vec_t 
     return k;
 }
 
+/* The same by quads, where these are faster. */
+INLINE ulong line_whole(const struct lines *l, struct line_sums *s, vec_t *groups)
+{
+#if defined(GOES_BY_QUADS)
+    if (GOES_BY_QUADS(l)) {
+        return line_quads(l, s, groups);
+    }
+#endif
+    return line_interleaved(l, s, groups);
+}
+
+/* What is left of a line, from `first` on in a buffer where zeros follow it, in place. base: E()
+ * of the block's start; groups: c[]. By value: what a call gets the address of does not stay in
+ * registers. */
+NOINLINE void rest_scan(__global elem_t *first, long step, uint count, bool exclusive,
+                        vec_t base, vec_t groups)
+{
+    const struct lines l = {first, first, step, step, INTERLEAVED_ELEMENTS, 0, exclusive, false};
+    struct line_sums s = {base, splat(LANE_ZERO), base, 0}; /* no block ends */
+    if (count > GROUP) {
+        (void)line_whole(&l, &s, &groups);
+        return;
+    }
+    const vec_t before = PLUS(base, groups);
+    group_t q[1] = {line_load(&l, 0)};
+    GROUPS_SCAN(q, 1);
+    q[0] = group_results(before, q[0], PLUS(base, PLUS(groups, group_total(q[0]))));
+    line_store(&l, 0, exclusive ? group_exclusive(before, q[0]) : q[0]);
+}
+
+/* What is left of a line from element k on. No sums are left behind, for lines whose sums are
+ * carried on end with a block. */
+INLINE void line_rest(const struct lines *l, ulong k, vec_t base, vec_t groups)
+{
+    elem_t cells[INTERLEAVED_ELEMENTS] __attribute__((aligned(64)));
+    const uint count = (uint)(l->length - k);
+#pragma unroll
+    for (int i = 0; i < INTERLEAVED_ELEMENTS; i += SIDE) {
+        ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
+    }
+#if defined(STEPS)
+    for (uint i = 0; i < count; i++) {
+        cells[i] = *line_in(l, k + i);
+    }
+    rest_scan(AS_GLOBAL(cells), 1, count, l->exclusive, base, groups);
+    for (uint i = 0; i < count; i++) {
+        *line_out(l, k + i) = cells[i];
+    }
+#else
+    const bool back = l->in_step < 0;
+    const ulong lowest = back ? l->length - 1 : k;
+    elem_t *at = cells + (back ? INTERLEAVED_ELEMENTS - count : 0);
+    elem_t *first = cells + (back ? INTERLEAVED_ELEMENTS - 1 : 0);
+    partial_copy(AS_GLOBAL(at), line_in(l, lowest), count);
+    rest_scan(AS_GLOBAL(first), l->in_step, count, l->exclusive, base, groups);
+    partial_copy(line_out(l, lowest), AS_GLOBAL(at), count);
+#endif
+}
+
 /* Scan a line from a block's start on. */
 INLINE void line_scan(const struct lines *l, struct line_sums *s)
 {
     vec_t groups = splat(LANE_ZERO);
-#if defined(GOES_BY_QUADS)
-    ulong k = GOES_BY_QUADS(l) ? line_quads(l, s, &groups) : line_interleaved(l, s, &groups);
-#else
-    ulong k = line_interleaved(l, s, &groups);
-#endif
-    vec_t base = PLUS(s->base, groups);
-    for (; k < l->length; k += GROUP) {
-        line_group(l, k, base, &groups, s->base);
-        base = PLUS(s->base, groups);
+    const ulong k = line_whole(l, s, &groups);
+    if (k < l->length) {
+        line_rest(l, k, s->base, groups);
     }
 }
 

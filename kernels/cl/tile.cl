@@ -132,25 +132,6 @@ INLINE void sums_set(struct lane_sums *s, uint i, lane_t supers, lane_t blocks)
 
 /* ---- elements that are not whole vectors ---- */
 
-/* Store `count` elements, fewer than 16. */
-INLINE void partial_store(__global elem_t *p, const elem_t *cells, uint count)
-{
-#define STORE_PARTIAL(n)                                                      \
-    if (count & n) {                                                          \
-        typedef VECTOR(elem_t, n) partial_t;                                  \
-        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES))); \
-        ((__global partial_any_t *)p)[0] = ((const partial_any_t *)cells)[0]; \
-        p += n;                                                               \
-        cells += n;                                                           \
-    }
-    STORE_PARTIAL(8)
-    STORE_PARTIAL(4)
-    STORE_PARTIAL(2)
-    if (count & 1) {
-        p[0] = cells[0];
-    }
-}
-
 /* Load `count` elements from p on: those in [low, high), zeros for the others. */
 NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *high,
                            __global const elem_t *p, elem_t *cells, int count)
@@ -245,7 +226,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     {
         elem_t cells[SIDE]; /* x stays in registers */
         ((side_any_t *)cells)[0] = x[i];
-        partial_store(out + l->out_at[i] + first, cells + first, rows);
+        partial_copy(out + l->out_at[i] + first, AS_GLOBAL(cells + first), rows);
     }
 }
 
@@ -271,7 +252,7 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
     if (rows == ROWS && l->columns >= GROUP) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            v[r] = group_load(in + r * l->in_step);
+            v[r] = group_load(false, in + r * l->in_step);
         }
         return;
     }
@@ -281,10 +262,10 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
         elem_t cells[GROUP];
         v[r] = group_splat(LANE_ZERO);
         if ((uint)r < rows && (l->columns >= GROUP || p + GROUP <= l->high)) {
-            v[r] = group_load(p);
+            v[r] = group_load(false, p);
         } else if ((uint)r < rows) {
             partial_load(l->low, l->high, p, cells, GROUP);
-            v[r] = group_load(AS_GLOBAL(cells));
+            v[r] = group_load(false, AS_GLOBAL(cells));
         }
     }
 }
@@ -296,7 +277,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     if (rows == ROWS && l->columns >= GROUP) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            group_store(out + r * l->out_step, v[r]);
+            group_store(false, out + r * l->out_step, v[r]);
         }
         return;
     }
@@ -305,10 +286,10 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
         __global elem_t *p = out + r * l->out_step;
         elem_t cells[GROUP];
         if ((uint)r < rows && l->columns >= GROUP) {
-            group_store(p, v[r]);
+            group_store(false, p, v[r]);
         } else if ((uint)r < rows) {
-            group_store(AS_GLOBAL(cells), v[r]);
-            partial_store(p, cells, l->columns);
+            group_store(false, AS_GLOBAL(cells), v[r]);
+            partial_copy(p, AS_GLOBAL(cells), l->columns);
         }
     }
 }
@@ -473,7 +454,7 @@ NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, la
                 group_t v[ROWS];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) { /* not rows_load(): no vector needs a test */
-                    v[r] = group_load(in + r * partition.in_step);
+                    v[r] = group_load(false, in + r * partition.in_step);
                 }
                 rows_prefetch(&partition, row, column);
                 group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));

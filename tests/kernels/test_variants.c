@@ -3,6 +3,7 @@
  * it can, is compared with the oracle, and refuses the others: whole lines, then lines in the
  * smallest parts and results stored past the caches, whatever that costs. */
 #include "kernels/device.h"
+#include "kernels/variants.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -182,6 +183,39 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     }
 }
 
+/* Work items of a tensor of columns on a machine with so many threads, and the columns of all
+ * but the last. */
+static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, uint64_t *each)
+{
+    struct error err = ERROR_INIT;
+    struct scan_plan plan;
+    const struct scan_desc desc =
+        scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){rows, columns}, 0);
+    ktest_check(scan_plan_make(&desc, &plan, &err) == STATUS_OK, err.detail);
+    const struct scan_piece piece = {.plan = &plan};
+    const struct scan_set set = {.pieces = &piece, .count = 1};
+    const struct scan_division division = {
+        .set = &set, .threads = threads, .bytes = plan.elements * sizeof(float)};
+    struct scan_entry entry = {.partitions = 1};
+    uint64_t items = scan_variants[SCAN_VARIANT_COLUMNS].divide(&piece, &division, &entry);
+    *each = entry.item_lines;
+    return entry.partitions == 1 ? items : 0;
+}
+
+static void every_thread_gets_as_many_strips(const void *context)
+{
+    (void)context;
+    uint64_t each = 0;
+    for (int64_t columns = 127; columns < 2500; columns += 61) {
+        uint64_t items = divide_columns(16384, columns, 2, &each);
+        ktest_check(items > 0 && items % 2 == 0, "both threads have as many");
+        ktest_check((uint64_t)columns / each == items, "the kernel counts them so, too");
+    }
+    ktest_check(divide_columns(16384, 1021, 1, &each) == 1, "a single thread takes all");
+    ktest_check(divide_columns(1 << 20, 61, 2, &each) == 1, "narrow columns stay together");
+    ktest_check(divide_columns(100, 1021, 2, &each) == 1, "and so do short ones");
+}
+
 int main(void)
 {
     char sentence[128];
@@ -195,6 +229,8 @@ int main(void)
                        variants[f].kernel);
         ktest_run(sentence, parts_past_the_caches, &f);
     }
+    ktest_run("every thread gets as many strips of columns", every_thread_gets_as_many_strips,
+              NULL);
     ktest_run("a kernel that the device lacks is refused",
               a_kernel_that_the_device_lacks_is_refused, NULL);
     for (size_t i = 0; i < SHAPES; i++) {
