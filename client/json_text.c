@@ -3,6 +3,8 @@
  * decoded only when they are asked for. */
 #include "client/json_text.h"
 
+#include "proto/text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,22 +180,20 @@ static uint32_t take_escape(struct json_text *text)
     return 0x10000U + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
 }
 
+/* A control character becomes '?'. */
 static size_t put_utf8(uint32_t point, char bytes[4])
 {
-    if (point < 0x20 || (point >= 0x7F && point < 0xA0)) {
-        point = '?';
-    }
-    if (point < 0x80) {
-        bytes[0] = (char)point;
-        return 1;
-    }
-    size_t count = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
     static const uint8_t lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
     for (size_t i = count - 1; i > 0; i--) {
         bytes[i] = (char)(0x80 | (point & 0x3F));
         point >>= 6;
     }
     bytes[0] = (char)(lead[count] | point);
+    if (text_control(bytes) > 0) {
+        bytes[0] = '?';
+        count = 1;
+    }
     return count;
 }
 
@@ -206,17 +206,15 @@ bool json_text_string(struct json_text value, char *out, size_t size)
     }
     struct json_text rest = {value.at + 1, value.count - 2};
     while (rest.count > 0) {
-        char bytes[4] = {*rest.at};
+        char bytes[4] = "";
         size_t count = 1;
-        skip_chars(&rest, 1);
-        if (bytes[0] == '\\' && rest.count > 0) {
-            count = put_utf8(take_escape(&rest), bytes);
-        } else if ((unsigned char)bytes[0] < 0x80) {
-            count = put_utf8((unsigned char)bytes[0], bytes);
-        } else if ((unsigned char)bytes[0] == 0xC2 && rest.count > 0 &&
-                   (unsigned char)*rest.at < 0xA0) {
-            skip_chars(&rest, 1); /* U+0080..U+009F in two bytes: some terminals obey them */
+        memcpy(bytes, rest.at, rest.count < 3 ? rest.count : 3);
+        size_t control = text_control(bytes);
+        skip_chars(&rest, control > 0 ? control : 1);
+        if (control > 0) {
             bytes[0] = '?';
+        } else if (bytes[0] == '\\' && rest.count > 0) {
+            count = put_utf8(take_escape(&rest), bytes);
         }
         if (used + count >= size) {
             break;

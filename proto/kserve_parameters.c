@@ -165,6 +165,22 @@ static enum status read_count(const struct json_place *place, const char *name, 
     return json_field_size(place, name, out, err);
 }
 
+/* Triton's number, or a word of the header X-Request-Priority. */
+static enum status read_priority(const struct json_place *place, uint64_t *out,
+                                 struct error *err)
+{
+    const char *word = NULL;
+    if (!json_is_string(json_field(place, "priority"))) {
+        return read_count(place, "priority", out, err);
+    }
+    TRY(json_field_string(place, "priority", &word, err));
+    if (strcmp(word, "high") != 0 && strcmp(word, "normal") != 0) {
+        return json_field_error(place, "priority", "high (or 1) or normal (or 2)", err);
+    }
+    *out = strcmp(word, "high") == 0 ? 1 : 2;
+    return STATUS_OK;
+}
+
 /* The operator keeps nothing between requests: sequence parameters are fine as long as they say
  * that there is no sequence. */
 static enum status check_sequence(const struct json_place *place, struct error *err)
@@ -202,7 +218,7 @@ enum status kserve_read_request_parameters(const struct json_place *root,
     TRY(read_parameters(root, known, ARRAY_COUNT(known), &place, err));
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
-    TRY(read_count(&place, "priority", &call->priority, err));
+    TRY(read_priority(&place, &call->priority, err));
     TRY(read_count(&place, "timeout", &call->timeout_us, err));
     return json_field_bool(&place, "binary_data_output", true, binary_output, err);
 }

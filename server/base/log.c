@@ -8,6 +8,7 @@
 #include "server/base/log.h"
 
 #include "proto/json/writer.h"
+#include "proto/text.h"
 #include "server/base/clock.h"
 #include "server/base/thread.h"
 
@@ -75,14 +76,11 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none or it is a control character;
- * terminals obey U+0080 to U+009F, too. */
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none or it is a control character
+ * of any kind. */
 static size_t printable_length(const unsigned char *s)
 {
-    if (s[0] < 0x80) {
-        return s[0] >= 0x20 && s[0] != 0x7f;
-    }
-    return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : utf8_sequence(s, 4);
+    return text_control((const char *)s) > 0 ? 0 : utf8_sequence(s, 4);
 }
 
 /* In JSON a control character has its own escape; a stray byte is shown as text. */

@@ -306,6 +306,21 @@ static enum status set_access(const char *path, const struct listen_access *acce
     return STATUS_OK;
 }
 
+/* "Address already in use" is said of a path, too, where any file is in the way. */
+static enum status bind_error(const char *path, struct error *err)
+{
+    int code = errno;
+    struct stat info;
+    if (code == EADDRINUSE && lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode)) {
+        return error_set(err, STATUS_INTERNAL,
+                         "listening on %s: there is a file that is no socket, which is left "
+                         "alone: take it away, or give another path",
+                         path);
+    }
+    errno = code;
+    return system_error(err, "bind", path);
+}
+
 static enum status open_unix(struct listen_set *set, const char *path,
                              const struct listen_access *access, struct error *err)
 {
@@ -332,7 +347,7 @@ static enum status open_unix(struct listen_set *set, const char *path,
     if (fchmod(fd, access->mode) != 0) {
         status = system_error(err, "chmod", path);
     } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
-        status = system_error(err, "bind", path);
+        status = bind_error(path, err);
     } else {
         status = set_access(path, access, &file, err);
         if (status == STATUS_OK && listen(fd, BACKLOG) != 0) {

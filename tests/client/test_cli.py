@@ -606,6 +606,8 @@ class Cumsum(Directory):
     def test_names_with_control_characters_do_not_reach_the_terminal(self):
         done = tally("cumsum", self.path("no\n\x1b[31m é\x9b.npy"))
         self.assert_failed(done, 2, "no??[31m é?.npy: No such file or directory\n")
+        done = tally("cumsum", self.path("ypn\u202e\u2028x.npy"))
+        self.assert_failed(done, 2, "ypn??x.npy: No such file or directory\n")
         self.assertEqual(done.stderr.count(b"\n"), 1)
         source = self.path("in.npz")
         with zipfile.ZipFile(source, "w") as archive:

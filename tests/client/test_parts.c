@@ -391,6 +391,10 @@ static void texts_are_made_safe_for_terminals(void **state)
                                          "b\\u009bc\\ud83d\\ude00\\ud800x\""),
                                  out, sizeof out));
     assert_string_equal(out, "a?[31m??b?c\xf0\x9f\x98\x80?x");
+    assert_true(json_text_string(text_of("\"a\\u202eb\xe2\x80\xa8"
+                                         "c\xe2\x81\xa9\\u2027\xe2\x81\xaa\xe2\""),
+                                 out, sizeof out));
+    assert_string_equal(out, "a?b?c?\xe2\x80\xa7\xe2\x81\xaa\xe2");
     char tiny[4];
     assert_true(json_text_string(text_of("\"abcdefgh\""), tiny, sizeof tiny));
     assert_string_equal(tiny, "abc");

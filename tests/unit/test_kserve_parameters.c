@@ -165,6 +165,21 @@ static void priority_is_as_in_triton(void **state)
     refused("\"priority\":-1", STATUS_INVALID_FIELD, "parameters.priority");
 }
 
+static void priority_may_be_a_word_of_the_header(void **state)
+{
+    (void)state;
+    run("\"priority\":\"high\"");
+    assert_int_equal(probe.call.priority, 1);
+    run("\"priority\":\"normal\"");
+    assert_int_equal(probe.call.priority, 2);
+    static const char *const others[] = {"", "HIGH", "low", "1", "highest"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char text[48];
+        (void)snprintf(text, sizeof text, "\"priority\":\"%s\"", others[i]);
+        refused(text, STATUS_INVALID_FIELD, "parameters.priority");
+    }
+}
+
 static void sequences_are_refused_unless_they_say_none(void **state)
 {
     (void)state;
@@ -383,6 +398,7 @@ int main(void)
         cmocka_unit_test(null_arrays_and_objects_are_no_values),
         cmocka_unit_test(timeout_is_in_microseconds),
         cmocka_unit_test(priority_is_as_in_triton),
+        cmocka_unit_test(priority_may_be_a_word_of_the_header),
         cmocka_unit_test(sequences_are_refused_unless_they_say_none),
         cmocka_unit_test(binary_data_output_after_a_timeout_is_read_right),
         cmocka_unit_test(tensor_parameters_are_taken_too_and_must_agree),

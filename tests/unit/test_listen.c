@@ -287,7 +287,7 @@ static void what_is_no_mode_and_no_group_is_refused(void **state)
     assert_int_equal(access.mode, 07);
 }
 
-static void a_file_in_the_way_is_left_alone(void **state)
+static void a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours(void **state)
 {
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
@@ -297,6 +297,8 @@ static void a_file_in_the_way_is_left_alone(void **state)
     (void)state;
     snprintf(address, sizeof address, "unix:%s", path);
     assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
+    assert_non_null(strstr(err.detail, path));
+    assert_non_null(strstr(err.detail, "no socket"));
     assert_int_equal(access(path, F_OK), 0);
     unlink(path);
     close(fd);
@@ -423,7 +425,7 @@ int main(void)
         cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),
         cmocka_unit_test(without_a_word_a_unix_socket_is_its_owners_alone),
         cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
-        cmocka_unit_test(a_file_in_the_way_is_left_alone),
+        cmocka_unit_test(a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours),
         cmocka_unit_test(too_long_unix_paths_are_refused),
         cmocka_unit_test(at_the_end_only_connections_that_had_begun_are_left_to_accept),
         cmocka_unit_test(the_end_leaves_an_inherited_socket_as_it_is),
