@@ -193,7 +193,6 @@ LEGAL = [
     (DIRECTML, flagged([])),
     (INFER, {"parameters": {"exclusive": False, "reverse": True}, "inputs": [X]}),
     (INFER, {"parameters": {"has_exclusive_sum": True}, "inputs": [X]}),
-    (INFER, {"parameters": {"sequence_id": ""}, "inputs": [X]}),
 ]
 REFUSED = [
     ("/v1/cumsum", {"data": [1], "exclusive": 1}),
