@@ -88,14 +88,14 @@ def test_a_priority_that_is_none_is_named(server, value):
     client.close()
 
 
-def test_v2_has_the_parameter_of_triton(server):
+def test_v2_has_the_parameter_of_triton_and_takes_the_words_of_the_header(server):
     tensor = {"name": "x", "datatype": "INT32", "shape": [2], "data": [1, 2]}
     client = server.client()
-    for priority in (0, 1, 2, 7):
+    for priority in (0, 1, 2, 7, "high", "normal"):
         body = {"inputs": [tensor], "parameters": {"priority": priority}}
         answer = client.post_json("/v2/models/cumsum/infer", body)
         assert answer.json()["outputs"][0]["data"] == [1, 3]
-    for priority in (-1, "high", 1.5, True):
+    for priority in (-1, "High", "", 1.5, True):
         body = {"inputs": [tensor], "parameters": {"priority": priority}}
         answer = client.post_json("/v2/models/cumsum/infer", body)
         assert answer.status == 400 and "priority" in json.dumps(answer.json())

@@ -187,6 +187,7 @@ def test_a_deadline_passes_while_an_answer_is_packed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
     send = pack_noise(32 * MIB)
+    send(client)  # it waits for its pages, the others find them
     answer = send(client, within(send(client)))
     calls.expect_error(answer, 504, says="written")
     client.close()
