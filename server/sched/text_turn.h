@@ -48,8 +48,8 @@ void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t by
 /* A turn begins. */
 void text_turn_begin(struct text_turn *turn);
 
-/* The one that waits whose client is next, if there is room for it in this turn: then its text_turn_place() is
- * TEXT_NOW. NULL: none. */
+/* The one that waits whose client is next, if there is room for it in this turn: then its
+ * text_turn_place() is TEXT_NOW. NULL: none. */
 struct request *text_turn_next(struct text_turn *turn);
 
 /* Whether any waits. */
