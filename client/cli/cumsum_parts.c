@@ -485,7 +485,6 @@ static uint64_t draw_stamp(void)
 static int open_output(struct parts_job *job, enum format output)
 {
     const struct settings *settings = job->settings;
-    const struct text_reader *reader = &job->source.text;
     STEP(check_job(job));
     if (settings->resume) {
         STEP(checkpoint_load(settings->checkpoint, &job->checkpoint));
@@ -503,10 +502,7 @@ static int open_output(struct parts_job *job, enum format output)
         /* A checkpoint of before stands for sums that are cleared next. */
         STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
-    STEP(part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp));
-    return reader->header != NULL && format_is_text(output)
-               ? part_sink_append(&job->sink, reader->header, reader->header_bytes)
-               : EXIT_DONE;
+    return part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp);
 }
 
 static int open_job(struct parts_job *job, enum format input, enum format output)
@@ -537,6 +533,10 @@ static int open_job(struct parts_job *job, enum format input, enum format output
                    job->reordered ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
     job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->source.cutting;
+    if (format_is_text(output)) {
+        job->sink.header = job->source.text.header;
+        job->sink.header_bytes = job->source.text.header_bytes;
+    }
     describe_job(job, output);
     return open_output(job, output);
 }

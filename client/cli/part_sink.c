@@ -19,7 +19,8 @@ enum {
     BRACKETS_MOST = 2 * TALLY_MAX_RANK
 };
 
-int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
+/* To what comes in order. */
+static int append_text(struct part_sink *sink, const char *bytes, size_t count)
 {
     STEP(destination_place(&sink->destination, sink->written, bytes, count));
     sink->written += count;
@@ -114,7 +115,7 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
-            STEP(part_sink_append(sink, sink->text, (size_t)(at - sink->text)));
+            STEP(append_text(sink, sink->text, (size_t)(at - sink->text)));
             at = sink->text;
         }
     }
@@ -140,7 +141,7 @@ static int write_empty_json(struct part_sink *sink)
         memset(text, '[', (size_t)opening + 1);
         memset(text + opening + 1, ']', (size_t)closing + 1);
         text[opening + closing + 2] = i + 1 == count ? '\n' : ',';
-        status = part_sink_append(sink, text, (size_t)(opening + closing) + 3);
+        status = append_text(sink, text, (size_t)(opening + closing) + 3);
     }
     return status;
 }
@@ -148,10 +149,10 @@ static int write_empty_json(struct part_sink *sink)
 static int finish_json(struct part_sink *sink)
 {
     if (sink->tensor->shape.numbers[0] < 0) {
-        return part_sink_append(sink, sink->printed == 0 ? "[]\n" : "]\n",
-                                sink->printed == 0 ? 3 : 2);
+        return append_text(sink, sink->printed == 0 ? "[]\n" : "]\n",
+                           sink->printed == 0 ? 3 : 2);
     }
-    return sink->printed == 0 ? write_empty_json(sink) : part_sink_append(sink, "\n", 1);
+    return sink->printed == 0 ? write_empty_json(sink) : append_text(sink, "\n", 1);
 }
 
 /* ---- a sink's life ---- */
@@ -202,22 +203,36 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     return EXIT_DONE;
 }
 
-int part_sink_begin(struct part_sink *sink, uint64_t stamp)
+/* Once: what comes before the sums. */
+static int write_beginning(struct part_sink *sink)
 {
     int64_t outermost = sink->tensor->shape.numbers[0];
+    if (sink->begun) {
+        return EXIT_DONE;
+    }
+    sink->begun = true;
+    if (sink->format == FORMAT_NPY) {
+        return write_head(sink, outermost < 0 ? INT64_MAX : outermost);
+    }
+    return sink->header != NULL ? append_text(sink, sink->header, sink->header_bytes)
+                                : EXIT_DONE;
+}
+
+int part_sink_begin(struct part_sink *sink, uint64_t stamp)
+{
     if (stamp != 0) {
         STEP(destination_clear(&sink->destination));
         STEP(
             destination_place(&sink->destination, sink->destination.due, &stamp, sizeof stamp));
     }
-    return sink->format == FORMAT_NPY ? write_head(sink, outermost < 0 ? INT64_MAX : outermost)
-                                      : EXIT_DONE;
+    return sink->destination.temporary != NULL ? write_beginning(sink) : EXIT_DONE;
 }
 
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums)
 {
     uint64_t run_bytes = 0;
     uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
+    STEP(write_beginning(sink));
     if (!format_is_binary(sink->format)) {
         return write_text(sink, sums, runs * run_bytes / sink->cutting->element_bytes);
     }
@@ -230,6 +245,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
 
 int part_sink_finish(struct part_sink *sink, const struct box *end)
 {
+    STEP(write_beginning(sink)); /* of a tensor without elements */
     if (sink->format == FORMAT_NPY && sink->tensor->shape.numbers[0] < 0) {
         bool along = sink->cutting->length == OPEN_SIZE;
         STEP(write_head(sink, (int64_t)(along ? end->at : end->outer)));

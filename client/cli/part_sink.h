@@ -17,7 +17,10 @@ struct part_sink {
     enum format format;
     const struct tensor *tensor;   /* borrowed; so is the cutting */
     const struct cutting *cutting; /* NULL until known */
+    const char *header;            /* of CSV, passed on as it is; borrowed, NULL: none */
+    size_t header_bytes;           /* with the end of its line */
     char delimiter;                /* between the numbers of a line of text */
+    bool begun;                    /* what comes before the sums is written */
     uint64_t head_bytes;           /* of an NPY file */
     uint64_t printed;              /* elements, where they come in order */
     uint64_t written;              /* bytes, likewise */
@@ -32,13 +35,11 @@ bool part_sink_in_order(enum format format, const char *name);
  * `there`: it must be there already. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
                    const struct tensor *tensor, bool there);
-/* Write what comes before the sums. `stamp`: of a partial file that has nothing that is gone on
- * with, and ends in it; else 0. */
+/* Write what comes before the sums; a stream gets it with the first of them, so that a refusal
+ * leaves it empty. `stamp`: of a partial file that has nothing that is gone on with, and ends in
+ * it; else 0. */
 int part_sink_begin(struct part_sink *sink, uint64_t stamp);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
-
-/* Text that is passed on as it is: the header of CSV. */
-int part_sink_append(struct part_sink *sink, const char *bytes, size_t count);
 
 /* All parts are there. */
 int part_sink_finish(struct part_sink *sink, const struct box *end);

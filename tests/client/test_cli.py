@@ -833,6 +833,17 @@ class Cumsum(Directory):
             self.assertNotIn("100-continue", s.heads[0])
         self.assertEqual(self.read("out.npy"), self.read("in.npy"))
 
+    def test_a_pipe_gets_nothing_before_the_first_answer(self):
+        """What reads it cannot tell the beginning of a result from one."""
+        refusal = answer(b'{"error":"no","code":"no"}', status="400 X")
+        array = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        table = self.path("in.csv", b"x,y\n1,2\n")
+        for arguments in ([array], [array, "-F", "json"], [table, "--header"]):
+            with self.subTest(arguments), Server(lambda *_: refusal) as s:
+                done = tally("cumsum", *arguments, url=s.url)
+                self.assert_failed(done, 1, "no")
+                self.assertEqual(done.stdout, b"")
+
     def test_a_closed_pipe_ends_quietly_enough(self):
         source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
         line = f'"{TALLY}" cumsum "{source}" | head -c 5 >/dev/null; echo "${{PIPESTATUS[0]}}"'
