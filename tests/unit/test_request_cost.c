@@ -1,11 +1,8 @@
 /* What requests cost (infer_cost()) with the real HTTP loop and a device that holds them: who waits
  * beside them is told their time. The pace is given by requests that are made up, before. */
 #include "server/base/address.h"
-#include "server/base/log.h"
-#include "server/http/http.h"
 #include "server/sched/admission.h"
-#include "tests/lib/unit.h"
-#include "tests/unit/fake_driver.h"
+#include "tests/unit/fake_service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,12 +61,8 @@ static int set_up(void **state)
                            "--log-level=error", listen, NULL};
     fake_reset(1);
     assert_true(fake_server_init(&f.fakes, words, &err));
-    const struct log_options log = {.fd = STDERR_FILENO, .level = LOG_ERROR};
-    assert_int_equal(log_open(&log, &f.fakes.server.log, &err), STATUS_OK);
     set_pace(&f);
-    assert_int_equal(http_start(&f.fakes.server, &f.http, &err), STATUS_OK);
-    assert_int_equal(device_pool_start(f.fakes.server.devices, &err), STATUS_OK);
-    assert_true(fake_await_health(&f.fakes, DEVICE_POOL_USABLE));
+    f.http = fake_service_start(&f.fakes);
     *state = &f;
     return 0;
 }
@@ -78,13 +71,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     atomic_store(&fake.mode[0], FAKE_WORKS);
-    queue_close(f->fakes.server.queue);
-    http_halt(f->http);
-    assert_true(device_pool_destroy(f->fakes.server.devices));
-    codec_pool_destroy(f->fakes.server.codecs);
-    f->fakes.server.codecs = NULL;
-    http_stop(f->http);
-    f->fakes.server.devices = NULL;
+    fake_service_stop(&f->fakes, f->http);
     assert_true(fake_server_deinit(&f->fakes));
     log_close(f->fakes.server.log);
     (void)unlink(f->address.sun_path);

@@ -1,9 +1,6 @@
 /* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
  * is scanned once, in order, whatever devices do and clients send. */
-#include "server/base/log.h"
-#include "server/http/http.h"
-#include "tests/lib/unit.h"
-#include "tests/unit/fake_driver.h"
+#include "tests/unit/fake_service.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -40,11 +37,7 @@ static void set_up(struct fixture *f, size_t devices, const char *flag)
     fake_reset(devices);
     fake.every_byte = true;
     assert_true(fake_server_init(&f->fakes, words, &err));
-    const struct log_options log = {.fd = STDERR_FILENO, .level = LOG_ERROR};
-    assert_int_equal(log_open(&log, &f->fakes.server.log, &err), STATUS_OK);
-    assert_int_equal(http_start(&f->fakes.server, &f->http, &err), STATUS_OK);
-    assert_int_equal(device_pool_start(f->fakes.server.devices, &err), STATUS_OK);
-    assert_true(fake_await_health(&f->fakes, DEVICE_POOL_USABLE));
+    f->http = fake_service_start(&f->fakes);
 }
 
 static void close_client(struct fixture *f)
@@ -55,7 +48,7 @@ static void close_client(struct fixture *f)
     }
 }
 
-/* As service.c does; nothing may be left, and no slice came out of order. */
+/* Nothing may be left, and no slice came out of order. */
 static void tear_down(struct fixture *f)
 {
     struct memory_stats stats;
@@ -63,18 +56,11 @@ static void tear_down(struct fixture *f)
     for (size_t i = 0; i < FAKE_DEVICES; i++) {
         atomic_store(&fake.mode[i], FAKE_WORKS);
     }
-    queue_close(f->fakes.server.queue);
-    http_halt(f->http);
-    assert_true(device_pool_destroy(f->fakes.server.devices));
-    codec_pool_destroy(f->fakes.server.codecs);
-    f->fakes.server.codecs = NULL;
-    http_stop(f->http);
+    fake_service_stop(&f->fakes, f->http);
     memory_stats(f->fakes.server.memory, &stats);
     assert_int_equal(stats.block_count, 0);
     assert_int_equal(stats.reserved_bytes, 0);
     assert_int_equal(atomic_load(&fake.out_of_order), 0);
-    f->fakes.server.devices = NULL;
-    f->fakes.server.codecs = NULL;
     assert_true(fake_server_deinit(&f->fakes));
     log_close(f->fakes.server.log);
     (void)unlink(f->path);
@@ -473,11 +459,51 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
     tear_down(&f);
 }
 
-static void slices_grow_while_the_device_is_busy(void **state)
+/* A device on a clock of its own, which the wrapped clock_gettime() shows to its thread: there time
+ * passes in runs only, pace_ns in each. What it ran is noted. */
+static atomic_uint_fast64_t pace_ns;
+static uint64_t paced_bytes[TENSOR / SLICE + 2];
+static atomic_size_t paced_runs;
+static _Thread_local uint64_t paced_now_ns; /* 0: the machine's clock */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
+    if (paced_now_ns == 0) {
+        return __real_clock_gettime(clock, now);
+    }
+    *now = clock_timespec(paced_now_ns);
+    return 0;
+}
+
+static enum status paced_run(struct scan_device *device, const struct scan_job *jobs,
+                             size_t count, struct scan_report *report, struct error *err)
+{
+    const enum status status = fake_run(device, jobs, count, report, err);
+    paced_now_ns = clock_now_ns() + atomic_load(&pace_ns);
+    paced_bytes[atomic_load(&paced_runs) % ARRAY_COUNT(paced_bytes)] = jobs[0].plan->elements;
+    atomic_fetch_add(&paced_runs, 1);
+    return status;
+}
+
+/* Scan a tensor whose bytes come while the device is busy with another, and then in slices of which
+ * each takes so long. Returns how many there were, paced_bytes[1] being the first. */
+static size_t slices_at_pace(uint64_t ns)
+{
+    const struct device_driver paced = {.list = fake_list,
+                                        .open = fake_open,
+                                        .prepare = fake_prepare,
+                                        .close = fake_close,
+                                        .run = paced_run,
+                                        .info = fake_info};
     struct fixture f;
-    (void)state;
+    fake.driver = &paced;
     set_up(&f, 1, "--device-timeout-ms=60000");
+    fake.driver = NULL;
+    atomic_store(&pace_ns, ns);
+    atomic_store(&paced_runs, 0);
     struct request *first = occupy(&f);
     connect_client(&f);
     send_head(&f, row, "");
@@ -485,12 +511,30 @@ static void slices_grow_while_the_device_is_busy(void **state)
     await_read(&f);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_ptr_equal(fake_finished(&f.fakes), first);
-    await_runs(&f, 2);
     send_payload(&f, TENSOR - 1, TENSOR);
     expect_scanned(&f);
-    assert_in_range(runs(), 4, 16); /* of 17; the faster the machine, the fewer */
     fake_release(&f.fakes, first);
     tear_down(&f);
+    return atomic_load(&paced_runs) - 1;
+}
+
+static void slices_grow_fourfold_while_they_take_no_time(void **state)
+{
+    (void)state;
+    const size_t count = slices_at_pace(0);
+    assert_in_range(count, 2, 4); /* the last one may wait for the last byte */
+    const uint64_t most = 4 * paced_bytes[1];
+    assert_in_range(paced_bytes[2], smaller_of(most, TENSOR - 256 - paced_bytes[1]), most);
+}
+
+static void slices_do_not_grow_while_they_take_long(void **state)
+{
+    (void)state;
+    const size_t count = slices_at_pace(50 * NS_PER_MS);
+    assert_true(count > 3);
+    for (size_t i = 2; i < count - 1; i++) {
+        assert_int_equal(paced_bytes[i], SLICE + 256); /* whole steps, of 256 bytes */
+    }
 }
 
 static void a_deadline_that_passes_ends_the_request_before_the_body_ends(void **state)
@@ -604,7 +648,8 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_in_the_middle_leaves_its_memory_to_the_slice),
         cmocka_unit_test(a_client_that_leaves_after_its_body_leaves_its_memory_to_the_slice),
         cmocka_unit_test(a_slice_that_cannot_be_queued_waits_for_the_next),
-        cmocka_unit_test(slices_grow_while_the_device_is_busy),
+        cmocka_unit_test(slices_grow_fourfold_while_they_take_no_time),
+        cmocka_unit_test(slices_do_not_grow_while_they_take_long),
         cmocka_unit_test(a_deadline_that_passes_ends_the_request_before_the_body_ends),
         cmocka_unit_test(stopping_with_slices_out_leaves_nothing),
         cmocka_unit_test(clients_come_and_go_while_devices_fail_and_come_back),
