@@ -83,15 +83,18 @@ static size_t printable_length(const unsigned char *s)
     return text_control((const char *)s) > 0 ? 0 : utf8_sequence(s, 4);
 }
 
-/* In JSON a control character has its own escape; a stray byte is shown as text. */
+/* In JSON a control character has its own escape; another byte is shown as text. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
-    put_string(line, !line->json ? "\\x" : byte < 0x80 ? "\\u00" : "\\\\x");
+    put_string(line, !line->json                                       ? "\\x"
+                     : text_control((const char[]){(char)byte, 0}) > 0 ? "\\u00"
+                                                                       : "\\\\x");
     line_put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
 }
 
-/* Text of which more than `most` bytes would stand in the line is cut. */
+/* Text of which more than `most` bytes would stand in the line is cut. In JSON a backslash becomes
+ * \x5c, or it could not be told from those that show a byte. */
 static void put_escaped(struct log_line *line, const char *text, size_t most)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -99,6 +102,8 @@ static void put_escaped(struct log_line *line, const char *text, size_t most)
     while (*s != '\0' && line->used - begin < most && room_for(line, 16)) {
         size_t length = printable_length(s);
         if (length == 0) {
+            put_byte_escape(line, *s++);
+        } else if (*s == '\\' && line->json) {
             put_byte_escape(line, *s++);
         } else if (*s == '"' || *s == '\\') {
             line_put(line, (const char[]){'\\', (char)*s++}, 2);

@@ -46,7 +46,7 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
 struct log_request {
     const char *id;
     const char *method;
-    const char *path;
+    const char *path;   /* as it came */
     const char *client; /* address of the peer */
     const char *token;  /* name of its token */
     const char *format; /* codec's name */

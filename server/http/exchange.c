@@ -55,7 +55,6 @@ static void reset_record(struct exchange *exchange)
     request_clear(&exchange->request);
     memset((char *)exchange + first, 0, offsetof(struct exchange, header) - first);
     exchange->magic = EXCHANGE_MAGIC;
-    exchange->path = "";
     exchange->method = "";
     exchange->trace.trace[0] = 0;
     exchange->trace.trace[1] = 0;
@@ -64,9 +63,12 @@ static void reset_record(struct exchange *exchange)
 
 static bool copy_target(struct exchange *exchange, const char *target)
 {
-    size_t bytes = strlen(target) + 1;
-    if (bytes > exchange->target_capacity) {
-        size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+    const size_t whole = strlen(target) + 1;
+    size_t path = 0;
+    const char *asked = target_path(target, &path);
+    if (whole + path + 1 > exchange->target_capacity) {
+        const size_t bytes = whole + path + 1;
+        const size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
         char *grown = realloc(exchange->target, capacity);
         if (grown == NULL) {
             return false;
@@ -74,7 +76,9 @@ static bool copy_target(struct exchange *exchange, const char *target)
         exchange->target = grown;
         exchange->target_capacity = capacity;
     }
-    memcpy(exchange->target, target, bytes);
+    memcpy(exchange->target, target, whole);
+    memcpy(exchange->target + whole, asked, path);
+    exchange->target[whole + path] = '\0';
     return true;
 }
 
@@ -87,6 +91,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
         return NULL;
     }
     reset_record(exchange);
+    exchange->asked = exchange->target + strlen(exchange->target) + 1;
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;

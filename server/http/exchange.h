@@ -91,8 +91,8 @@ struct exchange {
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
     size_t kept_bytes;
 
-    const char *path; /* decoded; cut at captured segments */
-    const char *segments[PAGE_SEGMENTS];
+    const char *asked;                   /* the path as it came; behind the target */
+    const char *segments[PAGE_SEGMENTS]; /* of the path, decoded; in the target */
 
     const char *allowed_origin; /* the settings'; whose page may read it, NULL: none's */
 
@@ -111,7 +111,9 @@ struct exchange {
     struct header_check header;
     struct trace_context trace;
     char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
-    char *target; /* owned: request target, taken apart in place; kept for the next request */
+    char *
+        target; /* owned: request target, taken apart in place, and its path as it came; kept for
+                   * the next request */
     size_t target_capacity;
 };
 

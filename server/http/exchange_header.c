@@ -73,7 +73,6 @@ static enum status find_route(struct exchange *exchange, const char *method, str
     char *path = strip_base_path(exchange, target.path);
     struct route_match match = route_find(path);
     codec_request->param_count = target.param_count;
-    exchange->path = path;
     memcpy(exchange->segments, match.segments, sizeof exchange->segments);
     exchange->route = match.route;
     exchange->preflight = exchange->preflight && match.route != NULL;

@@ -10,10 +10,6 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-enum {
-    TARGET_BYTES = 256
-};
-
 /* ---- the trace ---- */
 
 void exchange_begin_trace(struct exchange *exchange)
@@ -46,29 +42,6 @@ static bool trace_is_due(const struct exchange *exchange)
     return trace_context_is_set(&exchange->trace) &&
            (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
            tracer_due(exchange->loop->server->tracer);
-}
-
-/* The path as it came: the route's pattern with the segments that it captured. */
-static const char *whole_path(const struct exchange *exchange, char *text, size_t room)
-{
-    if (exchange->route == NULL) {
-        return exchange->path;
-    }
-    const char *from = exchange->route->pattern;
-    size_t used = 0;
-    size_t segment = 0;
-    while (*from != '\0' && used + 1 < room) {
-        if (from[0] == '{') {
-            size_t count = strnlen(exchange->segments[segment], room - 1 - used);
-            memcpy(text + used, exchange->segments[segment++], count);
-            used += count;
-            from += 2;
-        } else {
-            text[used++] = *from++;
-        }
-    }
-    text[used] = '\0';
-    return text;
 }
 
 static void end_trace(const struct exchange *exchange, const struct log_request *line,
@@ -140,10 +113,10 @@ void exchange_report(struct exchange *exchange)
     if (request->planned) {
         attribute_shape_text(&request->call.desc, shape, sizeof shape);
     }
-    struct log_request line = {
+    const struct log_request line = {
         .id = request->id,
         .method = exchange->method,
-        .path = exchange->route != NULL ? exchange->route->pattern : exchange->path,
+        .path = exchange->asked,
         .client = client,
         .token = exchange->token_name,
         .format = request->codec != NULL ? request->codec->name : NULL,
@@ -167,8 +140,6 @@ void exchange_report(struct exchange *exchange)
         log_request(exchange->loop->server->log, &line);
     }
     if (traced) {
-        char path[TARGET_BYTES];
-        line.path = whole_path(exchange, path, sizeof path);
         end_trace(exchange, &line, now_ns);
     }
 }

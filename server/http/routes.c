@@ -99,9 +99,8 @@ static bool percent_decode(char *text, bool query)
     return true;
 }
 
-/* "http://host:port/path" -> "/path"; "an empty path component is equivalent to an absolute path of
- * "/"" (RFC 9110, 4.2.3), which takes the place of the authority's last byte. */
-static char *skip_authority(char *text)
+/* Bytes of "http://host:port"; 0: there is none. */
+static size_t authority_bytes(const char *text)
 {
     size_t scheme = 0;
     if (strncasecmp(text, "http://", 7) == 0) {
@@ -109,10 +108,13 @@ static char *skip_authority(char *text)
     } else if (strncasecmp(text, "https://", 8) == 0) {
         scheme = 8;
     }
-    char *path = scheme == 0 ? text : text + scheme + strcspn(text + scheme, "/?");
-    if (scheme > 0 && *path != '/') {
-        *--path = '/';
-    }
+    return scheme == 0 ? 0 : scheme + strcspn(text + scheme, "/?");
+}
+
+const char *target_path(const char *text, size_t *bytes)
+{
+    const char *path = text + authority_bytes(text);
+    *bytes = strcspn(path, "?");
     return path;
 }
 
@@ -155,7 +157,13 @@ enum status target_parse(char *text, struct target *target, struct error *err)
         return error_set(err, STATUS_INVALID_REQUEST,
                          "the request line holds a blank inside the path or query: write %%20");
     }
-    target->path = skip_authority(text);
+    const size_t authority = authority_bytes(text);
+    target->path = text + authority;
+    if (authority > 0 && *target->path != '/') {
+        /* "an empty path component is equivalent to an absolute path of "/"" (RFC 9110, 4.2.3),
+         * which takes the place of the authority's last byte. */
+        *--target->path = '/';
+    }
     char *query = strchr(target->path, '?');
     if (query != NULL) {
         *query++ = '\0';

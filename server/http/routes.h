@@ -65,6 +65,10 @@ static inline const char *route_scope_name(unsigned scopes)
                                                  : "admin";
 }
 
+/* The path of a request target ("/path?a=b" or "http://host/path") as it came, its escapes left:
+ * where it begins in the text, and how long it is. */
+const char *target_path(const char *text, size_t *bytes);
+
 /* A request target taken apart; everything points into the text that was given. */
 struct target {
     char *path; /* decoded, NUL-terminated */

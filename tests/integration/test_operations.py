@@ -9,6 +9,7 @@ from openapi_spec_validator import validate
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import calls, dtypes
+from support.waiting import until
 
 FLOAT32 = dtypes.BY_NAME["float32"]
 
@@ -144,6 +145,39 @@ def test_openapi_document_is_valid_and_complete(client):
     ):
         assert path in document["paths"], path
     assert any("infer" in path for path in document["paths"])
+
+
+# The log ------------------------------------------------------------------------------------
+
+# As it comes, in the text form of the log, and as a string of its JSON.
+PATHS = [
+    (b"/v1/%63umsum?dtype=int8", "/v1/%63umsum", "/v1/%63umsum"),
+    (b"/v2/models/cum%73um?x", "/v2/models/cum%73um", "/v2/models/cum%73um"),
+    (b"http://host/livez?x", "/livez", "/livez"),
+    (b"/a%2fb", "/a%2fb", "/a%2fb"),
+    (b"/%e2%80%aegpj.exe%0a", "/%e2%80%aegpj.exe%0a", "/%e2%80%aegpj.exe%0a"),
+    (b"/\xe2\x80\xaegpj", r'"/\xe2\x80\xaegpj"', r"/\xe2\x80\xaegpj"),
+    (b"/\xff", r'"/\xff"', r"/\xff"),
+    (rb"/\xff", r'"/\\xff"', r"/\x5cxff"),
+    (b"/\x1b[2J", r'"/\x1b[2J"', "/\x1b[2J"),
+    ("/\N{SNOWMAN}".encode(), '"/\N{SNOWMAN}"', "/\N{SNOWMAN}"),
+]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_log_has_each_path_as_it_came_and_no_two_alike(start_server, form):
+    server = start_server("--log-format", form)
+    with server.wire() as wire:
+        for at, (target, _, _) in enumerate(PATHS):
+            head = b"GET %s HTTP/1.1\r\nHost: x\r\nX-Request-Id: path-%d\r\n\r\n" % (target, at)
+            wire.send(head).answer()
+    until(lambda: f"path-{len(PATHS) - 1}" in server.log)
+    lines = [line for line in server.log.splitlines() if "path-" in line]
+    if form == "text":
+        told = [re.search(r' path=("(?:[^"\\]|\\.)*"|\S+) ', line)[1] for line in lines]
+        assert told == [text for _, text, _ in PATHS]
+    else:
+        assert [json.loads(line)["path"] for line in lines] == [text for _, _, text in PATHS]
 
 
 # Ids and timings ----------------------------------------------------------------------------

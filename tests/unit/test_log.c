@@ -134,7 +134,7 @@ static void hostile_bytes_cannot_leave_their_field(void **state)
     assert_non_null(strstr(
         line,
         "\"message\":\"a\\u000ab\\u001b[2J\\u007f\\\\xff\xc3\xa4\\\\xc2\\\\x9b"
-        "\xe2\x82\xac\\\\xed\\\\xa0\\\\x80\\\\"
+        "\xe2\x82\xac\\\\xed\\\\xa0\\\\x80\\\\x5c"
         "\xe2\x80\xa7\\\\xe2\\\\x80\\\\xa8\\\\xe2\\\\x80\\\\xae\\\\xe2\\\\x81\\\\xa6\"}\n"));
     close_fixture(fixture);
 }
