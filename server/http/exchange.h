@@ -111,9 +111,9 @@ struct exchange {
     struct header_check header;
     struct trace_context trace;
     char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
-    char *
-        target; /* owned: request target, taken apart in place, and its path as it came; kept for
-                   * the next request */
+    /* Owned, and kept for the next request: the request target, taken apart in place, and behind
+     * it the path as it came. */
+    char *target;
     size_t target_capacity;
 };
 
