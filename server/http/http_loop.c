@@ -512,8 +512,9 @@ void loop_stop(struct http_loop *loop)
     }
     accepting_stop(loop);
     uv_walk(&loop->uv, close_handle, NULL);
-    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&loop->uv);
+    do { /* twice where the order to stop came before its thread ran it */
+        (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+    } while (uv_loop_close(&loop->uv) == UV_EBUSY);
     completion_deinit(&loop->completion);
     while (loop->free_exchanges != NULL) {
         struct exchange *exchange = loop->free_exchanges;

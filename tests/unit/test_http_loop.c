@@ -8,6 +8,7 @@
 #include "server/service.h"
 #include "tests/lib/unit.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -210,6 +211,36 @@ static void a_text_that_waits_for_a_turn_is_paid_for_by_its_connection(void **st
     assert_int_equal(atomic_load(&paid), atomic_load(&converted));
 }
 
+static size_t open_files(void)
+{
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+static void a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open(void **state)
+{
+    struct server server = {.config = NULL};
+    struct error err = ERROR_INIT;
+    struct http *http = calloc(1, sizeof *http + sizeof http->loops[0]);
+    (void)state;
+    assert_non_null(http);
+    http->server = &server;
+    atomic_store(&http->draining, true);
+    atomic_store(&http->stopping, true);
+    const size_t before = open_files();
+    assert_int_equal(loop_start(&http->loops[0], http, &err), STATUS_OK);
+    loop_join(&http->loops[0]);
+    loop_stop(&http->loops[0]);
+    assert_int_equal(open_files(), before);
+    free(http);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +248,7 @@ int main(void)
             what_another_loop_has_computed_is_answered_without_a_heartbeat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
+        cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
