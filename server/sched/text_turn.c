@@ -1,6 +1,8 @@
 /* How much text an HTTP thread converts in a turn, and the line of those that wait for one. */
 #include "server/sched/text_turn.h"
 
+#include <assert.h>
+
 static bool has_room(const struct text_turn *turn, uint64_t bytes)
 {
     return bytes <= TEXT_TURN_SHORT_BYTES || turn->done_bytes == 0 ||
@@ -19,23 +21,23 @@ enum text_place text_turn_place(struct text_turn *turn, uint64_t bytes, uint64_t
     return turn->waiting_bytes + bytes <= TEXT_TURN_WAITING_BYTES ? TEXT_LATER : TEXT_ELSEWHERE;
 }
 
-/* The client's line, perhaps one that it did not have; if others have all, the last one. */
+static struct text_line *line_at(struct text_turn *turn, size_t place)
+{
+    return &turn->lines[(turn->first + place) % TEXT_TURN_LINES];
+}
+
+/* The client's line, perhaps one that it did not have, which is then the last to have its turn. */
 static struct text_line *line_of(struct text_turn *turn, const struct client *client)
 {
-    struct text_line *unused = NULL;
-    for (size_t i = 0; i < TEXT_TURN_LINES; i++) {
-        struct text_line *line = &turn->lines[i];
-        const bool empty = line->requests.first == NULL;
-        if (!empty && line->client == client) {
-            return line;
+    for (size_t i = 0; i < turn->count; i++) {
+        if (line_at(turn, i)->client == client) {
+            return line_at(turn, i);
         }
-        unused = empty && unused == NULL ? line : unused;
     }
-    if (unused == NULL) {
-        return &turn->lines[TEXT_TURN_LINES - 1];
-    }
-    unused->client = client;
-    return unused;
+    assert(turn->count < TEXT_TURN_LINES);
+    struct text_line *line = line_at(turn, turn->count++);
+    *line = (struct text_line){.client = client};
+    return line;
 }
 
 void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes)
@@ -52,23 +54,20 @@ void text_turn_begin(struct text_turn *turn)
 
 struct request *text_turn_next(struct text_turn *turn)
 {
-    for (size_t i = 0; i < TEXT_TURN_LINES; i++) {
-        const size_t at = (turn->next + i) % TEXT_TURN_LINES;
-        struct request_list *list = &turn->lines[at].requests;
-        struct request *request = list->first;
-        if (request == NULL) {
-            continue;
-        }
-        if (!has_room(turn, request->cost)) {
-            return NULL;
-        }
-        list->first = request->next;
-        request->next = NULL;
-        turn->waiting_bytes -= request->cost;
-        turn->next = at + 1;
-        return request;
+    struct text_line line = *line_at(turn, 0);
+    if (turn->count == 0 || !has_room(turn, line.requests.first->cost)) {
+        return NULL;
     }
-    return NULL;
+    struct request *request = line.requests.first;
+    line.requests.first = request->next;
+    request->next = NULL;
+    turn->waiting_bytes -= request->cost;
+    turn->first = (turn->first + 1) % TEXT_TURN_LINES;
+    turn->count--;
+    if (line.requests.first != NULL) {
+        *line_at(turn, turn->count++) = line;
+    }
+    return request;
 }
 
 bool text_turn_waits(const struct text_turn *turn)

@@ -15,21 +15,23 @@ enum {
     TEXT_TURN_SHORT_BYTES = 16 << 10,  /* of a text that never waits */
     TEXT_TURN_BYTES = 128 << 10,       /* in a turn, if it is more than one: some 0.1 ms */
     TEXT_TURN_WAITING_BYTES = 4 << 20, /* of those that wait */
-    TEXT_TURN_LINES = 8 /* more clients than these share the last one: few wait at a time */
+    /* No more clients wait, as no short text does. */
+    TEXT_TURN_LINES = TEXT_TURN_WAITING_BYTES / TEXT_TURN_SHORT_BYTES
 };
 
 /* What waits of a client. */
 struct text_line {
-    const struct client *client;  /* borrowed; of the first of them */
+    const struct client *client;  /* borrowed from them */
     struct request_list requests; /* owned, oldest first */
 };
 
 /* Zeroed: nothing was done, nothing waits. */
 struct text_turn {
-    uint64_t done_bytes;    /* in this turn */
-    uint64_t waiting_bytes; /* of those that wait */
-    struct text_line lines[TEXT_TURN_LINES];
-    size_t next; /* the line whose turn it is, if something waits in it */
+    uint64_t done_bytes;                     /* in this turn */
+    uint64_t waiting_bytes;                  /* of those that wait */
+    struct text_line lines[TEXT_TURN_LINES]; /* a ring */
+    size_t first;                            /* the line whose turn it is */
+    size_t count; /* from that one on, in each of which something waits */
 };
 
 enum text_place {

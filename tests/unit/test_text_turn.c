@@ -73,37 +73,50 @@ static void those_that_wait_have_later_turns_in_their_order(void **state)
     assert_int_equal(turn.waiting_bytes, 0);
 }
 
-/* 8 of one client before the first of others, of which there are more than lines. */
-static void clients_whose_texts_wait_are_served_in_turn(void **state)
+/* 8 of one client before the first of as many others as can wait. */
+static void every_client_whose_texts_wait_has_turns_of_its_own(void **state)
 {
     enum {
         MANY = 8,
-        OTHERS = TEXT_TURN_LINES + 2
+        OTHERS = TEXT_TURN_WAITING_BYTES / TEXT_TURN_SHORT_BYTES - 1
     };
-    struct text_turn turn = {0};
-    struct client greedy = {0};
-    struct client others[OTHERS] = {{0}};
-    struct request requests[MANY + OTHERS] = {{.cost = 0}};
-    size_t place[MANY + OTHERS];
+    static struct text_turn turn;
+    static struct client greedy;
+    static struct client others[OTHERS];
+    static struct request requests[MANY + OTHERS];
     (void)state;
     for (size_t i = 0; i < MANY + OTHERS; i++) {
         requests[i].client = i < MANY ? &greedy : &others[i - MANY];
         text_turn_wait(&turn, &requests[i], HALF);
     }
+    const struct request *expected = requests; /* one of each, then what is left of the first */
     for (size_t i = 0; i < MANY + OTHERS; i++) {
         text_turn_begin(&turn);
-        const struct request *taken = text_turn_next(&turn);
-        assert_non_null(taken);
-        place[taken - requests] = i;
+        assert_ptr_equal(text_turn_next(&turn), expected);
+        expected = i == 0 ? &requests[MANY] : i == OTHERS ? &requests[1] : expected + 1;
     }
     assert_false(text_turn_waits(&turn));
-    assert_int_equal(place[0], 0);
-    for (size_t i = 1; i < MANY; i++) { /* its own in their order, but after one of each line */
-        assert_true(place[i] > place[i - 1]);
-        assert_true(place[i] >= TEXT_TURN_LINES);
-    }
-    for (size_t i = MANY; i < MANY + TEXT_TURN_LINES - 1; i++) {
-        assert_true(place[i] < TEXT_TURN_LINES);
+}
+
+/* Also where it had its turn just now. */
+static void who_comes_back_waits_for_one_of_each_client(void **state)
+{
+    struct text_turn turn = {0};
+    struct client clients[2] = {{0}};
+    struct request requests[4] = {{.client = &clients[0]},
+                                  {.client = &clients[1]},
+                                  {.client = &clients[0]},
+                                  {.client = &clients[1]}};
+    (void)state;
+    text_turn_wait(&turn, &requests[0], HALF);
+    text_turn_wait(&turn, &requests[1], HALF);
+    text_turn_wait(&turn, &requests[3], HALF);
+    for (size_t i = 0; i < 4; i++) {
+        text_turn_begin(&turn);
+        assert_ptr_equal(text_turn_next(&turn), &requests[i]);
+        if (i == 0) {
+            text_turn_wait(&turn, &requests[2], HALF);
+        }
     }
 }
 
@@ -134,7 +147,8 @@ int main(void)
         cmocka_unit_test(the_first_of_a_turn_may_be_longer_than_all_others_together),
         cmocka_unit_test(a_text_beyond_the_limit_is_for_the_codec_pool),
         cmocka_unit_test(those_that_wait_have_later_turns_in_their_order),
-        cmocka_unit_test(clients_whose_texts_wait_are_served_in_turn),
+        cmocka_unit_test(every_client_whose_texts_wait_has_turns_of_its_own),
+        cmocka_unit_test(who_comes_back_waits_for_one_of_each_client),
         cmocka_unit_test(no_more_wait_than_a_few_turns_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
