@@ -375,6 +375,20 @@ static enum status read_environment(const char *const *environment, struct confi
     return STATUS_OK;
 }
 
+/* Whether a part of the path is empty, "." or "..". RFC 3986, 6.2.2.3: "URI normalizers should
+ * remove dot-segments". */
+static bool clients_shorten(const char *path)
+{
+    while (*path == '/') {
+        const size_t part = strcspn(++path, "/");
+        if (part == 0 || (part <= 2 && strspn(path, ".") == part)) {
+            return true;
+        }
+        path += part;
+    }
+    return false;
+}
+
 /* Paths are compared with it byte by byte when their escapes are gone, and links begin with it. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
@@ -389,6 +403,14 @@ static enum status check_base_path(const struct config *config, struct error *er
                          "write it with a slash in front, none behind, and without escapes, "
                          "such as /tally",
                          path);
+    }
+    if (clients_shorten(path)) {
+        return error_set(
+            err, STATUS_INVALID_REQUEST,
+            "--base-path: \"%.100s\" has a part that is empty, . or .., and "
+            "clients shorten such a path before they ask for it; write it without, "
+            "such as /tally",
+            path);
     }
     return STATUS_OK;
 }

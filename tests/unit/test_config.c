@@ -226,6 +226,29 @@ static void bad_values_get_a_sentence(void **state)
                    "--print-config knows two forms: --print-config env, --print-config man");
 }
 
+static void a_base_path_that_clients_shorten_is_refused(void **state)
+{
+    static const char *const shortened[] = {"/.",     "/..",     "//a",     "/a//b",
+                                            "/a/./b", "/../a/b", "/a/../b", "/a/.."};
+    static const char *const kept[] = {"/...", "/a/.b", "/..a/b.", "/a/b..c"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(shortened); i++) {
+        char says[200];
+        (void)snprintf(says, sizeof says,
+                       "--base-path: \"%s\" has a part that is empty, . or .., and clients "
+                       "shorten such a path before they ask for it; write it without, such as "
+                       "/tally",
+                       shortened[i]);
+        expect_refused("--base-path", shortened[i], says);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(kept); i++) {
+        struct config config;
+        struct error err;
+        assert_int_equal(PARSE(&config, &err, "--base-path", kept[i]), STATUS_OK);
+        config_deinit(&config);
+    }
+}
+
 static void an_unknown_flag_gets_a_suggestion(void **state)
 {
     (void)state;
@@ -404,6 +427,7 @@ int main(void)
         cmocka_unit_test(flags_win_over_variables_and_lists_are_replaced_not_mixed),
         cmocka_unit_test(a_bad_variable_is_named),
         cmocka_unit_test(bad_values_get_a_sentence),
+        cmocka_unit_test(a_base_path_that_clients_shorten_is_refused),
         cmocka_unit_test(an_unknown_flag_gets_a_suggestion),
         cmocka_unit_test(a_flag_of_any_length_is_survived),
         cmocka_unit_test(other_actions_are_recognised),
