@@ -31,6 +31,7 @@
         X(FORBIDDEN,           FORBIDDEN,   "forbidden")                            \
         X(NOT_FOUND,           NOT_FOUND,   "not_found")                            \
         X(METHOD_NOT_ALLOWED,  METHOD,      "method_not_allowed")                   \
+        X(NOT_ACCEPTABLE,      ACCEPT,      "not_acceptable")                       \
         X(REQUEST_TIMEOUT,     TIMEOUT,     "request_timeout")                      \
         X(TOO_LARGE,           TOO_LARGE,   "too_large")                            \
         X(UNSUPPORTED_MEDIA,   MEDIA_TYPE,  "unsupported_media_type")               \
@@ -63,6 +64,7 @@ enum status_category {
     CATEGORY_FORBIDDEN,
     CATEGORY_NOT_FOUND,
     CATEGORY_METHOD,
+    CATEGORY_ACCEPT,
     CATEGORY_TIMEOUT,
     CATEGORY_TOO_LARGE,
     CATEGORY_MEDIA_TYPE,

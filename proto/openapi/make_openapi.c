@@ -45,8 +45,8 @@ enum {
 /* What every route may answer, and every route that takes a tensor. */
 static const char *const page_errors[] = {"400", "405", "408", "413", "415",
                                           "431", "500", "503", "505"};
-static const char *const tensor_errors[] = {"400", "405", "408", "413", "415", "429",
-                                            "431", "500", "501", "503", "505"};
+static const char *const tensor_errors[] = {"400", "405", "406", "408", "413", "415",
+                                            "429", "431", "500", "501", "503", "505"};
 
 /* The parts of all files by name, and which of them the document uses. */
 static json_t *service, *operations, *parameters, *schemas, *headers, *used;

@@ -4,7 +4,7 @@
  * (exchange.c), whatever of the body is still to come.
  *
  * Possible failures: what header_check.h and infer_check() say; INVALID_REQUEST, UNAUTHORIZED,
- * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING; THROTTLED (wrong
+ * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING; THROTTLED (wrong
  * tokens, or a limit of its client). Thread: the loop. */
 #include "proto/models.h"
 #include "server/base/clock.h"
@@ -185,6 +185,11 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
 {
     struct request *request = &exchange->request;
     const int media = exchange->header.media;
+    if (exchange->header.no_coding) {
+        return error_set_field(err, STATUS_NOT_ACCEPTABLE, "Accept-Encoding",
+                               "Accept-Encoding refuses every coding that an answer can have; "
+                               "leave one of identity, gzip and deflate");
+    }
     request->codec_request.head_bytes = exchange->header.head_bytes;
     request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
     request->codec_request.totals = exchange->route->totals;

@@ -106,21 +106,40 @@ static void refuse_framing(struct header_check *check, enum status status, const
 struct item {
     const char *text;
     size_t bytes;
-    bool refused; /* q=0 */
+    unsigned quality; /* q, in thousandths; 0: refused */
 };
 
-/* True for ";q=0", ";q=0.0", ... among the parameters. */
-static bool quality_is_zero(const char *text, size_t bytes)
+enum {
+    WHOLE_QUALITY = 1000
+};
+
+/* "qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] )" (RFC 9110, 12.4.2); of what is no
+ * such value, or without one, 1. */
+static unsigned read_quality(const char *text)
+{
+    unsigned quality = 0;
+    unsigned unit = WHOLE_QUALITY / 10;
+    const char *at = text + 1;
+    if (text[0] != '0') {
+        return WHOLE_QUALITY;
+    }
+    for (at += *at == '.'; isdigit((unsigned char)*at) != 0; at++) {
+        quality += unit * (unsigned)(*at - '0');
+        unit /= 10;
+    }
+    return *at == '\0' || strchr("; \t,", *at) != NULL ? quality : WHOLE_QUALITY;
+}
+
+/* Of the parameters behind an element. */
+static unsigned find_quality(const char *text, size_t bytes)
 {
     for (size_t i = 1; i + 2 < bytes; i++) {
         if ((text[i] == 'q' || text[i] == 'Q') && text[i + 1] == '=' &&
             (text[i - 1] == ';' || text[i - 1] == ' ' || text[i - 1] == '\t')) {
-            size_t digits = strspn(text + i + 2, "0.");
-            return digits > 0 &&
-                   (i + 2 + digits >= bytes || strchr("; \t,", text[i + 2 + digits]) != NULL);
+            return read_quality(text + i + 2);
         }
     }
-    return false;
+    return WHOLE_QUALITY;
 }
 
 /* Next element of the list at *cursor; false at its end. */
@@ -134,7 +153,7 @@ static bool next_item(const char **cursor, struct item *item)
     size_t bytes = strcspn(text, ",; \t");
     item->text = text;
     item->bytes = bytes;
-    item->refused = quality_is_zero(text + bytes, whole - bytes);
+    item->quality = find_quality(text + bytes, whole - bytes);
     *cursor = text + whole;
     return true;
 }
@@ -229,7 +248,7 @@ static void read_accept(struct header_check *check, struct value value)
     struct item item;
     while (next_item(&value.text, &item)) {
         int media = media_of(&item);
-        if (item.refused) {
+        if (item.quality == 0) {
             continue;
         }
         if (media != HEADER_MEDIA_OTHER) {
@@ -244,15 +263,44 @@ static void read_accept_encoding(struct header_check *check, struct value value)
 {
     struct item item;
     while (next_item(&value.text, &item)) {
-        check->codings++;
-        if (item.refused) {
-            continue;
-        }
+        check->codings += item.quality > 0;
         if (item_is(&item, "gzip") || item_is(&item, "x-gzip")) {
-            check->accept_coding = CODING_GZIP;
+            check->qualities[CODING_GZIP] = item.quality + 1;
         } else if (item_is(&item, "deflate")) {
-            check->accept_coding = CODING_DEFLATE;
+            check->qualities[CODING_DEFLATE] = item.quality + 1;
+        } else if (item_is(&item, "identity")) {
+            check->qualities[CODING_IDENTITY] = item.quality + 1;
+        } else if (item_is(&item, "*")) {
+            check->qualities[HEADER_CODING_ANY] = item.quality + 1;
         }
+    }
+}
+
+/* "The asterisk "*" symbol in an Accept-Encoding field matches any available content coding not
+ * explicitly listed in the field" (RFC 9110, 12.5.3). */
+static unsigned coding_quality(const struct header_check *check, enum coding coding)
+{
+    const unsigned *named = check->qualities;
+    return named[coding] > 0              ? named[coding] - 1
+           : named[HEADER_CODING_ANY] > 0 ? named[HEADER_CODING_ANY] - 1
+           : coding == CODING_IDENTITY    ? WHOLE_QUALITY
+                                          : 0;
+}
+
+/* What packs the answer: the one coding that is named, or whichever is liked better where an answer
+ * must not come unpacked. Clients that name several mostly take them if they must, and packing is
+ * dear. */
+static void choose_coding(struct header_check *check)
+{
+    const unsigned *named = check->qualities;
+    const unsigned gzip = coding_quality(check, CODING_GZIP);
+    const unsigned deflate = coding_quality(check, CODING_DEFLATE);
+    const bool must = coding_quality(check, CODING_IDENTITY) == 0;
+    const bool one =
+        check->codings == 1 && (named[CODING_GZIP] > 1 || named[CODING_DEFLATE] > 1);
+    check->no_coding = must && gzip == 0 && deflate == 0;
+    if ((must && !check->no_coding) || one) {
+        check->accept_coding = deflate > gzip ? CODING_DEFLATE : CODING_GZIP;
     }
 }
 
@@ -451,9 +499,7 @@ enum status header_check_finish(struct header_check *check, struct error *err)
                         "(--max-header-bytes); send fewer or shorter ones",
                         check->bytes, check->limit);
     }
-    if (check->codings != 1) {
-        check->accept_coding = CODING_IDENTITY;
-    }
+    choose_coding(check);
     if (check->error.status == STATUS_OK) {
         return STATUS_OK;
     }

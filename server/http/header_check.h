@@ -24,8 +24,9 @@
 #include <stdint.h>
 
 enum {
-    HEADER_LIST = 8,        /* fields of one name that are kept; each may be a list, too */
-    HEADER_MEDIA_OTHER = -1 /* none of enum codec_format */
+    HEADER_LIST = 8,         /* fields of one name that are kept; each may be a list, too */
+    HEADER_MEDIA_OTHER = -1, /* none of enum codec_format */
+    HEADER_CODING_ANY = 3    /* "*", behind those of enum coding */
 };
 
 /* What fields of one name said; borrowed. */
@@ -49,7 +50,8 @@ struct header_check {
     bool high;                 /* X-Request-Priority: high */
     int media;                 /* enum codec_format of Content-Type; JSON: there is none */
     enum coding coding;        /* Content-Encoding */
-    enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
+    enum coding accept_coding; /* what Accept-Encoding wants the answer packed with */
+    bool no_coding;            /* Accept-Encoding leaves none, not even identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
     bool accept_html;          /* Accept names text/html: a browser */
     const char *if_none_match; /* as it came, else NULL; borrowed */
@@ -64,8 +66,10 @@ struct header_check {
     const char *host;         /* Host, NULL if there is none; borrowed */
     const char *media_text;   /* Content-Type as it came, for the refusal; borrowed */
     unsigned seen;            /* private: fields met, to find doubles */
-    int codings;              /* private: codings named by Accept-Encoding */
-    struct error error;       /* first thing wrong; last, as it is not cleared whole */
+    /* private: Accept-Encoding's q of each and of "*", plus one; 0: it is not named */
+    unsigned qualities[HEADER_CODING_ANY + 1];
+    int codings;        /* private: how many it names and does not refuse */
+    struct error error; /* first thing wrong; last, as it is not cleared whole */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,

@@ -147,6 +147,27 @@ def test_openapi_document_is_valid_and_complete(client):
     assert any("infer" in path for path in document["paths"])
 
 
+@pytest.mark.parametrize(
+    ("accepted", "status", "coding"),
+    [
+        ("gzip;q=0", 200, None),
+        ("gzip;q=0, deflate", 200, "deflate"),
+        ("gzip, *;q=0", 200, "gzip"),
+        ("identity;q=0, gzip, deflate", 200, "gzip"),
+        ("*;q=0, identity", 200, None),
+        ("identity;q=0", 406, None),
+        ("br, *;q=0", 406, None),
+    ],
+)
+def test_no_answer_comes_in_a_coding_that_was_refused(client, accepted, status, coding):
+    answer = client.post("/v1/cumsum", b'{"data":[1,2]}', calls.JSON, {"Accept-Encoding": accepted})
+    assert answer.headers.get("Content-Encoding") == coding
+    if status == 406:
+        calls.expect_error(answer, 406, "not_acceptable", field="Accept-Encoding")
+    else:
+        assert answer.status == 200
+
+
 # The log ------------------------------------------------------------------------------------
 
 # As it comes, in the text form of the log, and as a string of its JSON.

@@ -181,6 +181,43 @@ static void door_packs_answers_only_for_a_single_coding(void **state)
     assert_int_equal(header.accept_coding, CODING_GZIP);
 }
 
+static void door_packs_with_what_is_not_refused(void **state)
+{
+    static const struct {
+        const char *field;
+        enum coding coding;
+        bool none;
+    } cases[] = {
+        {"gzip;q=0", CODING_IDENTITY, false},
+        {"gzip;q=0, *", CODING_IDENTITY, false},
+        {"gzip;q=0, deflate", CODING_DEFLATE, false},
+        {"x-gzip;q=0.001, br;Q=0.000", CODING_GZIP, false},
+        {"gzip;q=0.01x", CODING_GZIP, false}, /* no number: as if there was none */
+        {"*", CODING_IDENTITY, false},
+        {"*;q=0", CODING_IDENTITY, true},
+        {"*;q=0, identity;q=0.5", CODING_IDENTITY, false},
+        {"*;q=0, gzip", CODING_GZIP, false},
+        {"deflate, *;q=0.0", CODING_DEFLATE, false},
+        {"identity;q=0", CODING_IDENTITY, true},
+        {"Identity; q=0, br", CODING_IDENTITY, true},
+        {"identity;q=0, *", CODING_GZIP, false},
+        {"identity;q=0, *, gzip;q=0.5", CODING_DEFLATE, false},
+        {"identity;q=0, gzip;q=0", CODING_IDENTITY, true},
+        {"gzip;q=0.3, identity;q=0, deflate;q=0.25", CODING_GZIP, false},
+        {"gzip;q=0.3, identity;q=0, deflate;q=0.31", CODING_DEFLATE, false},
+        {"identity;q=0.1, gzip", CODING_IDENTITY, false},
+    };
+    struct header_check header;
+    struct error err = ERROR_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(PASS(&header, &err, {"Accept-Encoding", cases[i].field}), STATUS_OK);
+        if (header.accept_coding != cases[i].coding || header.no_coding != cases[i].none) {
+            fail_msg("%s: coding %d", cases[i].field, (int)header.accept_coding);
+        }
+    }
+}
+
 static void door_collects_accepted_formats(void **state)
 {
     struct header_check header;
@@ -332,6 +369,7 @@ int main(void)
         cmocka_unit_test(door_ignores_expectations_of_http_1_0_and_unknown_ones),
         cmocka_unit_test(door_judges_content_encoding),
         cmocka_unit_test(door_packs_answers_only_for_a_single_coding),
+        cmocka_unit_test(door_packs_with_what_is_not_refused),
         cmocka_unit_test(door_collects_accepted_formats),
         cmocka_unit_test(door_knows_browsers),
         cmocka_unit_test(door_reads_media_types),
