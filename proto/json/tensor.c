@@ -278,6 +278,30 @@ static bool is_word(const char *p)
     return *p == '"' || *p > '9' || (*p == '-' && (p[1] | 0x20) == 'i');
 }
 
+/* At p is a value that float types have, in any spelling, and an integer belongs there. */
+static bool is_no_integer(const struct cursor *cursor, const char *p)
+{
+    const struct json_read any = {.dtype = DTYPE_F64, .any_spelling = true, .bare_nan = true};
+    const struct cursor as_float = {.read = &any, .end = cursor->end};
+    double value = 0;
+    return dtype_info(cursor->read->dtype)->kind != DTYPE_KIND_FLOAT && !cursor->given_up &&
+           is_word(p) && read_word(&as_float, p, &value) != NULL;
+}
+
+static enum status no_integer_error(const struct cursor *cursor, const char *p,
+                                    struct error *err)
+{
+    char path[sizeof err->field];
+    char found[EXCERPT + 4];
+    element_path(cursor->read, cursor->element, path, sizeof path);
+    make_excerpt(p, cursor->end, found);
+    return error_set_field(err, STATUS_INVALID_DATA, path,
+                           "element %llu is %s, which %s, an integer type, cannot hold; only "
+                           "float types have NaN and infinities",
+                           (unsigned long long)cursor->element, found,
+                           dtype_info(cursor->read->dtype)->name);
+}
+
 /* The state between two elements: closing brackets, then a comma, or the end of the part.
  * Returns where the next element or '[' is, cursor->end at the end, NULL for anything else. */
 static inline const char *next_element(struct cursor *cursor, const char *p, const char **where)
@@ -318,7 +342,9 @@ static inline const char *read_element(const struct cursor *cursor, number_reade
     enum number_result result = NUMBER_SYNTAX;
     const char *after =
         is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, &result);
-    if (after == NULL) {
+    if (after == NULL && is_no_integer(cursor, p)) {
+        (void)no_integer_error(cursor, p, err);
+    } else if (after == NULL) {
         (void)element_error(cursor, p, result, err);
     }
     return after;
