@@ -4,8 +4,8 @@
  * (exchange.c), whatever of the body is still to come.
  *
  * Possible failures: what header_check.h and infer_check() say; INVALID_REQUEST, UNAUTHORIZED,
- * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING; THROTTLED (wrong
- * tokens, or a limit of its client). Thread: the loop. */
+ * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING;
+ * THROTTLED (wrong tokens, or a limit of its client). Thread: the loop. */
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
