@@ -5,7 +5,8 @@
  * (--rate): request i has an intended start time, given beforehand. A thread takes the next
  * one, waits for its time if that is ahead, and counts the latency from the intended time, not
  * from when it got round to it. So the delay that a stalled server causes to requests that
- * could not even be sent is measured (no coordinated omission).
+ * could not even be sent is measured (no coordinated omission). With the duration the schedule
+ * ends: the requests whose time came and that no thread had taken by then are not sent, and told.
  *
  * Failure: requests that fail and answers that differ from the first are counted; with any of
  * them the status is EXIT_SERVER. Thread: the main one starts the others and waits for them;
@@ -29,6 +30,8 @@ enum {
     LATE_NS = 1000000
 };
 
+#define ROUNDING 1e-6 /* of starts that were added up, in starts */
+
 static const double PERCENTS[] = {50, 90, 95, 99, 99.9, 99.99};
 static const unsigned short SEED[3] = {0x330E, 0xABCD, 0x1234}; /* of every run the same */
 
@@ -38,7 +41,9 @@ struct bench_result {
     uint64_t failed;
     uint64_t wrong;   /* answers that differ from the first */
     uint64_t late;    /* open loop: started over 1 ms after their time */
-    uint64_t planned; /* open loop: requests whose time came; they are all sent */
+    uint64_t planned; /* open loop: requests whose time came */
+    uint64_t unsent;  /* of them: not sent when the schedule ended */
+    double behind_s;  /* how long the first of these had waited then */
     double seconds;   /* until the last answer */
     char first_error[256];
 };
@@ -135,12 +140,17 @@ static int prepare_tensor(struct bench *bench)
 
 /* ---- the load ---- */
 
+static double elapsed_s(const struct bench *bench)
+{
+    return (double)(now_ns() - bench->start_ns) / 1e9;
+}
+
 /* The next intended start; false when the run is over. */
 static bool next_start(struct bench *bench, int64_t *at_ns)
 {
     MUST(pthread_mutex_lock(&bench->schedule_lock));
     double at_s = bench->next_s;
-    bool taken = at_s < bench->seconds;
+    bool taken = at_s < bench->seconds && elapsed_s(bench) < bench->seconds;
     if (taken) {
         double gap = 1 / bench->rate;
         if (bench->settings->poisson) {
@@ -201,6 +211,19 @@ static void *bench_thread_main(void *user)
     return NULL;
 }
 
+/* What nobody took of the schedule, up to its end or to an interrupt. Of random starts the number
+ * is that to be expected: to draw each may take longer than the run. */
+static void count_unsent(struct bench *bench)
+{
+    struct bench_result *result = &bench->result;
+    double end_s = fmin(bench->seconds, result->seconds);
+    if (bench->rate > 0 && bench->next_s < end_s) {
+        result->behind_s = end_s - bench->next_s;
+        result->unsent = (uint64_t)ceil(result->behind_s * bench->rate - ROUNDING);
+        result->planned += result->unsent;
+    }
+}
+
 static void merge_result(struct bench_result *into, const struct bench_result *from)
 {
     histogram_merge(&into->latency, &from->latency);
@@ -247,7 +270,8 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
         }
         free(threads[i].output);
     }
-    bench->result.seconds = (double)(now_ns() - bench->start_ns) / 1e9;
+    bench->result.seconds = elapsed_s(bench);
+    count_unsent(bench);
     MUST(pthread_mutex_destroy(&bench->schedule_lock));
     free(threads);
     if (interrupted()) {
@@ -285,6 +309,11 @@ static void print_text(const struct bench *bench)
                      " could not start within 1 ms of their time\n",
                      bench->settings->rate, result->late, result->planned);
     }
+    if (result->unsent > 0) {
+        (void)printf("unsent %" PRIu64 " of %" PRIu64 ": at the end the sender was %.2f s "
+                     "behind; use more connections, or a lower rate\n",
+                     result->unsent, result->planned, result->behind_s);
+    }
     (void)printf("failed %" PRIu64 ", wrong answers %" PRIu64 "\n", result->failed,
                  result->wrong);
     for (int i = 0; i < BENCH_STATUSES; i++) {
@@ -317,11 +346,13 @@ static void print_json(const struct bench *bench)
     (void)printf("{\"mode\":\"%s\",\"connections\":%" PRId64 ",\"answers\":%" PRIu64
                  ",\"seconds\":%.6f,\"per_second\":%.3f,\"bytes_per_request\":%" PRIu64
                  ",\"failed\":%" PRIu64 ",\"wrong\":%" PRIu64 ",\"offered_per_second\":%.3f"
-                 ",\"planned\":%" PRIu64 ",\"late\":%" PRIu64,
+                 ",\"planned\":%" PRIu64 ",\"late\":%" PRIu64 ",\"unsent\":%" PRIu64
+                 ",\"behind_s\":%.6f",
                  bench->settings->rate > 0 ? "open" : "closed", bench->settings->connections,
                  latency->count, result->seconds, (double)latency->count / result->seconds,
                  bench->input_bytes + bench->output_bytes, result->failed, result->wrong,
-                 bench->settings->rate, result->planned, result->late);
+                 bench->settings->rate, result->planned, result->late, result->unsent,
+                 result->behind_s);
     (void)printf(",\"latency_us\":{\"mean\":%.3f",
                  latency->count > 0 ? latency->sum / (double)latency->count / 1e3 : 0);
     for (size_t i = 0; i < ARRAY_COUNT(PERCENTS); i++) {

@@ -124,6 +124,8 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "Without --rate each connection sends its next request when the last is answered\n"
         "(closed loop). With --rate requests have intended start times, and latency is\n"
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
+        "What could not be sent within --duration is not sent after it: `unsent` counts it, and\n"
+        "`behind_s` says how late the sender was then.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_TOKEN] = {
         "token", command_token, "new NAME", "new", "make a token for a server that asks for one",

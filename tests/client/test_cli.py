@@ -1282,6 +1282,7 @@ class Bench(unittest.TestCase):
             self.assertEqual(status, 0, told)
             self.assertAlmostEqual(told["answers"], 50, delta=1 if not extra else 35)
             self.assertEqual(told["answers"], told["planned"])
+            self.assertEqual((told["unsent"], told["behind_s"]), (0, 0))
 
     def test_text_report(self):
         done = tally("bench", URL, "-t", "0.2", "--warmup", "0.1", "-r", "20", "-c", "2")
@@ -1315,6 +1316,31 @@ class Bench(unittest.TestCase):
         with Server(script) as s:
             _, told = self.bench(*arguments, url=s.url)
         self.assertLess(told["latency_us"]["p90"], 100e3)
+
+    def test_an_open_loop_ends_with_its_duration_when_the_server_cannot_keep_up(self):
+        """The requests that could not be sent by then are told, not sent after all."""
+        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
+
+        def script(number, head, body):
+            time.sleep(0.1)  # ten answers a second, of a thousand asked for
+            sums = struct.pack("<2f", 1, 3)
+            return (answer(sums, "application/octet-stream", headers=headers), True)
+
+        arguments = ["-c", "1", "-t", "1", "--warmup", "0", "-s", "2", "--rate", "1000"]
+        for extra in ([], ["--poisson"]):
+            with self.subTest(extra), Server(script) as s:
+                status, told = self.bench(*arguments, *extra, url=s.url)
+                self.assertEqual(status, 0, told)
+                self.assertLessEqual(s.count, 12)  # one asks what is right
+                self.assertEqual(told["answers"] + told["unsent"], told["planned"])
+                self.assertAlmostEqual(told["planned"], 1000, delta=1 if not extra else 50)
+                self.assertAlmostEqual(told["behind_s"], told["unsent"] / 1000, delta=0.01)
+        with Server(script) as s:
+            done = tally("bench", s.url, *arguments)
+        self.assertRegex(
+            done.stdout.decode(),
+            r"\nunsent 9[89]\d of 1000: at the end the sender was 0\.9[89] s behind;",
+        )
 
     def test_wrong_answers_and_failures_are_counted(self):
         headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
