@@ -11,65 +11,147 @@ enum {
     NAME_TEXT = 64
 };
 
-/* Words and names of files may have blanks and stars in them: they are taken line by line. */
+/* The letters of flags, or of the options that take a value. */
+static void write_letters(bool flags)
+{
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (row->letter != 0 && (row->kind == OPTION_FLAG) == flags) {
+            (void)putchar(row->letter);
+        }
+    }
+}
+
+/* A function that sets $option to the option of which the word that follows is the value. */
+static void write_bash_option(void)
+{
+    (void)fputs("# bash completion for tally\n"
+                "_tally_option() {\n"
+                "    local name\n"
+                "    option=''\n"
+                "    if [[ $1 =~ ^-[",
+                stdout);
+    write_letters(true);
+    (void)fputs("]*([", stdout);
+    write_letters(false);
+    (void)fputs("])$ ]]; then\n"
+                "        option=-${BASH_REMATCH[1]}\n"
+                "    elif [[ $1 == --?* ]]; then\n"
+                "        for name in",
+                stdout);
+    for (size_t i = 0; i < option_row_count; i++) {
+        if (option_rows[i].kind != OPTION_FLAG) {
+            (void)printf(" --%s", option_rows[i].name);
+        }
+    }
+    (void)puts(
+        "; do\n"
+        "            if [[ $name == \"$1\" || (-z $option && $name == \"$1\"*) ]]; then\n"
+        "                option=$name\n"
+        "            fi\n"
+        "        done\n"
+        "    fi\n"
+        "}");
+}
+
+/* The case of a command, COMMAND_COUNT: of none yet. */
+static void write_bash_words(enum command_id command)
+{
+    const bool none = command == COMMAND_COUNT;
+    const char *operands = none ? NULL : command_rows[command].operand_choices;
+    (void)printf("        '%s') words='", none ? "" : command_rows[command].name);
+    for (size_t i = 0; i < option_row_count; i++) {
+        if (none || option_is_on(&option_rows[i], command)) {
+            (void)printf("--%s ", option_rows[i].name);
+        }
+    }
+    (void)printf("%s' ;;\n", none                                     ? "--version"
+                             : operands != NULL && operands[0] != '<' ? operands
+                                                                      : "");
+}
+
+/* Bash cuts words at '=' and ':', and completes what is behind: they are put together first, and
+ * what stands before is taken from the answers. Files are left to readline, which knows quotes. */
 static void write_bash(void)
 {
-    (void)puts("# bash completion for tally\n"
-               "_tally() {\n"
-               "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-               "    local words=''\n"
-               "    COMPREPLY=()");
-    (void)printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                 "        mapfile -t COMPREPLY < <(compgen -W '");
+    write_bash_option();
+    (void)puts("_tally() {\n"
+               "    local line=${COMP_LINE:0:COMP_POINT} option='' command='' prefix='' "
+               "head='' words=''\n"
+               "    local cur piece i\n"
+               "    local -a whole=()\n"
+               "    COMPREPLY=()\n"
+               "    for piece in \"${COMP_WORDS[@]:0:COMP_CWORD+1}\"; do\n"
+               "        if [[ ${#whole[@]} -eq 0 || $line == [[:blank:]]* ]]; then\n"
+               "            line=${line#\"${line%%[![:blank:]]*}\"}\n"
+               "            whole+=('')\n"
+               "        fi\n"
+               "        piece=${piece:0:${#line}}\n"
+               "        line=${line#\"$piece\"}\n"
+               "        head=${whole[${#whole[@]}-1]}\n"
+               "        whole[${#whole[@]}-1]+=$piece\n"
+               "    done\n"
+               "    cur=${whole[${#whole[@]}-1]}\n"
+               "    [[ $piece != [=:]* ]] || head=$cur\n"
+               "    for ((i = 1; i < ${#whole[@]} - 1; i++)); do\n"
+               "        if [[ -n $option ]]; then\n"
+               "            option=''\n"
+               "        elif [[ ${whole[i]} == -?* ]]; then\n"
+               "            _tally_option \"${whole[i]}\"\n"
+               "        elif [[ -z $command ]]; then\n"
+               "            command=${whole[i]}\n"
+               "        fi\n"
+               "    done\n"
+               "    if [[ -z $option && $cur == --*=* ]]; then\n"
+               "        prefix=${cur%%=*}=\n"
+               "        cur=${cur#*=}\n"
+               "        _tally_option \"${prefix%=}\"\n"
+               "        option=${option:-flag}\n"
+               "    fi\n"
+               "    case $option in\n"
+               "    '')\n"
+               "        case $command in");
+    for (int i = 0; i <= COMMAND_COUNT; i++) {
+        write_bash_words((enum command_id)i);
+    }
+    (void)fputs("        esac\n"
+                "        if [[ $command == cumsum && $cur != -* ]]; then\n"
+                "            compopt -o default\n"
+                "            return\n"
+                "        fi\n"
+                "        [[ -n $command || $cur == -* ]] || words='",
+                stdout);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         (void)printf("%s ", command_rows[i].name);
     }
-    (void)puts("--help --version' -- \"$cur\")\n"
-               "        return\n"
-               "    fi\n"
-               "    case $prev in");
+    (void)puts("'\n"
+               "        ;;");
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (row->kind == OPTION_FLAG) {
+        if (row->kind != OPTION_CHOICE && row->kind != OPTION_FILE) {
             continue;
         }
         (void)printf("    --%s", row->name); /* "    --output|-o) " */
         if (row->letter != 0) {
             (void)printf("|-%c", row->letter);
         }
-        (void)fputs(") ", stdout);
         if (row->kind == OPTION_CHOICE) {
-            (void)printf("mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\"); ",
-                         row->choices);
-        } else if (row->kind == OPTION_FILE) {
-            (void)fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); ", stdout);
+            (void)printf(") words='%s' ;;\n", row->choices);
+        } else {
+            (void)puts(") compopt -o default ;;");
         }
-        (void)puts("return ;;");
     }
     (void)puts("    esac\n"
-               "    case ${COMP_WORDS[1]} in");
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        const char *operands = command_rows[i].operand_choices;
-        (void)printf("    %s) words='", command_rows[i].name);
-        for (size_t k = 0; k < option_row_count; k++) {
-            if (option_is_on(&option_rows[k], (enum command_id)i)) {
-                (void)printf("--%s ", option_rows[k].name);
-            }
-        }
-        (void)printf("%s' ;;\n", operands != NULL && operands[0] != '<' ? operands : "");
-    }
-    (void)puts("    esac\n"
-               "    mapfile -t COMPREPLY < <(\n"
-               "        compgen -W \"$words\" -- \"$cur\"\n"
-               "        case $cur in -*) ;; *)\n"
-               "            [ \"${COMP_WORDS[1]}\" != cumsum ] || compgen -f -- \"$cur\" ;;\n"
-               "        esac\n"
-               "    )\n"
+               "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+               "    for i in \"${!COMPREPLY[@]}\"; do\n"
+               "        piece=$prefix${COMPREPLY[i]}\n"
+               "        COMPREPLY[i]=${piece#\"$head\"}\n"
+               "    done\n"
                "}\n"
-               "complete -o filenames -F _tally tally");
+               "complete -F _tally tally");
 }
 
-/* Of an option, as it is `spelled`: "--output", "-o". */
+/* Of an option, as it is `spelled`: "--output=", "-o+". */
 static void write_zsh_option(const struct option_row *row, const char *spelled)
 {
     (void)printf(" \\\n            '%s[", spelled);
@@ -92,20 +174,26 @@ static void write_zsh_option(const struct option_row *row, const char *spelled)
 static void write_zsh_options(const struct option_row *row)
 {
     char name[NAME_TEXT];
-    (void)snprintf(name, sizeof name, "--%s", row->name);
+    bool flag = row->kind == OPTION_FLAG;
+    (void)snprintf(name, sizeof name, "--%s%s", row->name, flag ? "" : "=");
     write_zsh_option(row, name);
     if (row->letter != 0) {
-        (void)snprintf(name, sizeof name, "-%c", row->letter);
+        (void)snprintf(name, sizeof name, "-%c%s", row->letter, flag ? "" : "+");
         write_zsh_option(row, name);
     }
 }
 
 static void write_zsh(void)
 {
-    (void)printf("#compdef tally\n"
-                 "_tally() {\n"
-                 "    local state line\n"
-                 "    _arguments -C '1:command:->command' '*::argument:->argument'\n"
+    (void)fputs("#compdef tally\n"
+                "_tally() {\n"
+                "    local state line\n"
+                "    _arguments -s -S -C -A '-*' '--version[print the version]'",
+                stdout);
+    for (size_t i = 0; i < option_row_count; i++) {
+        write_zsh_options(&option_rows[i]);
+    }
+    (void)printf(" \\\n            '1:command:->command' '*::argument:->argument'\n"
                  "    case $state in\n"
                  "    command)\n"
                  "        local -a commands=(");
@@ -119,7 +207,7 @@ static void write_zsh(void)
                "        case $line[1] in");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const char *operands = command_rows[i].operand_choices;
-        (void)printf("        %s)\n            _arguments", command_rows[i].name);
+        (void)printf("        %s)\n            _arguments -s -S", command_rows[i].name);
         for (size_t k = 0; k < option_row_count; k++) {
             if (option_is_on(&option_rows[k], (enum command_id)i)) {
                 write_zsh_options(&option_rows[k]);
@@ -154,6 +242,28 @@ static void write_fish_text(const char *text)
     (void)putchar('\'');
 }
 
+static void write_fish_option(const struct option_row *row)
+{
+    (void)fputs("complete -c tally -n \"$none; or __fish_seen_subcommand_from", stdout);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (option_is_on(row, (enum command_id)i)) {
+            (void)printf(" %s", command_rows[i].name);
+        }
+    }
+    (void)printf("\" -l %s", row->name);
+    if (row->letter != 0) {
+        (void)printf(" -s %c", row->letter);
+    }
+    if (row->kind == OPTION_CHOICE) {
+        (void)printf(" -x -a '%s'", row->choices);
+    } else if (row->kind != OPTION_FLAG) {
+        (void)fputs(row->kind == OPTION_FILE ? " -r -F" : " -x", stdout);
+    }
+    (void)fputs(" -d ", stdout);
+    write_fish_text(row->help);
+    (void)putchar('\n');
+}
+
 static void write_fish(void)
 {
     (void)puts("complete -c tally -f");
@@ -162,7 +272,6 @@ static void write_fish(void)
         (void)printf(" %s", command_rows[i].name);
     }
     (void)puts("'\n"
-               "complete -c tally -n \"$none\" -l help\n"
                "complete -c tally -n \"$none\" -l version");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const struct command_row *command = &command_rows[i];
@@ -179,25 +288,9 @@ static void write_fish(void)
                 (void)printf("-a '%s'\n", operands);
             }
         }
-        for (size_t k = 0; k < option_row_count; k++) {
-            const struct option_row *row = &option_rows[k];
-            if (!option_is_on(row, (enum command_id)i)) {
-                continue;
-            }
-            (void)printf("complete -c tally -n '__fish_seen_subcommand_from %s' -l %s",
-                         command->name, row->name);
-            if (row->letter != 0) {
-                (void)printf(" -s %c", row->letter);
-            }
-            if (row->kind == OPTION_CHOICE) {
-                (void)printf(" -x -a '%s'", row->choices);
-            } else if (row->kind != OPTION_FLAG) {
-                (void)fputs(row->kind == OPTION_FILE ? " -r -F" : " -x", stdout);
-            }
-            (void)fputs(" -d ", stdout);
-            write_fish_text(row->help);
-            (void)putchar('\n');
-        }
+    }
+    for (size_t i = 0; i < option_row_count; i++) {
+        write_fish_option(&option_rows[i]);
     }
 }
 

@@ -1190,42 +1190,100 @@ class Completion(unittest.TestCase):
             for letter, name in (("o", "output"), ("d", "dtype")):
                 both = {
                     "bash": f"--{name}|-{letter})",
-                    "zsh": f"'-{letter}[",
+                    "zsh": f"'-{letter}+[",
                     "fish": f"-l {name} -s {letter}",
                 }
                 self.assertIn(both[shell], script)
 
+    TYPED = {  # and what it becomes, but for the blank or "=" behind it
+        "tally cu": "tally cumsum",
+        "true; tally cu": "true; tally cumsum",
+        "tally --ver": "tally --version",
+        "tally cumsum --prec": "tally cumsum --precision",
+        "tally cumsum --precision n": "tally cumsum --precision native",
+        "tally cumsum --dtype uint1": "tally cumsum --dtype uint16",
+        "tally cumsum -d uint1": "tally cumsum -d uint16",
+        "tally health --ex": "tally health --ex",
+        "tally completion z": "tally completion zsh",
+        "tally completion f": "tally completion fish",
+        # a value behind "="
+        "tally cumsum --precision=n": "tally cumsum --precision=native",
+        "tally cumsum --output=on": "tally cumsum --output=one.npy",
+        "tally cumsum --reverse=n": "tally cumsum --reverse=n",
+        "tally cumsum --url=http://h:1/x --prec": "tally cumsum --url=http://h:1/x --precision",
+        # options before the command
+        "tally --ur": "tally --url",
+        "tally --precision na": "tally --precision native",
+        "tally --precision=na": "tally --precision=native",
+        "tally --url http://h:1/x he": "tally --url http://h:1/x health",
+        "tally --url http://h:1/x --retr": "tally --url http://h:1/x --retries",
+        "tally --url=unix:/x -k cu": "tally --url=unix:/x -k cumsum",
+        "tally -k --url cumsum health --js": "tally -k --url cumsum health --json",
+        "tally -u cumsum health --prec": "tally -u cumsum health --prec",
+        "tally --url unix:/x cumsum --precision n": "tally --url unix:/x cumsum --precision native",
+        # files
+        "tally cumsum on": "tally cumsum one.npy",
+        "tally cumsum -o on": "tally cumsum -o one.npy",
+        "tally cumsum --exclusive on": "tally cumsum --exclusive one.npy",
+        "tally cumsum my": "tally cumsum my\\ \\$x\\*.npy",
+        "tally cumsum -o my\\ ": "tally cumsum -o my\\ \\$x\\*.npy",
+    }
+
+    def completed(self, shell, script, typed):
+        """What each of the lines becomes by a Tab in an interactive shell on a terminal."""
+        told, tell = os.pipe()
+        mine, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, ".script"), "w") as file:
+                file.write(f"TELL={tell}\n{script}\necho ready >&$TELL\n")
+            for name in ("one.npy", "my $x*.npy"):
+                open(os.path.join(folder, name), "w").close()
+            process = subprocess.Popen(
+                shell,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=folder,
+                env={**os.environ, "TERM": "xterm", "HOME": folder, "INPUTRC": "/dev/null"},
+                pass_fds=[tell],
+                start_new_session=True,
+            )
+            os.close(theirs)
+            os.close(tell)
+            lines = []
+            unread = b""
+            shown = b""
+            os.write(mine, b"source ./.script\r")
+            try:
+                while len(lines) < 1 + len(typed):
+                    readable = select.select([mine, told], [], [], 30 * SLOW)[0]
+                    self.assertTrue(readable, (lines, shown))
+                    if mine in readable:
+                        shown += os.read(mine, 65536)
+                    if told in readable:
+                        unread += os.read(told, 65536)
+                    if unread.endswith(b"\n"):
+                        lines += [line.decode() for line in unread.splitlines()]
+                        unread = b""
+                        if len(lines) <= len(typed):  # kill the line, type, Tab, tell
+                            next_one = typed[len(lines) - 1].encode()
+                            os.write(mine, b"\x15" + next_one + b"\t\x14")
+            finally:
+                process.kill()
+                process.wait()
+                os.close(mine)
+                os.close(told)
+        return {line: done.rstrip(" =") for line, done in zip(typed, lines[1:])}, shown
+
     def test_bash_completes(self):
         script = tally("completion", "bash").stdout.decode()
-        for words, expected in [
-            (["tally", "cu"], {"cumsum"}),
-            (["tally", "cumsum", "--prec"], {"--precision"}),
-            (["tally", "cumsum", "--precision", "n"], {"native"}),
-            (["tally", "cumsum", "--dtype", "uint1"], {"uint16"}),
-            (["tally", "cumsum", "-d", "uint1"], {"uint16"}),
-            (["tally", "health", "--ex"], set()),
-            (["tally", "completion", "z"], {"zsh"}),
-            (["tally", "completion", "f"], {"fish"}),
-        ]:
-            line = " ".join(f"'{word}'" for word in words)
-            text = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tally; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, cwd="/")
-            self.assertEqual(done.stderr, "")
-            self.assertEqual(set(done.stdout.split()), expected, words)
-
-    def test_bash_completes_names_of_files_as_they_are(self):
-        names = {"my in.npy", "my *.npy", "my $x.npy"}
-        script = tally("completion", "bash").stdout.decode()
-        with tempfile.TemporaryDirectory() as folder:
-            for name in names:
-                open(os.path.join(folder, name), "w").close()
-            for words in (["cumsum", "my"], ["cumsum", "-o", "my"], ["cumsum", "--output", "my"]):
-                line = f"COMP_WORDS=(tally {' '.join(words)}); COMP_CWORD={len(words)}; _tally"
-                text = f"{script}\n{line}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-                done = subprocess.run(
-                    ["bash", "-c", text], capture_output=True, text=True, cwd=folder
-                )
-                self.assertEqual((set(done.stdout.splitlines()), done.stderr), (names, ""))
+        tell = """bind -x '"\\C-t": echo "$READLINE_LINE" >&$TELL'"""
+        told, shown = self.completed(
+            ["bash", "--norc", "--noprofile", "-i"], script + tell, list(self.TYPED)
+        )
+        self.assertEqual(told, self.TYPED)
+        self.assertNotIn(b"bash:", shown)
 
     @unittest.skipUnless(shutil.which("fish"), "no fish")
     def test_fish_completes(self):
@@ -1237,6 +1295,11 @@ class Completion(unittest.TestCase):
             "tally cumsum --precision n": "native",
             "tally health --ex": "",
             "tally completion z": "zsh",
+            "tally cumsum --precision=n": "--precision=native",
+            "tally --ur": "--url",
+            "tally --precision na": "native",
+            "tally --url unix:/x --retr": "--retries",
+            "tally --url unix:/x cumsum --precision n": "native",
         }
         asked = [f"echo (complete -C '{line}' | string replace -r '\\t.*' '')" for line in cases]
         done = subprocess.run(
@@ -1249,11 +1312,12 @@ class Completion(unittest.TestCase):
         self.assertEqual((done.stdout.split("\n")[:-1], done.stderr), (list(cases.values()), ""))
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
-    def test_zsh_loads_it(self):
+    def test_zsh_completes(self):
         script = tally("completion", "zsh").stdout.decode()
-        text = "autoload -U compinit && compinit -D -u\n" + script + "\nprint -r -- $_comps[tally]"
-        done = subprocess.run(["zsh", "-f", "-c", text], capture_output=True, text=True)
-        self.assertEqual((done.stdout, done.stderr), ("_tally\n", ""))
+        script = "autoload -U compinit && compinit -D -u\n" + script
+        tell = 'tell() { print -r -- "$BUFFER" >&$TELL; }; zle -N tell; bindkey ^T tell'
+        told, _ = self.completed(["zsh", "-f", "-i"], script + tell, list(self.TYPED))
+        self.assertEqual(told, self.TYPED)
 
 
 class Bench(unittest.TestCase):
