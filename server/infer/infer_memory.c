@@ -283,17 +283,17 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 
 /* ---- how long it takes ---- */
 
-/* Of a body that is not understood yet: that it says how long it is, and that an answer is as
- * long, is all that is known. */
+/* Of a body that is not understood yet: that it says how long it is and how much of that is text,
+ * and that an answer is as long, is all that is known. */
 static uint64_t guessed_cost(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
     const uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
-    const bool is_text = body->head_need == UINT64_MAX;
-    const uint64_t each =
-        (is_text ? TEXT_COST : 1) * (body->inflate != NULL ? UNPACKED : UINT64_C(1));
-    const uint64_t bytes = larger_of(body->received + more, declared);
-    return smaller_of(bytes, INT64_MAX / each) * each;
+    const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
+    const uint64_t most = INT64_MAX / (TEXT_COST * each);
+    const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
+    const uint64_t carry = smaller_of(request->codec_request.carry_bytes, body->head_need);
+    return bytes + smaller_of(bytes, body->head_need - carry) * (TEXT_COST - 1);
 }
 
 /* What comes and what goes, half of the cost each. */

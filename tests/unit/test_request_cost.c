@@ -101,9 +101,10 @@ static void send_all(int fd, const char *bytes, size_t count)
 
 /* A request: its head, and a body that begins with a text and goes on with zeroes. */
 struct ask {
-    const char *query;
+    const char *target;
     const char *type;
-    const char *text; /* NULL: none */
+    const char *field; /* another one of its header; NULL: none */
+    const char *text;  /* NULL: none */
     size_t text_bytes;
     size_t body_bytes;
 };
@@ -113,10 +114,11 @@ static void send_part(int fd, const struct ask *ask, size_t bytes)
 {
     static const char zeroes[TENSOR];
     char head[512];
-    const int count = snprintf(head, sizeof head,
-                               "POST /v1/cumsum%s HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\n"
-                               "Content-Length: %zu\r\n\r\n",
-                               ask->query, ask->type, ask->body_bytes);
+    const int count =
+        snprintf(head, sizeof head,
+                 "POST %s HTTP/1.1\r\nHost: h\r\n%sContent-Type: %s\r\n"
+                 "Content-Length: %zu\r\n\r\n",
+                 ask->target, ask->field == NULL ? "" : ask->field, ask->type, ask->body_bytes);
     const size_t text = bytes < ask->text_bytes ? bytes : ask->text_bytes;
     send_all(fd, head, (size_t)count);
     send_all(fd, ask->text, text);
@@ -196,10 +198,10 @@ static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
 #define RAW "application/octet-stream"
 
 static const struct ask packed = {
-    .query = "?dtype=int8&shape=2097152", .type = RAW, .body_bytes = TENSOR};
+    .target = "/v1/cumsum?dtype=int8&shape=2097152", .type = RAW, .body_bytes = TENSOR};
 /* A line of one element in every second byte. */
 static const struct ask apart = {
-    .query = "?dtype=int8&shape=1048576,1&axis=1&strides=2,1&output_strides=2,1",
+    .target = "/v1/cumsum?dtype=int8&shape=1048576,1&axis=1&strides=2,1&output_strides=2,1",
     .type = RAW,
     .body_bytes = TENSOR - 1};
 
@@ -212,7 +214,7 @@ static struct ask npy(char text[128])
     memset(text, ' ', 128);
     memcpy(text, npy_head, sizeof npy_head - 1);
     text[127] = '\n';
-    return (struct ask){.query = "",
+    return (struct ask){.target = "/v1/cumsum",
                         .type = "application/x-npy",
                         .text = text,
                         .text_bytes = 128,
@@ -250,7 +252,7 @@ static void a_text_costs_some_times_its_bytes(void **state)
     for (size_t i = 0; i < NUMBERS; i++) {
         memcpy(text + sizeof head - 1 + 2 * i, i + 1 < NUMBERS ? "1," : "1]}", 3);
     }
-    const struct ask ask = {.query = "",
+    const struct ask ask = {.target = "/v1/cumsum",
                             .type = "application/json",
                             .text = text,
                             .text_bytes = bytes,
@@ -258,6 +260,58 @@ static void a_text_costs_some_times_its_bytes(void **state)
     const uint64_t byte_ns = beside_ns(f, &packed) / TENSOR;
     assert_in_range(beside_ns(f, &ask), bytes * byte_ns, 16 * bytes * byte_ns);
     free(text);
+}
+
+/* How long one of their client that costs nothing waits beside as many of these as there are
+ * places, of which the last byte has not come. */
+static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
+{
+    const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
+    const struct address unix_socket = {.family = AF_UNIX};
+    struct request *probe = fake_request(&f->fakes.completion, DTYPE_I8, 4);
+    struct admission_stats stats;
+    uint64_t wait_ns = 0;
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        f->fds[i] = connect_client(f);
+        send_part(f->fds[i], ask, ask->body_bytes - 1);
+    }
+    do {
+        assert_true(clock_now_ns() < give_up_ns);
+        fake_tick(f);
+        admission_stats(f->fakes.server.admission, &stats);
+    } while (stats.active < ADMISSION_PLACES);
+    probe->client = clients_get(f->fakes.server.clients, &unix_socket);
+    assert_int_equal(
+        admission_check(f->fakes.server.admission, probe, 2 * MIB, 0, &wait_ns, NULL),
+        STATUS_OK);
+    client_release(probe->client);
+    free(probe);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)close(f->fds[i]);
+    }
+    do {
+        assert_true(clock_now_ns() < give_up_ns);
+        fake_tick(f);
+        admission_stats(f->fakes.server.admission, &stats);
+    } while (stats.active > 0);
+    return wait_ns;
+}
+
+/* Its text has the length that its header says: behind it come no bytes of elements. */
+static void a_body_that_is_all_header_is_foretold_as_the_text_that_it_is(void **state)
+{
+    struct fixture *f = *state;
+    char field[64];
+    struct ask ask = {.target = "/v2/models/cumsum/infer",
+                      .type = "application/octet-stream",
+                      .text = "{",
+                      .text_bytes = 1,
+                      .body_bytes = NUMBERS};
+    (void)snprintf(field, sizeof field, "Inference-Header-Content-Length: %d\r\n", NUMBERS);
+    const uint64_t text_ns = beside_unread_ns(f, &ask);
+    ask.field = field;
+    assert_true(text_ns > 0);
+    assert_int_equal(beside_unread_ns(f, &ask), text_ns);
 }
 
 /* Sixteen times the body is promised only as long as it may be a text. */
@@ -287,6 +341,7 @@ int main(void)
         T(who_waits_beside_strided_tensors_is_told_what_those_cost),
         T(a_tensor_costs_the_same_behind_a_header_of_its_own),
         T(a_text_costs_some_times_its_bytes),
+        T(a_body_that_is_all_header_is_foretold_as_the_text_that_it_is),
         T(a_header_that_is_read_gives_back_what_was_promised_for_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
