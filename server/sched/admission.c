@@ -230,7 +230,7 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
         return;
     }
     struct fair_cursor cursor = fair_begin(&admission->line);
-    while (left > 0) {
+    while (left > 0 && cursor.current != NULL) {
         struct request *request = cursor.current;
         const bool begun = has_begun(request);
         left -= begun;
