@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -644,6 +645,33 @@ def test_who_hangs_up_inside_a_body_is_not_slow(start_server):
             wire.send(data).await_read().reset()
     until(lambda: server.metric("tally_active_requests") == 1)
     assert server.metric("tally_slow_clients_total") == 0
+
+
+def test_who_closes_his_side_inside_a_body_gets_a_400_or_nothing_and_the_connection_ends(
+    start_server,
+):
+    server = start_server()
+    small = post_bytes(PATH, BODY, [RAW])
+    text = post_bytes("/v1/cumsum", b'{"data":[1,2,3]}')
+    large = post_bytes(f"/v1/cumsum?dtype=int8&shape={4 * MIB}", bytes(4 * MIB), [RAW])
+    begun = [
+        small[: -len(BODY)],
+        small[:-1],
+        text[:-1],
+        b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n",
+        large[: -2 * MIB],
+    ]
+    for data in begun * 4:
+        with server.wire() as wire:
+            wire.send(data).half_close()
+            with contextlib.suppress(ConnectionError):
+                calls.expect_error(wire.answer(), 400, "length_mismatch")
+            assert wire.closed() and wire.buffer == b""
+    until(lambda: server.metric("tally_active_requests") == 1)
+    until(lambda: server.log.count("method=POST") == 4 * len(begun))
+    ended = re.findall(r"method=POST .* outcome=(\w+)", server.log)
+    assert set(ended) <= {"client_gone", "length_mismatch"}
+    assert works(server)
 
 
 def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_window(start_server):
