@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum status scan_device_open(size_t number, const struct scan_device_options *options,
+enum status scan_device_open(size_t number, enum scan_lookback lookback,
                              struct scan_device **out, struct error *err)
 {
     IN_TESTS(cl_fault_reread(), (void)0);
@@ -18,7 +18,7 @@ enum status scan_device_open(size_t number, const struct scan_device_options *op
     if (device == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
-    enum status status = opencl_open(number, options, &device->cl, err);
+    enum status status = opencl_open(number, lookback, &device->cl, err);
     device->launcher.device = &device->cl;
     if (status == STATUS_OK && !device->cl.info.host_memory) {
         status = transfer_init(&device->transfer, &device->cl, err);

@@ -52,12 +52,7 @@ enum scan_lookback {
     SCAN_LOOKBACK_OFF
 };
 
-struct scan_device_options {
-    enum scan_lookback lookback;
-};
-
-MUST_CHECK enum status scan_device_open(size_t number,
-                                        const struct scan_device_options *options,
+MUST_CHECK enum status scan_device_open(size_t number, enum scan_lookback lookback,
                                         struct scan_device **device, struct error *err);
 void scan_device_close(struct scan_device *device); /* NULL is fine */
 

@@ -238,19 +238,19 @@ enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_
 
 /* ---- opening ---- */
 
-static void settle_lookback(struct opencl *device, const struct scan_device_options *options)
+static void settle_lookback(struct opencl *device, enum scan_lookback wanted)
 {
-    device->lookback = device->gpu_kernels && !AID(device, generic_kernels) ? options->lookback
-                                                                            : SCAN_LOOKBACK_OFF;
-    const char *lookback = options->lookback == SCAN_LOOKBACK_OFF   ? "off"
+    device->lookback =
+        device->gpu_kernels && !AID(device, generic_kernels) ? wanted : SCAN_LOOKBACK_OFF;
+    const char *lookback = wanted == SCAN_LOOKBACK_OFF              ? "off"
                            : device->lookback == SCAN_LOOKBACK_OFF  ? "not for this device"
                            : device->lookback == SCAN_LOOKBACK_AUTO ? "not tried yet"
                                                                     : "on, untried";
     (void)snprintf(device->info.lookback, sizeof device->info.lookback, "%s", lookback);
 }
 
-enum status opencl_open(size_t number, const struct scan_device_options *options,
-                        struct opencl *device, struct error *err)
+enum status opencl_open(size_t number, enum scan_lookback lookback, struct opencl *device,
+                        struct error *err)
 {
     struct found found;
     TRY(find_devices(smaller_of(number, DEVICES_MAX - 1) + 1, &found, err));
@@ -276,7 +276,7 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
     if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
-    settle_lookback(&opened, options);
+    settle_lookback(&opened, lookback);
     *device = opened;
     return STATUS_OK;
 }

@@ -29,7 +29,7 @@ struct opencl {
 
 /* Context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (an aid that
  * the device has no kernels for), DEVICE_ERROR, OUT_OF_MEMORY */
-MUST_CHECK enum status opencl_open(size_t number, const struct scan_device_options *options,
+MUST_CHECK enum status opencl_open(size_t number, enum scan_lookback lookback,
                                    struct opencl *device, struct error *err);
 void opencl_close(struct opencl *device);
 

@@ -37,7 +37,7 @@ struct scan_aids {
     const char *variant;      /* every job by the variant of this kernel ("scan_rows"), or
                                  UNSUPPORTED */
     unsigned lookback_test;   /* SCAN_LOOKBACK_* bits to put look-back to the test */
-    int lookback;             /* an enum scan_lookback, as in struct scan_device_options */
+    int lookback;             /* an enum scan_lookback */
 };
 
 #if defined(TALLY_TESTING)

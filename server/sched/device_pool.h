@@ -37,8 +37,8 @@ enum {
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
                         struct error *err);
-    enum status (*open)(size_t number, const struct scan_device_options *options,
-                        struct scan_device **device, struct error *err);
+    enum status (*open)(size_t number, enum scan_lookback lookback, struct scan_device **device,
+                        struct error *err);
     void (*close)(struct scan_device *device);
     enum status (*prepare)(struct scan_device *device, enum dtype dtype, struct error *err);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,

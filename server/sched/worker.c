@@ -398,7 +398,7 @@ static bool open_device(struct worker *worker)
     struct error err = ERROR_INIT;
     call_begin(worker, WORKER_CALL_OPEN, 0);
     enum status status =
-        plan->driver->open(worker->number, &plan->open_options, &worker->device, &err);
+        plan->driver->open(worker->number, plan->lookback, &worker->device, &err);
     if (!call_end(worker)) {
         return false;
     }

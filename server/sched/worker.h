@@ -46,7 +46,7 @@ struct worker_plan {
     struct memory *memory;
     struct queue *queue;
     const struct device_driver *driver;
-    struct scan_device_options open_options;
+    enum scan_lookback lookback;
     struct queue_batching batch;
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */

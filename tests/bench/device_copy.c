@@ -22,10 +22,9 @@ static const char copy_source_gpu[] =
 
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes)
 {
-    const struct scan_device_options options = {.lookback = SCAN_LOOKBACK_OFF};
     struct error err = ERROR_INIT;
     cl_int code = CL_SUCCESS;
-    if (opencl_open(number, &options, &copy->cl, &err) != STATUS_OK) {
+    if (opencl_open(number, SCAN_LOOKBACK_OFF, &copy->cl, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
     }

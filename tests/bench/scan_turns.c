@@ -83,14 +83,13 @@ int main(int argc, char **argv)
     struct scan_desc desc;
     struct scan_plan plan;
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.lookback = SCAN_LOOKBACK_AUTO};
     struct scan_device *device = NULL;
     if (argc != 8 || !parse(argv + 1, &desc)) {
         (void)fprintf(stderr, "usage: scan_turns DTYPE wide|native SHAPE AXIS FLAGS IN OUT\n");
         return 2;
     }
     if (scan_plan_make(&desc, &plan, &err) != STATUS_OK ||
-        scan_device_open(0, &options, &device, &err) != STATUS_OK) {
+        scan_device_open(0, SCAN_LOOKBACK_AUTO, &device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return 1;
     }

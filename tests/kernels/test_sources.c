@@ -106,12 +106,11 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         TYPES = 11, /* programs of a vector variant */
         APART = 4   /* types between those of two variants */
     };
-    const struct scan_device_options options = {.lookback = SCAN_LOOKBACK_OFF};
     struct opencl device;
     struct error err = ERROR_INIT;
     (void)context;
-    if (!ktest_check(opencl_open(scan_case_compiler_number(), &options, &device, &err) ==
-                         STATUS_OK,
+    if (!ktest_check(opencl_open(scan_case_compiler_number(), SCAN_LOOKBACK_OFF, &device,
+                                 &err) == STATUS_OK,
                      err.detail)) {
         return;
     }

@@ -10,9 +10,9 @@ static _Thread_local struct scan_aids next_aids;
 enum status device_aids_open(size_t number, const struct scan_aids *aids,
                              struct scan_device **device, struct error *err)
 {
-    const struct scan_device_options options = {.lookback = (enum scan_lookback)aids->lookback};
     next_aids = *aids;
-    enum status status = scan_device_open(number, &options, device, err);
+    enum status status =
+        scan_device_open(number, (enum scan_lookback)aids->lookback, device, err);
     next_aids = (struct scan_aids){0};
     return status;
 }

@@ -99,10 +99,10 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
     return STATUS_OK;
 }
 
-static inline enum status fake_open(size_t number, const struct scan_device_options *options,
+static inline enum status fake_open(size_t number, enum scan_lookback lookback,
                                     struct scan_device **device, struct error *err)
 {
-    (void)options;
+    (void)lookback;
     const bool first = atomic_fetch_add(&fake.opens[number], 1) == 0;
     while (atomic_load(&fake.mode[number]) == FAKE_OPEN_HANGS ||
            (first && atomic_load(&fake.mode[number]) == FAKE_FIRST_OPEN_HANGS)) {
