@@ -109,6 +109,14 @@ static void put_error_fields(const struct exchange *exchange, struct fields *fie
     put_challenge(exchange, fields);
 }
 
+static bool is_worth_another_try(const struct exchange *exchange)
+{
+    const bool page = exchange->request.error.status == STATUS_OK;
+    return exchange->http_status == MHD_HTTP_TOO_MANY_REQUESTS ||
+           (exchange->http_status == MHD_HTTP_SERVICE_UNAVAILABLE &&
+            (!page || exchange->page.try_again));
+}
+
 /* The status of the answer is known. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
@@ -119,8 +127,7 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
     } else if (exchange->bodiless && !exchange->preflight) {
         put_field(fields, MHD_HTTP_HEADER_ALLOW, "GET, HEAD, POST, OPTIONS");
     }
-    if (exchange->http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
-        exchange->http_status == MHD_HTTP_TOO_MANY_REQUESTS) {
+    if (is_worth_another_try(exchange)) {
         (void)snprintf(fields->retry_after, sizeof fields->retry_after, "%u",
                        exchange->request.retry_after_s);
         put_field(fields, MHD_HTTP_HEADER_RETRY_AFTER, fields->retry_after);

@@ -35,6 +35,7 @@ struct page_field {
 
 struct page {
     unsigned http_status;     /* 200 unless the page says otherwise */
+    bool try_again;           /* what is not there may be later */
     const char *content_type; /* static; application/json unless the page says otherwise */
     struct json_writer json;  /* what is written here is the answer, or ... */
     char *text;               /* owned by the page's reader (free()), or ... */
@@ -61,7 +62,8 @@ void page_console(const struct page_request *request, struct page *page);
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);
 
-/* The same with 503. */
+/* The same with 503: later, or not at all. */
 void page_unavailable(struct page *page, const char *text);
+void page_unsupported(struct page *page, const char *text);
 
 #endif

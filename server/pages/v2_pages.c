@@ -124,7 +124,7 @@ enum status page_v2_load(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    page_unavailable(page, "{\"error\":\"the models are built in: they are always loaded and "
+    page_unsupported(page, "{\"error\":\"the models are built in: they are always loaded and "
                            "cannot be changed\",\"code\":\"unsupported\"}");
     return STATUS_OK;
 }
@@ -226,7 +226,7 @@ enum status page_v2_trace(const struct page_request *request, struct page *page,
 {
     (void)request;
     (void)err;
-    page_unavailable(page,
+    page_unsupported(page,
                      "{\"error\":\"traces are set up at start (--otlp-endpoint), not over "
                      "the network\",\"code\":\"unsupported\"}");
     return STATUS_OK;
@@ -237,7 +237,7 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
 {
     (void)request;
     (void)err;
-    page_unavailable(page,
+    page_unsupported(page,
                      "{\"error\":\"the log is set up at start (--log-level, --log-format), not "
                      "over the network\",\"code\":\"unsupported\"}");
     return STATUS_OK;

@@ -331,6 +331,23 @@ def test_identity_content_encoding_is_no_encoding(client):
     assert answer.status == 200, answer
 
 
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("GET", "/v2/logging"),
+        ("POST", "/v2/logging"),
+        ("GET", "/v2/trace/setting"),
+        ("POST", "/v2/models/cumsum/trace/setting"),
+        ("POST", "/v2/repository/models/cumsum/load"),
+        ("POST", "/v2/repository/models/cumsum/unload"),
+    ],
+)
+def test_a_503_of_what_is_never_there_asks_nobody_to_come_again(client, method, path):
+    answer = client.request(method, path, b"{}" if method == "POST" else None)
+    calls.expect_error(answer, 503, "unsupported")
+    assert "Retry-After" not in answer.headers, answer
+
+
 def test_every_refusal_keeps_the_connection_usable(client):
     for _ in range(3):
         calls.expect_error(client.post("/v1/cumsum", b"{", calls.JSON), 400)
