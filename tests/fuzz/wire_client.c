@@ -72,15 +72,16 @@ static void check_error(const struct answer *answer)
 {
     char value[64];
     json_t *tree = json_loadb(answer->body, answer->body_bytes, 0, NULL);
-    if (!json_is_string(json_object_get(tree, "error")) ||
-        !json_is_string(json_object_get(tree, "code"))) {
+    const char *code = json_string_value(json_object_get(tree, "code"));
+    if (code == NULL || !json_is_string(json_object_get(tree, "error"))) {
         wire_fail("%u is no error in JSON: %.*s", answer->status, (int)answer->body_bytes,
                   answer->body);
     }
+    const bool again =
+        answer->status == 429 || (answer->status == 503 && strcmp(code, "unsupported") != 0);
     json_decref(tree);
-    if ((answer->status == 503 || answer->status == 429) &&
-        !answer_field(answer, "Retry-After", value, sizeof value)) {
-        wire_fail("%u without Retry-After", answer->status);
+    if (again != answer_field(answer, "Retry-After", value, sizeof value)) {
+        wire_fail("%u %s Retry-After", answer->status, again ? "without" : "with");
     }
     if (answer->status == 405 && !answer_field(answer, "Allow", value, sizeof value)) {
         wire_fail("405 without Allow");

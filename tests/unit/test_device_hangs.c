@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Opening and preparing hang after ten times as long. */
-static const char *const hasty[] = {"--device-timeout-ms=10", NULL};
+/* Listing, opening and preparing hang after ten times as long. */
+static const char *const hasty[] = {"--device-timeout-ms=50", NULL};
 
 static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **state)
 {
