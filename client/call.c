@@ -419,7 +419,8 @@ static const char *connect_advice(CURLcode code, const char *words)
     bool unknown = strstr(words, "self") != NULL || strstr(words, "issuer") != NULL;
     switch ((int)code) {
     case CURLE_COULDNT_CONNECT:
-        return ". Is tallyd running there? Give its address as the URL or in TALLY_URL";
+        return ". Is tallyd running there? Give its address as the URL or in TALLY_URL, like "
+               "http://127.0.0.1:8000";
     case CURLE_SSL_CONNECT_ERROR:
         return ". If the server speaks no TLS, its address begins with http://";
     case CURLE_PEER_FAILED_VERIFICATION:

@@ -43,16 +43,24 @@ static int choose_formats(const struct settings *settings, struct source *source
     }
     if (*input == FORMAT_RAW && !described) {
         return complain(EXIT_USAGE,
-                        "raw input needs its type and shape: --dtype float32 --shape 3,4");
+                        "%s is raw, numbers alone, and its %s not given: give both, like "
+                        "--dtype float32 --shape 3,4",
+                        source->name,
+                        settings->dtype != NULL     ? "shape is"
+                        : settings->shape.count > 0 ? "type is"
+                                                    : "type and shape are");
     }
     if (*input == FORMAT_NPY && (settings->dtype != NULL || shaped)) {
         return complain(EXIT_USAGE,
-                        "an NPY file says its type and shape itself: leave out --dtype, "
-                        "--shape and strides");
+                        "%s is an NPY file, which says its type and shape itself: leave out "
+                        "--dtype, --shape and strides, or save the array with others",
+                        source->name);
     }
     if (format_is_text(*input) && shaped) {
         return complain(EXIT_USAGE,
-                        "text has the shape of its lines: leave out --shape and strides");
+                        "%s is text, whose shape is that of its lines: leave out --shape and "
+                        "strides",
+                        source->name);
     }
     if (settings->header && !format_is_text(*input)) {
         return complain(EXIT_USAGE,

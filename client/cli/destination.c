@@ -94,10 +94,10 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     }
     if (destination->fd < 0) {
         bool beside = !exists || S_ISREG(about.st_mode);
-        return interrupted()
-                   ? complain(EXIT_INTERRUPTED, "interrupted")
-                   : complain(EXIT_LOCAL, "%s%s: %s",
-                              beside ? "no file can be made beside " : "", name, errno_text());
+        return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
+                             : complain(EXIT_LOCAL, "%s: %s%s", name,
+                                        beside ? "no file can be made in its folder: " : "",
+                                        errno_text());
     }
     return EXIT_DONE;
 }

@@ -124,12 +124,18 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
     }
 }
 
-static const char AN_ARRAY[] = "expected an array such as [[1,2],[3,4]]";
+static const char AN_ARRAY[] =
+    "expected an array such as [[1,2],[3,4]]; what is not JSON needs "
+    "its --format";
 
 static int refuse_byte(const struct source *source, uint64_t at, char c, const char *why)
 {
-    return complain(EXIT_USAGE, "%s: byte %" PRIu64 " is '%c', %s", source->name, at + 1,
-                    c > ' ' && c < 0x7F ? c : '?', why);
+    char found[] = "'?'";
+    char code[] = "0x00";
+    found[1] = c;
+    (void)snprintf(code, sizeof code, "0x%02X", (unsigned char)c);
+    return complain(EXIT_USAGE, "%s: byte %" PRIu64 " is %s, %s", source->name, at + 1,
+                    c > ' ' && c < 0x7F ? found : code, why);
 }
 
 int format_check_start(struct source *source)

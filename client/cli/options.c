@@ -16,12 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum {
     FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
     ROWS_MAX = 64,
     LETTERS_TEXT = 2 * ROWS_MAX + 3,
-    WORD_TEXT = 64
+    WORD_TEXT = 64,
+    CHOICES_TEXT = 256
 };
 
 /* ---- did you mean ---- */
@@ -41,7 +43,8 @@ static struct suggestion suggestion_for(const char *word)
 
 static void suggestion_consider(struct suggestion *suggestion, const char *name)
 {
-    size_t distance = edit_distance(suggestion->word, name);
+    bool same = strcasecmp(suggestion->word, name) == 0;
+    size_t distance = same ? 0 : edit_distance(suggestion->word, name);
     if (distance < suggestion->limit) {
         suggestion->limit = distance;
         (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
@@ -57,16 +60,23 @@ enum command_id command_find(const char *name)
         }
         suggestion_consider(&suggestion, command_rows[i].name);
     }
-    (void)complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them", name,
-                   suggestion.text[0] != '\0' ? suggestion.text : ";");
+    if (access(name, F_OK) == 0) {
+        (void)complain(EXIT_USAGE, "\"%s\" is a file; did you mean tally cumsum %s?", name,
+                       name);
+    } else {
+        (void)complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them",
+                       name, suggestion.text[0] != '\0' ? suggestion.text : ";");
+    }
     return COMMAND_COUNT;
 }
 
 /* ---- values ---- */
 
-/* Whether `word` is one of the words of `choices`; else the nearest of them. */
+/* Whether `word` is one of the words of `choices`; else the nearest of them, unless it is the
+ * beginning of several. */
 static bool is_choice(const char *choices, const char *word, struct suggestion *suggestion)
 {
+    int begun = 0;
     while (*choices != '\0') {
         char choice[WORD_TEXT];
         size_t length = strcspn(choices, " ");
@@ -75,10 +85,26 @@ static bool is_choice(const char *choices, const char *word, struct suggestion *
             return true;
         }
         suggestion_consider(suggestion, choice);
+        begun += strncmp(choice, word, strlen(word)) == 0;
         choices += length;
         choices += strspn(choices, " ");
     }
+    if (begun > 1) {
+        suggestion->text[0] = '\0';
+    }
     return false;
+}
+
+/* "npy, raw or json" */
+static void choices_text(const char *choices, char *text, size_t room)
+{
+    const char *last = strrchr(choices, ' ');
+    text[0] = '\0';
+    for (; *choices != '\0'; choices++) {
+        const char *blank = choices == last ? " or " : ", ";
+        text_append(text, room, "%.*s", *choices == ' ' ? (int)strlen(blank) : 1,
+                    *choices == ' ' ? blank : choices);
+    }
 }
 
 static bool in_bounds(const struct option_row *row, double number)
@@ -157,6 +183,15 @@ static const char *type_of_alias(const char *word)
     return word;
 }
 
+/* What to do about a type that there is not, instead of the nearest one; NULL: nothing. */
+static const char *type_advice(const char *word)
+{
+    if (word[0] == '>') {
+        return "; raw numbers are little-endian, only an NPY file may have the other order";
+    }
+    return strcasecmp(word, "bool") == 0 ? "; sum booleans as uint8" : NULL;
+}
+
 /* A bound in digits, whatever its size, as who reads it would write it. */
 static void bound_text(const struct option_row *row, double bound, char *text, size_t room)
 {
@@ -174,18 +209,22 @@ static int take_value(enum command_id command, const struct option_row *row, con
     bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;
     const char *expected = "";
+    const char *advice = NULL;
+    char choices[CHOICES_TEXT];
     bool right = true;
     if (value == NULL) {
         *(bool *)to = true;
         return EXIT_DONE;
     }
     if (row->offset == offsetof(struct settings, dtype)) {
+        advice = type_advice(value);
         value = type_of_alias(value);
     }
     struct suggestion suggestion = suggestion_for(value);
     switch (row->kind) {
     case OPTION_CHOICE:
-        expected = row->choices;
+        choices_text(row->choices, choices, sizeof choices);
+        expected = choices;
         right = is_choice(row->choices, value, &suggestion);
         *(const char **)to = value;
         break;
@@ -207,7 +246,8 @@ static int take_value(enum command_id command, const struct option_row *row, con
         right = parse_number(row, value, to);
         break;
     case OPTION_LIST:
-        expected = "integers separated by commas, like 3,4";
+        expected = open ? "integers separated by commas, like 3,4, of which one may be -1"
+                        : "integers from 0 on separated by commas, like 3,4";
         right = number_list_parse(value, open, to);
         break;
     }
@@ -226,7 +266,7 @@ static int take_value(enum command_id command, const struct option_row *row, con
                         expected, least, most);
     }
     return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name, value, expected,
-                    suggestion.text);
+                    advice != NULL ? advice : suggestion.text);
 }
 
 /* ---- the command line ---- */
@@ -286,19 +326,50 @@ static const struct option_row *row_of(enum command_id command, int found)
     return NULL;
 }
 
-static int take_operand(enum command_id command, const char *word, struct settings *settings)
+/* The row of an option with this name; NULL if there is none. */
+static const struct option_row *row_named(const char *name)
+{
+    for (size_t i = 0; i < option_row_count; i++) {
+        if (strcmp(option_rows[i].name, name) == 0) {
+            return &option_rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* `before`: the word before it. */
+static int take_operand(enum command_id command, const char *word, const char *before,
+                        struct settings *settings)
 {
     if (command == COMMAND_TOKEN && settings->argument != NULL && settings->name == NULL) {
         settings->name = word;
         return EXIT_DONE;
     }
     if (settings->argument != NULL || command_rows[command].operand[0] == '\0') {
+        const struct option_row *row =
+            strncmp(before, "--", 2) == 0 ? row_named(before + 2) : NULL;
+        if (row != NULL && row->kind == OPTION_FLAG) {
+            return complain(EXIT_USAGE, "unexpected argument \"%s\": %s takes no value", word,
+                            before);
+        }
+        if (command == COMMAND_CUMSUM) {
+            return complain(EXIT_USAGE,
+                            "unexpected argument \"%s\": %s is the input already; where the "
+                            "result goes is said by -o FILE",
+                            word, settings->argument);
+        }
         return complain(EXIT_USAGE,
                         "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
                         command_rows[command].name);
     }
     settings->argument = word;
     return EXIT_DONE;
+}
+
+/* Whether a letter with its value behind it, -axis, is the name of an option. */
+static bool is_misspelled(const char *word, const char *value)
+{
+    return word[0] == '-' && word[1] != '-' && value == word + 2 && row_named(word + 1) != NULL;
 }
 
 /* getopt_long() knows no option `word`, or no letter of it. */
@@ -366,7 +437,7 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
         bool refused = found == '?' || found == ':';
         const struct option_row *row = row_of(command, refused ? optopt : found);
         if (found == 1) {
-            status = take_operand(command, optarg, settings);
+            status = take_operand(command, optarg, argv[optind - 2], settings);
         } else if (row == NULL) {
             status = refuse_option(command, argv[optind - 1]);
         } else if (found == '?') {
@@ -374,12 +445,16 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
         } else if (found == ':') {
             status = complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
                               row->name, row->value);
+        } else if (is_misspelled(argv[optind - 1], optarg)) {
+            status = complain(EXIT_USAGE, "%s: a name of several letters has two dashes, -%s",
+                              argv[optind - 1], argv[optind - 1]);
         } else {
             status = take_value(command, row, optarg, settings);
         }
     }
     while (status == EXIT_DONE && optind < argc) {
-        status = take_operand(command, argv[optind++], settings);
+        status = take_operand(command, argv[optind], argv[optind - 1], settings);
+        optind++;
     }
     return status;
 }

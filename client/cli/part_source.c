@@ -5,6 +5,7 @@
 #include "proto/carry.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
+#include "proto/text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -13,6 +14,7 @@
 
 enum {
     HINT_TEXT = 256,
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
     INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
 };
@@ -73,10 +75,19 @@ static int check_length(const struct source *source, struct tensor *tensor, cons
     if (open < 0 && data == elements) {
         return EXIT_DONE;
     }
+    if (tensor->data_offset > 0) {
+        return complain(EXIT_USAGE,
+                        "%s has %" PRIu64 " bytes behind its header, whose type and shape make "
+                        "%" PRIu64 ": it was not written whole, or damaged; save it again",
+                        source->name, data, elements);
+    }
+    char shape[SHAPE_TEXT] = "";
+    text_append_list(shape, sizeof shape, tensor->shape.numbers, tensor->shape.count);
     return complain(EXIT_USAGE,
-                    "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
-                    source->name, data, elements, open >= 0 ? " or a multiple of it" : "",
-                    hint[0] != '\0' ? "; it" : "", hint);
+                    "%s has %" PRIu64 " bytes, and %s of shape %s makes %" PRIu64 "%s%s%s",
+                    source->name, data, tally_dtype_name(tensor->dtype), shape, elements,
+                    open >= 0 ? " or a multiple of it" : "", hint[0] != '\0' ? ": it" : "",
+                    hint[0] != '\0' ? hint : ": give another --dtype or --shape");
 }
 
 int tensor_of_raw(const struct settings *settings, struct source *source, struct tensor *tensor)
@@ -112,11 +123,13 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
         format_hint(source, FORMAT_NPY, hint, sizeof hint);
         return hint[0] != '\0'
                    ? complain(EXIT_USAGE, "%s is not an NPY file; it%s", source->name, hint)
-                   : complain(EXIT_USAGE, "%s is not an NPY file that is understood: %s",
-                              source->name, err.detail);
+                   : complain(EXIT_USAGE, "%s cannot be read as an NPY file: %s", source->name,
+                              have == 0 ? "it is empty" : err.detail);
     }
     if (head.rank == 0) {
-        return complain(EXIT_USAGE, "%s is a single number: there is no axis to sum along",
+        return complain(EXIT_USAGE,
+                        "%s is a single number: there is no axis to sum along; save it as an "
+                        "array, x.reshape(1)",
                         source->name);
     }
     *tensor = (struct tensor){.dtype = (enum tally_dtype)head.dtype,

@@ -384,9 +384,10 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int g
         status = read_line(reader, line, end, to + *count * row, &columns);
         if (status == EXIT_DONE && columns != 0 && columns != reader->columns) {
             return complain(EXIT_USAGE,
-                            "%s: line %" PRIu64 " has %" PRIu64
-                            " numbers, the first one %" PRIu64,
-                            reader->bytes->name, reader->line, columns, reader->columns);
+                            "%s: line %" PRIu64 " has %" PRIu64 " number%s, and the lines "
+                            "before it have %" PRIu64 ": each line needs as many",
+                            reader->bytes->name, reader->line, columns, columns == 1 ? "" : "s",
+                            reader->columns);
         }
         if (*count == 0) {
             since_ns = now_ns();

@@ -437,7 +437,7 @@ class Cumsum(Directory):
             process.stdin.write(b" \0\1\2" * 256)
             process.stdin.flush()
             self.assertEqual(process.wait(20), 2)
-            self.assertIn(b"byte 2 is '?', expected an array", process.stderr.read())
+            self.assertIn(b"byte 2 is 0x00, expected an array", process.stderr.read())
         finally:
             process.kill()
             process.communicate()
@@ -469,7 +469,7 @@ class Cumsum(Directory):
     def test_wrong_usage(self):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         raw = self.path("in.bin", bytes(10))
-        for arguments, text in [
+        for arguments, *texts in [
             (["frobnicate"], "--help"),
             (["cumsum", "--frob"], "--help"),
             (["cumsun"], "did you mean cumsum?"),
@@ -482,7 +482,7 @@ class Cumsum(Directory):
             (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
             (["cumsum", source, "--axis"], "--axis N"),
-            (["cumsum", source, "--precision", "half"], "wide native"),
+            (["cumsum", source, "--precision", "half"], "expected wide or native"),
             (["cumsum", source, "--exclusive=yes"], "no value"),
             (["cumsum", source, "--part-bytes", "0"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "1073741825"], "from 1 byte to 1 GiB"),
@@ -495,13 +495,36 @@ class Cumsum(Directory):
             (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
             (["cumsum", source, "--flush-ms", "-1"], "an integer from 0 to 1000000"),
             (["cumsum", source, "--deadline", "0"], "a number from 0.001 to 1000000000"),
-            (["cumsum", source, "two"], "unexpected"),
-            (["cumsum", source, "--dtype", "float32", "--shape", "2"], "NPY"),
-            (["cumsum", raw], "--dtype float32 --shape 3,4"),
-            (["cumsum", raw, "-d", "float32", "-s", "2"], "10 bytes"),
-            (["cumsum", raw, "-d", "float33", "-s", "2"], "float32"),
+            (["cumsum", source, "two"], "in.npy is the input already; where the result goes"),
+            (["cumsum", source, "--reverse", "1"], "--reverse takes no value"),
+            (["cumsum", source, "-axis", "0"], "two dashes, --axis"),
+            ([source], f"did you mean tally cumsum {source}?"),
+            (["cumsum", source, "--dtype", "float32", "--shape", "2"], "in.npy is an NPY file"),
+            (["cumsum", raw], "in.bin is raw, numbers alone, and its type and shape are not given"),
+            (["cumsum", raw, "-d", "float32"], "its shape is not given: give both, like --dtype"),
+            (["cumsum", raw, "-s", "2"], "type is not given: give both, like --dtype float32 --s"),
+            (
+                ["cumsum", raw, "-d", "float32", "-s", "2,1"],
+                "10 bytes, and float32 of shape 2,1 makes 8: give another --dtype or --shape",
+            ),
+            (["cumsum", raw, "-d", "float33", "-s", "2"], "did you mean float32?"),
+            (["cumsum", raw, "-d", "FLOAT32", "-s", "2"], "did you mean float32?"),
+            (["cumsum", raw, "-d", "int", "-s", "2"], "uint32 or uint64\n"),
+            (["cumsum", raw, "-d", "bool", "-s", "2"], "sum booleans as uint8"),
+            (["cumsum", raw, "-d", ">f4", "-s", "2"], "raw numbers are little-endian"),
+            (["cumsum", raw, "-d", "int8", "-s", "(2,5)"], "like 3,4, of which one may be -1"),
+            (["cumsum", raw, "-d", "int8", "-s", "2,5", "--strides", "-1,1"], "from 0 on"),
+            (["cumsum", self.path("cut.npy", npy("<f4", (2,), b""))], "not written whole"),
+            (["cumsum", self.path("bool.npy", npy("|b1", (2,), b"00"))], "bool.npy cannot be read"),
+            (
+                ["cumsum", self.path("empty.npy", b"")],
+                "empty.npy cannot be read as an NPY file: it",
+            ),
+            (["cumsum", self.path("0.npy", npy("<f4", (), bytes(4)))], "x.reshape(1)"),
+            (["cumsum", self.path("x.png", b"\x89PNG")], "byte 1 is 0x89", "--format"),
+            (["cumsum", self.path("1.csv", b"1,2\n3\n")], "line 2 has 1 number, and the lines"),
             (["cumsum", raw, "-d", "float32", "-s", "9223372036854775807,9"], "bytes"),
-            (["cumsum", raw, "-f", "npy"], "not an NPY file"),
+            (["cumsum", raw, "-f", "npy"], "cannot be read as an NPY file"),
             (["cumsum", self.path("in.json", b"[1]"), "-F", "csv"], "json, npy or raw"),
             (["cumsum", self.path("in.json"), "-o", self.path("x.txt")], "json, npy or raw"),
             (["cumsum", "/nonexistent"], "No such file"),
@@ -518,14 +541,15 @@ class Cumsum(Directory):
             (["cumsum", source, "--token-file", self.directory.name], "Is a directory"),
             (["cumsum", source, "--token-file", os.devnull], "the first line is empty"),
         ]:
-            self.assert_failed(tally(*arguments), 2, text)
+            with self.subTest(arguments):
+                self.assert_failed(tally(*arguments), 2, *texts)
         self.assert_failed(tally("cumsum"), 2, "empty")
 
     def test_local_output_that_fails(self):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         self.assert_failed(
             tally("cumsum", source, "-o", "/nonexistent/x"),
-            *(7, "no file can be made beside /nonexistent/x: No such file"),
+            *(7, "/nonexistent/x: no file can be made in its folder: No such file"),
         )
         self.assert_failed(tally("cumsum", source, "-o", "/dev/full"), 7, "No space left")
         numbers = "echo 1 | $TALLY cumsum -f text"
@@ -616,7 +640,7 @@ class Cumsum(Directory):
 
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
-        self.assert_failed(done, 3, "TALLY_URL", "http://127.0.0.1:1")
+        self.assert_failed(done, 3, "TALLY_URL, like http://127.0.0.1:8000", "http://127.0.0.1:1")
 
     def test_a_password_in_the_url_is_not_told(self):
         for url, status, shown in (

@@ -942,7 +942,7 @@ class Streams(Directory):
             (whole[:-8], [], 2, "ended in the middle of the tensor"),
             (whole + b"x", [], 2, "more bytes"),
             (int64s(1, 2, 3), raw, 2, "ended in the middle of a line"),
-            (whole[:40], [], 2, "not an NPY file"),
+            (whole[:40], [], 2, "ends inside its header"),
         ):
             done = tally("cumsum", "-o", self.path("out"), "-F", "raw", *arguments, stdin=stdin)
             self.assert_failed(done, status, text)
@@ -1086,7 +1086,7 @@ class Text(Directory):
             ("1\n2\nx\n", [], "line 3", "'x' is not a number of type int64"),
             ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
             ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
-            ("1 2\n3\n", [], "line 2 has 1 numbers, the first one 2"),
+            ("1 2\n3\n", [], "line 2 has 1 number, and the lines before it have 2"),
             ("1,,2\n", [], "line 1", "a number is missing", "write 0 or NaN"),
             ("1,2\n3,\n", [], "line 2", "a number is missing"),
             ('"1","2"\n', [], "line 1", "write it without quotes"),

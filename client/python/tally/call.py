@@ -375,7 +375,10 @@ class Call:
             return ConnectFailed(f"no connection to {url} within {self.caller.connect_timeout:g} s")
         hint = ""
         if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
-            hint = ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
+            hint = (
+                ". Is tallyd running there? Give its address as the URL or in TALLY_URL, like "
+                "http://127.0.0.1:8000"
+            )
         elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _STRANGERS:
             hint = ". Say whose certificates to trust: ca_file"
         elif getattr(error, "reason", None) in _NO_TLS or (
