@@ -102,3 +102,24 @@ void dtype_list(enum dtype_family family, char *text, size_t size)
         text_append(text, size, ", or the same as an element type, f16 to u64");
     }
 }
+
+void dtype_takers(enum dtype asked, unsigned takers, char *text, size_t size)
+{
+    unsigned kinds[2] = {0, 0}; /* integers, floats */
+    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+        kinds[dtype_is_float((enum dtype)i)] |= takers & 1U << i;
+    }
+    bool floats = dtype_is_float(asked) || kinds[0] == 0;
+    unsigned left = kinds[floats];
+    const char *verb = (left & (left - 1)) == 0 ? " takes it" : " take it";
+    const char *before = "; ";
+    text[0] = '\0';
+    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+        if ((left & 1U << i) != 0) {
+            left &= ~(1U << i);
+            text_append(text, size, "%s%s%s", before, dtype_info((enum dtype)i)->name,
+                        left == 0 ? verb : "");
+            before = (left & (left - 1)) == 0 ? " and " : ", ";
+        }
+    }
+}

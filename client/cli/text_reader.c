@@ -17,7 +17,8 @@ enum {
     LINE_MOST = 128 << 20, /* a longer line is no line of numbers */
     ELEMENT_MOST = 8,
     QUOTE_BYTES = 40, /* of a number in a complaint */
-    SPELLED_BYTES = 512
+    SPELLED_BYTES = 512,
+    TAKERS_TEXT = 128 /* names of all types */
 };
 
 /* ---- numbers ---- */
@@ -128,6 +129,20 @@ static const char *type_to_ask_for(const struct text_reader *reader, const char 
     return NULL;
 }
 
+/* The types that take what the one that was asked for does not; or "". */
+static void takers_text(const struct text_reader *reader, const char *text, size_t count,
+                        char takers[TAKERS_TEXT])
+{
+    struct text_reader other = *reader;
+    unsigned set = 0;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        char stored[ELEMENT_MOST];
+        other.dtype = (enum tally_dtype)i;
+        set |= (unsigned)read_odd_number(&other, text, count, stored) << i;
+    }
+    dtype_takers((enum dtype)reader->dtype, set, takers, TAKERS_TEXT);
+}
+
 /* What to do about a word that is no number. */
 static const char *advice_about(const struct text_reader *reader, const char *text,
                                 size_t count)
@@ -163,11 +178,15 @@ static int refuse_number(const struct text_reader *reader, const char *text, siz
     for (size_t i = 0; i < count && i < QUOTE_BYTES; i++) {
         quote[i] = isprint((unsigned char)text[i]) != 0 ? text[i] : '?';
     }
+    char takers[TAKERS_TEXT];
     const char *wider = type_to_ask_for(reader, text, count);
+    takers_text(reader, text, count, takers);
     return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s%s",
                     reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
                     wider == NULL ? "" : ", which the first line made it; give --dtype ",
-                    wider == NULL ? advice_about(reader, text, count) : wider);
+                    wider != NULL       ? wider
+                    : takers[0] != '\0' ? takers
+                                        : advice_about(reader, text, count));
 }
 
 /* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for

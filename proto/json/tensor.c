@@ -92,15 +92,19 @@ static void make_excerpt(const char *p, const char *end, char text[EXCERPT + 4])
     memcpy(text + n, n == EXCERPT ? "..." : "", n == EXCERPT ? 4 : 1);
 }
 
-static const char *syntax_hint(const char *p)
+static const char *syntax_hint(enum dtype dtype, const char *p)
 {
     switch (*p) {
     case 'N':
     case 'I':
-        return "expected a number; write \"NaN\", \"Infinity\" and \"-Infinity\" in quotes";
     case '-':
-        return p[1] == 'I' ? "expected a number; write \"-Infinity\" in quotes"
-                           : "which is no JSON number";
+        if (*p == '-' && p[1] != 'I') {
+            return "which is no JSON number";
+        }
+        return dtype_is_float(dtype)
+                   ? "expected a number; write \"NaN\", \"Infinity\" and \"-Infinity\" in "
+                     "quotes"
+                   : "expected a number; only float types have NaN and infinity, in quotes";
     case ',':
     case ']':
         return "expected a number: one is missing here";
@@ -124,7 +128,8 @@ static const char *syntax_hint(const char *p)
 }
 
 enum {
-    RANGE_TEXT = 2 * NUMBER_ROOM + 16
+    RANGE_TEXT = 2 * NUMBER_ROOM + 16,
+    TAKERS_TEXT = 128 /* names of all types */
 };
 
 /* Bounds of a type as text, for messages: "-128 to 127", "at most 65504". */
@@ -153,41 +158,6 @@ static void range_text(enum dtype dtype, char text[RANGE_TEXT])
     (void)number_print(dtype, &least, low);
     (void)number_print(dtype, &most, high);
     (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
-}
-
-static enum status element_error(const struct cursor *cursor, const char *p,
-                                 enum number_result reason, struct error *err)
-{
-    char path[sizeof err->field];
-    char found[EXCERPT + 4];
-    char range[RANGE_TEXT];
-    const char *name = dtype_info(cursor->read->dtype)->name;
-    if (cursor->given_up) {
-        return parallel_given_up(err);
-    }
-    element_path(cursor->read, cursor->element, path, sizeof path);
-    make_excerpt(p, cursor->end, found);
-    unsigned long long n = cursor->element;
-    switch (reason) {
-    case NUMBER_FRACTION:
-        return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is %s, expected a whole number for %s", n, found,
-                               name);
-    case NUMBER_RANGE:
-        range_text(cursor->read->dtype, range);
-        return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is %s, out of range for %s (%s)", n, found, name,
-                               range);
-    case NUMBER_TOO_LONG:
-        return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is a number of more than %d characters", n,
-                               LIMIT_NUMBER_BYTES);
-    case NUMBER_OK:
-    case NUMBER_SYNTAX:
-        break;
-    }
-    return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
-                           syntax_hint(p));
 }
 
 /* After an element, something else than ',' or ']'. */
@@ -278,30 +248,6 @@ static bool is_word(const char *p)
     return *p == '"' || *p > '9' || (*p == '-' && (p[1] | 0x20) == 'i');
 }
 
-/* At p is a value that float types have, in any spelling, and an integer belongs there. */
-static bool is_no_integer(const struct cursor *cursor, const char *p)
-{
-    const struct json_read any = {.dtype = DTYPE_F64, .any_spelling = true, .bare_nan = true};
-    const struct cursor as_float = {.read = &any, .end = cursor->end};
-    double value = 0;
-    return dtype_info(cursor->read->dtype)->kind != DTYPE_KIND_FLOAT && !cursor->given_up &&
-           is_word(p) && read_word(&as_float, p, &value) != NULL;
-}
-
-static enum status no_integer_error(const struct cursor *cursor, const char *p,
-                                    struct error *err)
-{
-    char path[sizeof err->field];
-    char found[EXCERPT + 4];
-    element_path(cursor->read, cursor->element, path, sizeof path);
-    make_excerpt(p, cursor->end, found);
-    return error_set_field(err, STATUS_INVALID_DATA, path,
-                           "element %llu is %s, which %s, an integer type, cannot hold; only "
-                           "float types have NaN and infinities",
-                           (unsigned long long)cursor->element, found,
-                           dtype_info(cursor->read->dtype)->name);
-}
-
 /* The state between two elements: closing brackets, then a comma, or the end of the part.
  * Returns where the next element or '[' is, cursor->end at the end, NULL for anything else. */
 static inline const char *next_element(struct cursor *cursor, const char *p, const char **where)
@@ -335,16 +281,81 @@ static inline const char *open_brackets(struct cursor *cursor, const char *p, bo
     return p;
 }
 
+/* What stands at p to `to`; returns what follows it, NULL with *result if it is no number of the
+ * type. */
+static inline const char *read_value(const struct cursor *cursor, number_reader reader,
+                                     const char *p, void *to, enum number_result *result)
+{
+    return is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, result);
+}
+
+/* The types that take what stands at p, which the one that was asked for does not; or "". */
+static void takers_text(const struct cursor *cursor, const char *p, char text[TAKERS_TEXT])
+{
+    struct json_read read = *cursor->read;
+    struct cursor other = *cursor;
+    unsigned takers = 0;
+    other.read = &read;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum number_result unused = NUMBER_OK;
+        uint64_t element = 0;
+        read.dtype = (enum dtype)i;
+        if (read_value(&other, number_reader_of(read.dtype), p, &element, &unused) != NULL) {
+            takers |= 1U << i;
+        }
+    }
+    dtype_takers(cursor->read->dtype, takers, text, TAKERS_TEXT);
+}
+
+static enum status element_error(const struct cursor *cursor, const char *p,
+                                 enum number_result reason, struct error *err)
+{
+    char path[sizeof err->field];
+    char found[EXCERPT + 4];
+    char range[RANGE_TEXT];
+    char takers[TAKERS_TEXT];
+    const char *name = dtype_info(cursor->read->dtype)->name;
+    if (cursor->given_up) {
+        return parallel_given_up(err);
+    }
+    element_path(cursor->read, cursor->element, path, sizeof path);
+    make_excerpt(p, cursor->end, found);
+    takers_text(cursor, p, takers);
+    unsigned long long n = cursor->element;
+    switch (reason) {
+    case NUMBER_FRACTION:
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is %s, expected a whole number for %s%s", n, found,
+                               name, takers);
+    case NUMBER_RANGE:
+        range_text(cursor->read->dtype, range);
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is %s, out of range for %s (%s)%s", n, found, name,
+                               range, takers);
+    case NUMBER_TOO_LONG:
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is a number of more than %d characters", n,
+                               LIMIT_NUMBER_BYTES);
+    case NUMBER_OK:
+    case NUMBER_SYNTAX:
+        break;
+    }
+    if (takers[0] != '\0') {
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is '%s', which %s has not%s", n, found, name,
+                               takers);
+    }
+    return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
+                           syntax_hint(cursor->read->dtype, p));
+}
+
 /* The element at p to `to`; returns what follows it, NULL with the error set. */
 static inline const char *read_element(const struct cursor *cursor, number_reader reader,
                                        const char *p, void *to, struct error *err)
 {
     enum number_result result = NUMBER_SYNTAX;
-    const char *after =
-        is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, &result);
-    if (after == NULL && is_no_integer(cursor, p)) {
-        (void)no_integer_error(cursor, p, err);
-    } else if (after == NULL) {
+    const char *after = read_value(cursor, reader, p, to, &result);
+    if (after == NULL) {
         (void)element_error(cursor, p, result, err);
     }
     return after;
