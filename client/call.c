@@ -43,8 +43,8 @@ static uint64_t send_bytes(const struct call *call)
 
 /* ---- the budget of retries ---- */
 
-/* A server that is overloaded is not made to work twice for those whom it could serve: a client's
- * calls together retry once for ten of them and once a second, with a reserve of ten. */
+/* A server that is overloaded is not made to work twice for those whom it could serve:
+ * all calls of a client retry once for ten of them and once a second, with ten in reserve. */
 static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
 {
     int64_t now_ms = monotonic_ms();
@@ -559,7 +559,7 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
-    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt. */
+    /* A kept connection that the server has closed, as it may, is no failed attempt. */
     if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0) {
         call->fresh = true;
         call->attempts--;

@@ -1,5 +1,5 @@
-/* See call_answer.h. libcurl parses the head (curl_easy_header); where a refusal has no sentence
- * of the server's, the reader is told what its status usually means. */
+/* See call_answer.h. libcurl parses the head (curl_easy_header); where a refusal has no
+ * sentence of the server's, the reader is told what its status usually means. */
 #include "client/call_answer.h"
 
 #include "client/internal.h"

@@ -19,9 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The headers that mean something here are copied once its head is whole. Of an ambiguous answer
- * nothing is believed. Texts are cut to these arrays and lose their control characters, since they
- * are shown on terminals. */
+/* The headers that mean something here are copied once its head is whole. Of an ambiguous
+ * answer nothing is believed. Texts are cut to these arrays and lose their control characters,
+ * since they are shown on terminals. */
 enum {
     ANSWER_HEADER_BYTES = 65536, /* most header bytes of one answer, interim ones included */
     ANSWER_ERROR_BYTES = 4096    /* as much of an error's body is kept */
@@ -67,7 +67,8 @@ void call_answer_read(struct call_answer *answer, CURL *easy);
 /* Keep the next bytes of an error's body; false: it is longer than what is kept. */
 bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t count);
 
-/* Whatever the status was but 200: what the server said, or else what its status usually means. */
+/* Whatever the status was but 200: what the server said, or else what its status
+ * usually means. */
 void call_answer_to_error(const struct call_answer *answer, struct tally_error *err);
 
 #endif

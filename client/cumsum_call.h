@@ -1,5 +1,6 @@
-/* A cumulative sum as one request to POST /v1/cumsum, whole or a part with a carry: the descriptor
- * checked and written as a query, and what lets only its own answer into the output buffer.
+/* A cumulative sum as one request to POST /v1/cumsum, whole or a part with a carry:
+ * the descriptor checked and written as a query, and what lets only its own answer into the
+ * output buffer.
  *
  * Failure: a descriptor or buffers that make no sense are TALLY_INVALID_ARGUMENT before
  * anything is sent; an answer of another type, shape or length is TALLY_BAD_ANSWER. Thread: one

@@ -41,7 +41,8 @@ struct tally {
 /* Forget what a previous call left. */
 void client_error_reset(struct tally_error *err);
 
-/* Every call begins with it: forget what the one before left, and refuse a client that is NULL. */
+/* Every call begins with it: forget what the one before left, and refuse a client
+ * that is NULL. */
 enum tally_status client_require(const struct tally *client, struct tally_error *err);
 
 /* Record status and sentence, and return the status: `return client_error_set(...)`. */

@@ -1,5 +1,5 @@
-/* A client: its options, its connections, its life from tally_open() to tally_close(); and how an
- * error is filled.
+/* A client: its options, its connections, its life from tally_open() to tally_close(); and how
+ * an error is filled.
  *
  * tally_open() starts libcurl once in a process, copies the options with their defaults filled
  * in, splits the URL, and sends nothing. A call acquires the connection that was released last,

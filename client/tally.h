@@ -185,7 +185,8 @@ tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tal
  * out   output  likewise; may be `input` itself
  * Parts come in the order in which the axis is summed: with scan->reverse the last part of the
  * tensor comes first. Counts that are multiples of 256 are the cheapest. Retries are those of
- * tally_cumsum(). A part that failed has changed nothing but the output buffer: give it again. */
+ * tally_cumsum(). A part that failed has changed nothing but the output buffer: give
+ * it again. */
 TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count,
                                              const void *input, void *output,
                                              struct tally_error *err);

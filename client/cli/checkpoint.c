@@ -88,7 +88,7 @@ static bool pass_lane(struct passage *passage, struct lane_state *lane)
            pass_bytes(passage, lane->carry, (size_t)lane->carry_bytes);
 }
 
-/* Everything, the job's text from or to `job`; false: it is no checkpoint, or is not written. */
+/* Everything, the job's text from or to `job`; false: it is no checkpoint, or not written. */
 static bool pass_checkpoint(struct passage *passage, struct checkpoint *checkpoint,
                             char job[JOB_TEXT])
 {

@@ -1,16 +1,16 @@
-/* How far a job is, in a file: which lanes are done, and the carries of those under way, so that
- * a job that was stopped goes on where it was. It is written beside its name and moved there, so
- * that it is always whole.
+/* How far a job is, in a file: which lanes are done, and the carries of those under way, so
+ * that a job that was stopped goes on where it was. It is written beside its name and moved
+ * there, so that it is always whole.
  *
  *     [ TALLYJOB ][ stamp ][ bytes of the description ][ description ][ next lane ]
  *     [ lanes under way: their number; each: lane, steps done, bytes of the carry, carry ]
  *     [ CRC-32 ]
  *
- * The stamp is a random number, in which the result so far ends, too: that of another job, or of
- * another run of this one, is not gone on with.
+ * The stamp is a random number, in which the result so far ends, too: that of another job, or
+ * of another run of this one, is not gone on with.
  *
- * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread: one
- * at a time. */
+ * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread:
+ * one at a time. */
 #ifndef TALLY_CLI_CHECKPOINT_H
 #define TALLY_CLI_CHECKPOINT_H
 
@@ -43,8 +43,8 @@ int checkpoint_save(const char *name, struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
-/* Refuse to write one where another file is, or where the result will be. Takes over the stamp of
- * the one that is there. */
+/* Refuse to write one where another file is, or where the result will be. Takes over the stamp
+ * of the one that is there. */
 int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint);
 /* All lanes are done, of so many. */
 bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes);

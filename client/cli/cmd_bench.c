@@ -6,7 +6,7 @@
  * one, waits for its time if that is ahead, and counts the latency from the intended time, not
  * from when it got round to it. So the delay that a stalled server causes to requests that
  * could not even be sent is measured (no coordinated omission). With the duration the schedule
- * ends: the requests whose time came and that no thread had taken by then are not sent, and told.
+ * ends: requests whose time came and that no thread had taken by then are told, not sent.
  *
  * Failure: requests that fail and answers that differ from the first are counted; with any of
  * them the status is EXIT_SERVER. Thread: the main one starts the others and waits for them;
@@ -211,8 +211,8 @@ static void *bench_thread_main(void *user)
     return NULL;
 }
 
-/* What nobody took of the schedule, up to its end or to an interrupt. Of random starts the number
- * is that to be expected: to draw each may take longer than the run. */
+/* What nobody took of the schedule, up to its end or to an interrupt. Of random starts the
+ * number is that to be expected: to draw each may take longer than the run. */
 static void count_unsent(struct bench *bench)
 {
     struct bench_result *result = &bench->result;

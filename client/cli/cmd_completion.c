@@ -1,5 +1,5 @@
-/* `tally completion SHELL`: completion scripts for bash, zsh and fish, printed from the tables of
- * options and commands, so that they are never out of date.
+/* `tally completion SHELL`: completion scripts for bash, zsh and fish, printed from the tables
+ * of options and commands, so that they are never out of date.
  *
  * Failure: only a shell that is not known. Thread: the main one. */
 #include "client/cli/commands.h"
@@ -70,8 +70,9 @@ static void write_bash_words(enum command_id command)
                                                                       : "");
 }
 
-/* Bash cuts words at '=' and ':', and completes what is behind: they are put together first, and
- * what stands before is taken from the answers. Files are left to readline, which knows quotes. */
+/* Bash cuts words at '=' and ':', and completes what is behind: they are put together first,
+ * and what stands before is taken from the answers. Readline, which knows quotes,
+ * completes files. */
 static void write_bash(void)
 {
     write_bash_option();

@@ -1,5 +1,5 @@
-/* `tally token new NAME`: a token for a server with --token-file. The line for that file goes to
- * standard output, the token itself to standard error and nowhere else: it is not kept.
+/* `tally token new NAME`: a token for a server with --token-file. The line for that file goes
+ * to standard output, the token itself to standard error and nowhere else: it is not kept.
  *
  * Failure: a name or scopes that the server would refuse are wrong usage; without random bytes,
  * or where the token cannot be shown, nothing is printed that could be used. Thread: the main

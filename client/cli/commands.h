@@ -1,6 +1,6 @@
 /* The commands of `tally`. Each returns the exit status, after complaining if that is not
- * EXIT_DONE. The client is main()'s, which closes it; NULL for `token` and `completion`. Thread:
- * the main one; `cumsum` and `bench` start and join others. */
+ * EXIT_DONE. The client is main()'s, which closes it; NULL for `token` and `completion`.
+ * Thread: the main one; `cumsum` and `bench` start and join others. */
 #ifndef TALLY_CLI_COMMANDS_H
 #define TALLY_CLI_COMMANDS_H
 
@@ -9,8 +9,8 @@
 
 int command_cumsum(const struct settings *settings, struct tally *client);
 /* Its two ways, once the formats are known: part by part in constant memory, or as one request
- * (JSON, and raw input with strides). A failed call leaves the output as it was, or a result that
- * is not complete stays for --resume. */
+ * (JSON, and raw input with strides). A failed call leaves the output as it was, or a result
+ * that is not complete stays for --resume. */
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output);
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,

@@ -5,8 +5,8 @@
  * A file is written beside its final name and moved there when it is complete, so a failed call
  * leaves an existing file alone and in.npy can be its own output.
  *
- * Failure: complained about here; EXIT_DONE, or the status after complaining. Thread: the main one,
- * but for destination_place(). */
+ * Failure: complained about here; EXIT_DONE, or the status after complaining. Thread: the main
+ * one, but for destination_place(). */
 #ifndef TALLY_CLI_DESTINATION_H
 #define TALLY_CLI_DESTINATION_H
 
@@ -26,16 +26,16 @@ struct destination {
 
 /* The name that an output's name leads to, in *place: where it is a link to a file, be it there
  * yet or not, that of the file, which is *path, the caller's, else NULL; where that file is
- * standard output already (/dev/stdout), NULL. Else the link would be replaced, not the file. */
+ * standard output already (/dev/stdout), NULL. Else the link itself would be replaced. */
 int destination_follow(const char *name, const char **place, char **path);
 
 /* name NULL or "-": standard output. `binary`: the result is not for a terminal. */
 int destination_open(const char *name, bool binary, struct destination *destination);
-/* A file that stays as NAME.partial when the job is not done; `there`: it must be there already.
- * What it has stays until it is cleared. */
+/* A file that stays as NAME.partial when the job is not done; `there`: it must be there
+ * already. What it has stays until it is cleared. */
 int destination_open_partial(const char *name, bool there, struct destination *destination);
-/* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is more
- * of the job than an empty file; `done`: all, but that the file was not put in its place. */
+/* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is
+ * more of the job than an empty file; `done`: all, but to put the file in its place. */
 int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
                             bool done);
 int destination_clear(const struct destination *destination);
@@ -44,8 +44,8 @@ int destination_sync(const struct destination *destination);
 /* Discards what was not finished, unless it is to stay. */
 void destination_close(struct destination *destination);
 
-/* Parts of a result: bytes at a place of the file, or the next ones of a stream. Thread: any for a
- * file. */
+/* Parts of a result: bytes at a place of the file, or the next ones of a stream. Thread: any
+ * for a file. */
 int destination_place(const struct destination *destination, uint64_t offset, const void *bytes,
                       size_t count);
 

@@ -1,6 +1,6 @@
-/* JSON is kept in memory until it is whole. Numbers go to their place as soon as it is known how
- * many bytes there must be, which follows from type and shape: raw bytes have these in their head,
- * NPY at its beginning. A further attempt starts anew, but in a pipe, where none is made. */
+/* JSON is kept in memory until it is whole. Numbers go to their place as soon as it is known
+ * how many bytes there must be, which follows from type and shape: raw bytes have these in
+ * their head, NPY at its beginning. A further attempt starts anew; to a pipe there is none. */
 #include "client/cli/exchange.h"
 
 #include "client/cli/destination.h"
@@ -35,8 +35,8 @@ static int complain_too_long(uint64_t most)
     return complain(EXIT_SERVER, "the answer is longer than %" PRIu64 " bytes", most);
 }
 
-/* Type and shape of the answer are those that were expected, and say how many bytes it has, with
- * what is before its numbers. */
+/* Type and shape of the answer are those that were expected, and say how many bytes it has,
+ * with what is before its numbers. */
 static int check_tensor(struct exchange *exchange, const char *dtype, const char *shape,
                         uint64_t before)
 {
@@ -178,8 +178,8 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
     return interrupted();
 }
 
-/* JSON has no control characters but blanks, and it may go to a terminal. The text is whole: its
- * last byte is a bracket or a blank. */
+/* JSON has no control characters but blanks, and it may go to a terminal. The text is whole:
+ * its last byte is a bracket or a blank. */
 static bool has_controls(struct json_text text)
 {
     bool found = false;

@@ -3,9 +3,9 @@
  *   output opened -> sent and answered, the head of the answer checked before its bytes, with
  *   progress -> length and content checked -> put in place
  *
- * Failure: complained about here. An answer that is not the expected one is EXIT_SERVER, an output
- * that cannot be written EXIT_LOCAL, and a failed call as its status says (terminal.h); the output
- * is then as it was. Thread: the main one. */
+ * Failure: complained about here. An answer that is not the expected one is EXIT_SERVER, an
+ * output that cannot be written EXIT_LOCAL, and a failed call as its status says (terminal.h);
+ * the output is then as it was. Thread: the main one. */
 #ifndef TALLY_CLI_EXCHANGE_H
 #define TALLY_CLI_EXCHANGE_H
 
@@ -23,8 +23,8 @@ struct expectation {
     uint64_t json_most;         /* bytes of JSON: what is longer is no answer */
 };
 
-/* `request` says what is asked, not what becomes of the answer; *err is what went wrong with the
- * call. output NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
+/* `request` says what is asked, not what becomes of the answer; *err is what went wrong with
+ * the call. output NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
 int exchange(struct tally *client, struct tally_request request,
              const struct expectation *expected, const char *output, bool quiet,
              struct tally_error *err);

@@ -78,8 +78,8 @@ static struct tally *open_client(const struct settings *settings, const char *ur
     return client;
 }
 
-/* A standard stream that the caller closed stays unusable: else the next file or socket would take
- * its number, and the result would go there. */
+/* A standard stream that the caller closed stays unusable: else the next file or socket would
+ * take its number, and the result would go there. */
 static void keep_standard_numbers(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

@@ -1,5 +1,6 @@
-/* Archives: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the fields of 64 bits
- * that numpy writes always. The central directory at the end says where the members are. */
+/* Archives: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the
+ * fields of 64 bits that numpy writes always. The central directory at the end says where the
+ * members are. */
 #include "client/cli/npz.h"
 
 #include "client/cli/terminal.h"

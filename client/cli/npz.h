@@ -2,9 +2,9 @@
  * a member NAME.npy for each array. A stored member is a part of the file, and read as one; a
  * deflated one is a stream, whose CRC-32 is checked at its end.
  *
- * Possible failures: an archive without that array, or with several and none named (the names are
- * listed), damaged, encrypted or packed otherwise is EXIT_USAGE, a read that fails EXIT_LOCAL.
- * Thread: one at a time. */
+ * Possible failures: an archive without that array, or with several and none named (the names
+ * are listed), damaged, encrypted or packed otherwise is EXIT_USAGE, a read that fails
+ * EXIT_LOCAL. Thread: one at a time. */
 #ifndef TALLY_CLI_NPZ_H
 #define TALLY_CLI_NPZ_H
 

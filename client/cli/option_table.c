@@ -14,11 +14,14 @@ enum {
 };
 
 #define TYPE_NAME(symbol, bytes, kind, exponent, name, ...) " " name
-#define TYPES                                               &(DTYPE_TABLE(TYPE_NAME))[1] /* without the first blank */
-#define FORMATS                                             "npy raw json text csv"
-#define AT(field)                                           offsetof(struct settings, field)
-#define ANY                                                 0, 0
-#define TIME                                                0.001, 1e9 /* seconds, counted in milliseconds: less than one would be none */
+/* Without the first blank. */
+#define TYPES     &(DTYPE_TABLE(TYPE_NAME))[1]
+#define FORMATS   "npy raw json text csv"
+#define AT(field) offsetof(struct settings, field)
+#define ANY       0, 0
+
+/* Seconds, counted in milliseconds: less than one would be none. */
+#define TIME 0.001, 1e9
 
 /* clang-format off */
 const struct option_row option_rows[] = {

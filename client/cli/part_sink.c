@@ -1,8 +1,8 @@
 /* Where the sums of parts go: bytes to their place in a file, or numbers in their order.
  *
  * The head of an NPY file has its size before the outermost size is known: it is padded, and
- * written again at the end. Numbers are printed as JSON's are (proto/json/number_text.h), without
- * quotes around those that are not finite where no JSON is asked for. */
+ * written again at the end. Numbers are printed as JSON's are (proto/json/number_text.h),
+ * without quotes around those that are not finite where no JSON is asked for. */
 #include "client/cli/part_sink.h"
 
 #include "client/cli/terminal.h"

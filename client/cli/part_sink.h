@@ -1,8 +1,8 @@
 /* Where the sums of parts go: to their places in a raw or NPY file, or one after the other to a
  * stream or as text.
  *
- * Text is a row of the last dimension a line (of a tensor with one dimension: a number), JSON is
- * an array nested as the tensor. Both, and what goes to a stream, come in order.
+ * Text is a row of the last dimension a line (of a tensor with one dimension: a number), JSON
+ * is an array nested as the tensor. Both, and what goes to a stream, come in order.
  *
  * Possible failures: complained about here, as EXIT_LOCAL. Thread: one at a time, but for
  * part_sink_write() to a file that is not in order, which is for any. */
@@ -36,8 +36,8 @@ bool part_sink_in_order(enum format format, const char *name);
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
                    const struct tensor *tensor, bool there);
 /* Write what comes before the sums; a stream gets it with the first of them, so that a refusal
- * leaves it empty. `stamp`: of a partial file that has nothing that is gone on with, and ends in
- * it; else 0. */
+ * leaves it empty. `stamp`: of a partial file that has nothing that is gone on with, and ends
+ * in it; else 0. */
 int part_sink_begin(struct part_sink *sink, uint64_t stamp);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 

@@ -7,9 +7,8 @@
  *   since a carry between blocks holds those of every line
  * A stream, and whatever goes to one, is cut in the order of its bytes, with all columns.
  *
- * Possible failures: input that is not what was said is EXIT_USAGE, of a file before anything is
- * sent. Thread: one at a time, but for part_source_read() of a
- * file, which is for any. */
+ * Possible failures: input that is not what was said is EXIT_USAGE, of a file before anything
+ * is sent. Thread: one at a time, but for part_source_read() of a file, which is for any. */
 #ifndef TALLY_CLI_PART_SOURCE_H
 #define TALLY_CLI_PART_SOURCE_H
 

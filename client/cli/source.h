@@ -52,13 +52,13 @@ int source_check_unchanged(const struct source *source);
 /* Forget bytes that are in memory. */
 void source_drop(struct source *source, size_t count);
 
-/* Take the next bytes of a stream: `room` of them, fewer at its end, or when there is nothing to
- * read gather_ms (-1: wait) after the first `unit` of them came: then a multiple of that. */
+/* Take the next bytes of a stream: `room` of them, fewer at its end, or when there is nothing
+ * to read gather_ms (-1: wait) after the first `unit` of them came: then a multiple of that. */
 int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
                 size_t *taken);
 
-/* Read a stream once, at most `count` bytes, to behind what is in memory. *came is false if nothing
- * came for wait_ms (-1: wait). */
+/* Read a stream once, at most `count` bytes, to behind what is in memory. *came is false if
+ * nothing came for wait_ms (-1: wait). */
 int source_more(struct source *source, size_t count, int wait_ms, bool *came);
 
 /* How long source_more() may wait, for what came at since_ns to be gathered for gather_ms:

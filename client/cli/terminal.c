@@ -35,8 +35,8 @@ static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static atomic_bool bar_drawn;     /* on the last line of standard error */
 static atomic_bool complained;
 
-/* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
- * only one that comes later is a second one. */
+/* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends
+ * it: only one that comes later is a second one. */
 static void on_interrupt(int number)
 {
     if (interrupt_seen == 0) {

@@ -2,10 +2,10 @@
  * and what the user does there: interrupts.
  *
  * Whoever finds a fault complains where it is found, and hands the exit status up. The first
- * complaint is the only one: what fails after it does so because of it, or beside it on a thread
- * of its own. Nothing is coloured and no bar is drawn where nobody looks: in a pipe, with NO_COLOR,
- * with --quiet. Thread: the main one, but for complaints, interrupted() and now_ns(), which are
- * for any. */
+ * complaint is the only one: what fails after it does so because of it, or beside it on a
+ * thread of its own. Nothing is coloured and no bar is drawn where nobody looks: in a pipe,
+ * with NO_COLOR, with --quiet. Thread: the main one, but for complaints, interrupted() and
+ * now_ns(), which are for any. */
 #ifndef TALLY_CLI_TERMINAL_H
 #define TALLY_CLI_TERMINAL_H
 
@@ -54,10 +54,10 @@ bool colour_allowed(int fd);
 /* A closed pipe and a file that becomes too large are errors of write() instead of signals. */
 void write_errors_not_signals(void);
 
-/* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true from
- * now on, a second one half a second later ends the process. Once interrupted, the main thread
- * waits in no system call for longer than a tenth of a second (EINTR), also in one that it had
- * not begun when the signal came. */
+/* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true
+ * from now on, a second one half a second later ends the process. Once interrupted, the main
+ * thread waits in no system call for longer than a tenth of a second (EINTR), also in one that
+ * it had not begun when the signal came. */
 void catch_interrupts(void);
 bool interrupted(void);
 /* End the system call that another thread waits in. */

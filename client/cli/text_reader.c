@@ -23,8 +23,8 @@ enum {
 
 /* ---- numbers ---- */
 
-/* Between numbers, and not the end of a line. A tab that was asked for as the delimiter is none:
- * two of them have a missing number between them. */
+/* Between numbers, and not the end of a line. A tab that was asked for as the delimiter is
+ * none: two of them have a missing number between them. */
 static bool is_blank(const struct text_reader *reader, char c)
 {
     return c == ' ' || (c == '\t' && reader->delimiter != '\t');
@@ -111,8 +111,8 @@ static int refuse_return(const struct text_reader *reader)
                     reader->bytes->name, reader->line);
 }
 
-/* The type to ask for where the first line made it one that does not hold the number; NULL: there
- * is none. What uint64 holds it sums exactly. */
+/* The type to ask for where the first line made it one that does not hold the number; NULL:
+ * there is none. What uint64 holds it sums exactly. */
 static const char *type_to_ask_for(const struct text_reader *reader, const char *text,
                                    size_t count)
 {
@@ -262,8 +262,8 @@ static char *next_line(struct text_reader *reader, char **end)
     return start;
 }
 
-/* Forget the lines that were read, and read on, once; *came is false if nothing came for wait_ms
- * (-1: wait). */
+/* Forget the lines that were read, and read on, once; *came is false if nothing came for
+ * wait_ms (-1: wait). */
 static int read_more(struct text_reader *reader, int wait_ms, bool *came)
 {
     struct source *bytes = reader->bytes;

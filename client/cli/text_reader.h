@@ -5,8 +5,8 @@
  * A line ends in LF or CR LF. Between numbers stand blanks or a comma, or the delimiter that
  * was asked for alone; empty lines are skipped. The first line says how many columns there are,
  * and, unless a type was asked for, the type: int64 if all its numbers are integers, else
- * float64. A number is what JSON takes, and what people write besides: +1, .5, 1., NaN and inf in
- * any case.
+ * float64. A number is what JSON takes, and what people write besides: +1, .5, 1., NaN and inf
+ * in any case.
  *
  * Possible failures: a line with another number of columns, or with what is no number of the
  * type, is EXIT_USAGE and says where. Thread: one at a time. */
@@ -34,8 +34,8 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
                      struct source *source);
 void text_reader_close(struct text_reader *reader);
 
-/* The numbers of the next whole lines, at most `lines` of them: *count lines, fewer when there is
- * nothing to read gather_ms (-1: wait) after the first of them; 0 lines at the end. */
+/* The numbers of the next whole lines, at most `lines` of them: *count lines, fewer when there
+ * is nothing to read gather_ms (-1: wait) after the first of them; 0 lines at the end. */
 int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      uint64_t *count);
 
