@@ -398,8 +398,9 @@ static enum status run_regions(struct batch *batch, const struct region *regions
                                             : run_boxes(batch, regions, err);
 }
 
-/* One slice: its lines' sums go to the device and come back; by way of memory of their own
- * where the lines are some of more, or a read that fails may have written some of them. */
+/* Run one slice: the sums of its lines go to the device and come back. They come by way of
+ * memory of their own where the lines are some of more, or where a read that fails may have
+ * written some of the sums. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     const struct region region = make_region(job);

@@ -43,8 +43,9 @@ void launcher_drop_table(struct launcher *launcher)
     *table = (struct table){.host = NULL};
 }
 
-/* Make it twice as large, or large enough for so many bytes, once the device is done with what is
- * in it: a queue with steady work soon waits for that no more. */
+/* Make the table twice as large, or large enough for so many bytes, once the device is done
+ * with what is in it. A queue with steady work soon has a table that is large enough, and waits
+ * no more. */
 static enum status table_grow(struct launcher *launcher, size_t bytes, struct error *err)
 {
     const struct opencl *device = launcher->device;

@@ -50,9 +50,9 @@ struct scan_plan {
 MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                       struct error *err);
 
-/* Bytes of a packed tensor for which a processor takes about as long: those of the elements, and
- * of gaps that are to be zeroed, or, of lines that lie apart, what finding each costs, some 20 ns.
- * What a scan costs, wherever that is decided or paid. */
+/* What a scan costs, wherever that is decided or paid: bytes of a packed tensor for which a
+ * processor takes about as long. They are those of the elements and of gaps that are to be
+ * zeroed; where lines lie apart, at least what finding each line costs, some 20 ns. */
 uint64_t scan_plan_effort(const struct scan_plan *plan);
 
 /* The plan of a box of another: size[i] elements of dim[i] and `axis` elements of the axis, all

@@ -38,7 +38,7 @@ static const char *const element_options[] = {
 #undef X
 };
 
-/* The type whose programs serve it: integers of both signs share one. */
+/* The type whose programs serve this one: integers of both signs share theirs. */
 static enum dtype stored_as(enum dtype dtype)
 {
     const bool without_sign = dtype_info(dtype)->kind == DTYPE_KIND_UNSIGNED;
@@ -89,7 +89,8 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
     }
 }
 
-/* Each option without "-D", of "ELEM_F32", "ACC_F64" and "INDEX=ulong" what differs. */
+/* The name has each option without its "-D"; of "-DELEM_F32", "-DACC_F64" and "-DINDEX=ulong"
+ * only what differs between programs: f32, f64, ulong. */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM])
 {
     static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};

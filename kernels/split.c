@@ -181,8 +181,8 @@ static uint64_t step_elements(const struct scan_plan *plan, int from, int dim)
     return plan->elements / count_steps(plan, from, dim);
 }
 
-/* Where each dimension alone makes large steps: the last of the outermost ones that together make
- * none. */
+/* For plans in which each dimension alone makes large steps: the last of the outermost
+ * dimensions that together make small ones. */
 static int choose_together(const struct scan_plan *plan)
 {
     int last = 0;

@@ -105,7 +105,7 @@ uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
         return 0;
     }
     bool fits = carry_geometry(part, &head.lines, &head.position);
-    head.position += held; /* as good as its own */
+    head.position += held; /* elements that are held count like the part's own */
     return fits && carry_size(&head, &bytes) ? bytes : UINT64_MAX;
 }
 

@@ -154,8 +154,9 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     return cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err);
 }
 
-/* The request as its answer shows it: of totals these, a line of them for each line, in *room.
- * Else as it is: with its kilobytes a copy would be a thirtieth of a small request's time. */
+/* The request as its answer shows it. For totals it is a copy in *room, whose lines are the
+ * totals of the lines. Else it is the request itself: that has kilobytes, and to copy it would
+ * take a thirtieth of a small request's time. */
 static const struct scan_call *shown_call(const struct scan_call *call, struct scan_call *room)
 {
     uint64_t lines = 0;

@@ -154,7 +154,8 @@ static enum status read_attributes(const struct json_place *place,
     return STATUS_OK;
 }
 
-/* A count, in which more than 2^63-1 means no less: from 2^53 on every number is whole. */
+/* A count. One of 2^53 or more is taken for the largest there is: a double no longer says
+ * whether it is whole. */
 static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
                               struct error *err)
 {

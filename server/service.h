@@ -1,6 +1,6 @@
 /* One run of the service, from its settings to its exit code: signals, readiness, drain.
  *
- *   STARTING --a device is warm--> READY --SIGTERM, SIGINT--> DRAINING --delay--> CLOSING
+ *   STARTING --a device is ready-> READY --SIGTERM, SIGINT--> DRAINING --delay--> CLOSING
  *            --all answered--> STOPPING
  *
  * DRAINING: /readyz is 503 and every answer says `Connection: close`, at once, but whoever

@@ -114,7 +114,7 @@ INLINE bool chain_ready(const struct chain *c, ulong partition)
     return ready != 0;
 }
 
-/* Sums before a partition, written as volatile, are there. */
+/* Tell others that the sums before a partition, written as volatile, are there. */
 INLINE void chain_publish(const struct chain *c, ulong partition)
 {
     CHAIN_TEST_DELAY((ulong)chain_state(c, partition))
@@ -128,7 +128,7 @@ INLINE bool chain_at_once(const struct chain *c, ulong partition)
     return partition % c->entry->lookahead_every == 0 || chain_ready(c, partition);
 }
 
-/* From now on a partition's input is no longer what it was. */
+/* Tell others that from now on a partition's input is no longer what it was. */
 INLINE void chain_begin(const struct chain *c, ulong partition)
 {
     (void)atomic_xchg((volatile __global uint *)chain_state(c, partition) + 1, 1);

@@ -160,7 +160,8 @@ static void forget_threads(void)
 
 static void register_fork(void)
 {
-    (void)pthread_atfork(NULL, NULL, forget_threads); /* without memory: as without us */
+    /* Without memory this fails, and a child keeps the pool as it is. */
+    (void)pthread_atfork(NULL, NULL, forget_threads);
 }
 
 /* Caller holds the lock. Threads leave the signals of the process to its own threads, but for
@@ -230,7 +231,7 @@ __attribute__((destructor)) static void stop_at_unload(void)
     MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-/* Take it from the list, so that nobody begins to help, and wait for who does. */
+/* Take the work from the list, so that no thread begins to help, and wait for those that do. */
 static void finish_work(struct work *work)
 {
     MUST(pthread_mutex_lock(&pool.lock));

@@ -114,7 +114,8 @@ static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name,
     return kernel;
 }
 
-/* A buffer, or NULL for none, becomes where its memory is; a number stays what it is. */
+/* In an argument a buffer (NULL: none) becomes the address of its memory; a number stays as it
+ * is. */
 static cl_int CL_API_CALL set_kernel_arg(cl_kernel kernel, cl_uint number, size_t bytes,
                                          const void *value)
 {

@@ -125,7 +125,7 @@ cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
 void *cpu_create(enum cpu_kind kind, size_t bytes, void *parent);
 void cpu_release(void *handle);
 
-/* *code = value, if somebody wants it. */
+/* Set *code, unless the caller passed NULL because it wants none. */
 static inline void cpu_set(cl_int *code, cl_int value)
 {
     if (code != NULL) {

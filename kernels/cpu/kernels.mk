@@ -1,11 +1,13 @@
-# The kernels for processors, compiled ahead: every program of a list (list_kernels.c) for every level.
+# The kernels for processors, compiled ahead: every program of a list (list_kernels.c) for every
+# level.
 #
-#   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o [CLANG=clang] [FLAGS=...] [TYPES=FILE]
+#   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o \
+#       [CLANG=clang] [FLAGS=...] [TYPES=FILE]
 #
-# makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is one of
-# x86-64 (v2, v3, v4), the highest first, or `baseline`; `none`: no kernels and no clang, and then the driver has no
-# device. FLAGS: sanitizers. TYPES stands for
-# kernels/cl/types.cl: tests.
+# makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is
+# one of x86-64 (v2, v3, v4), the highest first, or `baseline`. With `none` there are no kernels,
+# clang is not needed, and the driver has no device. FLAGS are for sanitizers; TYPES, for tests,
+# stands for kernels/cl/types.cl.
 CLANG  ?= clang
 FLAGS  ?=
 TYPES  ?= kernels/cl/types.cl
@@ -16,10 +18,10 @@ levels := $(filter-out none,$(LEVELS))
 names   := $(shell cut -f1 $(LIST))
 objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
 # Loops over a few cells are not to become calls of memcpy (-fno-builtin).
-# Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
-# longer to read than a kernel to compile. The kernels are vectors as they are written, and unrolled where they say so:
-# looking for more of either takes the compiler half of its time and gains nothing, but for gathered tiles, which the
-# compiler unrolls.
+# Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions
+# takes longer to read than a kernel to compile. The kernels are vectors as they are written, and
+# unrolled where they say so: looking for more of either takes the compiler half of its time and
+# gains nothing, but for gathered tiles, which the compiler unrolls.
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
     -fno-vectorize -fno-slp-vectorize -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
@@ -43,8 +45,8 @@ $(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
 	done && echo '};' && \
 	echo 'const size_t cpu_builtin_count = sizeof cpu_builtins / sizeof *cpu_builtins;'; } >$@.new && mv $@.new $@ && rm $@.kernels
 
-# The program's row of the list: its name, options, sources, kernels. Several lists may share DIR: whoever
-# changes a row removes the object.
+# The program's row of the list: its name, options, sources, kernels. Several lists may share DIR:
+# whoever changes a row removes the object.
 define unit
 $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	@mkdir -p $$(@D)

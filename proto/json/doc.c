@@ -292,8 +292,8 @@ char *json_doc_dump(const json_t *value)
     return text;
 }
 
-/* The skeleton as jansson takes it: to an integer that may not fit into 64 bits, which it
- * refuses, an exponent makes no difference, but that it becomes a number of the other kind, and
+/* Make the skeleton one that jansson takes. It refuses integers that do not fit into 64 bits,
+ * so one that may be such gets an exponent. Its value stays, but it becomes a real number, and
  * the field that it is for can say what it expects. False: no memory. */
 static bool widen_integers(struct builder *builder)
 {

@@ -10,8 +10,8 @@
  *   tag          under which the operations of this file are listed
  *   operations   "GET /path/{name}": the operation, below
  *   parameters, schemas, headers    by name; every file sees those of all others
- *   document, securitySchemes, errors    of SERVICE alone: what the document begins with; how clients
- *                show who they are; the answers that are errors, by HTTP status
+ *   document, securitySchemes, errors    of SERVICE alone: what the document begins with; how
+ *                clients show who they are; the answers that are errors, by HTTP status
  *
  * All that stands in the document as it stands in a file, but for what would be said again and
  * again:
@@ -19,7 +19,8 @@
  *   "#Name" where a schema may be         the schema of that name
  *   "description": ["one", "two"]         its lines, joined by blanks
  *   "enum": "models"                      the names in a table of the product (add_names)
- *   an operation's "id", "like"           operationId; the operation that it is a copy of but for what it says
+ *   an operation's "id", "like"           operationId; the operation that it is a copy of but
+ *                                         for what it says
  *   its "parameters": ["name"]            after what every request may have and what the path names
  *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
  *   "headers": ["name"] of an answer      after what every answer may have

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is found is no more than this; who says a number has it. */
+/* Most that a default takes from the machine; a number that the operator gives stands. */
 enum {
     MOST_CPUS_FOUND = 256,  /* as many as --cpus may say, and Tally's own driver has threads */
     MOST_CODECS_FOUND = 64, /* several HTTP threads read no more text than these parse */

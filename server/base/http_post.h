@@ -1,5 +1,5 @@
-/* POSTs JSON to one http:// URL, each text over a connection of its own: of HTTP/1.1 what the tracer
- * needs, and no TLS, no proxy, no redirect.
+/* POSTs JSON to one http:// URL, each text over a connection of its own. It has what the tracer
+ * needs of HTTP/1.1, and no TLS, no proxy, no redirect.
  *
  * Nothing that the other side does is waited for beyond the deadline of the call, but name
  * resolution, which has bounds of its own (resolv.conf). Nor does it take more memory or work than

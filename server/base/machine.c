@@ -33,9 +33,9 @@ static uint64_t count_open_files(void)
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
 }
 
-/* When what began so long after the machine did began, since the epoch. What is computed first
- * stays: two clocks are read one after the other, and one of them may be set, but a process
- * that began at another time is another one to who reads the figure. */
+/* When a process began that began so long after the machine: nanoseconds since the epoch. The
+ * first result is kept. Two clocks are read one after the other, and one of them may be set,
+ * but a reader of the metric takes a process with another start for another process. */
 static uint64_t start_time_ns(uint64_t since_boot_ns)
 {
     static _Atomic uint64_t known;

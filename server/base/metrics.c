@@ -156,7 +156,7 @@ void metrics_request(struct metrics *metrics, const struct metrics_request *requ
     }
 }
 
-/* Make it at least the value. */
+/* Raise the cell to the value, if it is lower. */
 static void raise_to(metrics_cell *cell, uint64_t value)
 {
     uint64_t old = metrics_read(cell);

@@ -487,14 +487,15 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns)
     if (now_ns < next) {
         return false;
     }
-    /* As many as are due of the last second; who is second to change it does not begin one. */
+    /* Traces that were due within the last second may still begin. Of two threads that change
+     * the time at once, the second begins none. */
     uint64_t from = next + NS_PER_S < now_ns ? now_ns - NS_PER_S : next;
     return atomic_compare_exchange_strong_explicit(&tracer->next_begin_ns, &next,
                                                    from + tracer->interval_ns,
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Have a text where it stays; NULL stands for "". */
+/* Copy *text to the place where it stays, and point to that; NULL becomes "". */
 static void keep_text(const char **text, char *place, size_t room)
 {
     size_t count = *text == NULL ? 0 : strnlen(*text, room - 1);

@@ -1,6 +1,6 @@
 /* Sends what requests did to an OpenTelemetry collector (--otlp-endpoint), in batches, as OTLP/JSON
- * over plain HTTP, by a thread of its own. A request is one span of kind SERVER with attributes by
- * OpenTelemetry's semantic conventions for HTTP, and a span of kind INTERNAL for each of its stages:
+ * over plain HTTP, by a thread of its own. A request is one span of kind SERVER, with attributes
+ * by OpenTelemetry's semantic conventions for HTTP. Each of its stages is a span of kind INTERNAL:
  * those of tally_stage_seconds, and `send`, from the first byte of the answer to its last.
  *
  * Nobody waits for the collector. What ends while as much as fits waits to be sent is dropped, and

@@ -125,8 +125,8 @@ static void add_connection(struct http_loop *loop, const struct handed_over *new
     }
 }
 
-/* What speaks against one more connection on the loop: nothing while it has few, which one thread
- * serves at less cost than two that wait for each other's turns. */
+/* How crowded the loop is. A few connections count as none: one thread serves them at less cost
+ * than two that wait for each other's turns. */
 static size_t crowding(struct http_loop *loop)
 {
     size_t count = atomic_load_explicit(&loop->conn_count, memory_order_relaxed);

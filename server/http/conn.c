@@ -98,9 +98,9 @@ void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_byt
     conn->asked_bytes += header_bytes + (body_bytes < 0 ? 0 : (uint64_t)body_bytes);
 }
 
-/* What MHD has read of the next request it does not say. Where bytes cannot be counted, the answer
- * is yes if it is likely enough: an answer that says close loses what is behind it, and one that
- * does not costs its client a request more on this connection. */
+/* MHD does not say what it has read of the next request. Where bytes cannot be counted, the
+ * result is true if it is likely enough: an answer that says close loses what is behind it, and
+ * one that does not costs its client only a request more on this connection. */
 bool conn_has_next(const struct conn *conn)
 {
     uint64_t came = 0;

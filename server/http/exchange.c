@@ -99,7 +99,8 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;
-    /* Behind another one, or from before a drain told clients to ask for no more. */
+    /* The request may have others behind it: it came behind one itself, or it is from before a
+     * drain, which tells clients to ask for no more. */
     exchange->in_pipe = (conn->used && conn->ended_run == conn->daemon->runs) ||
                         server_phase(loop->server) < SERVER_DRAINING;
     conn->exchange = exchange;

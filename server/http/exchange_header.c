@@ -1,6 +1,6 @@
 /* What a request's header decides, in this order: by its path which route it is for, by its token
- * whether it may use that, and by its method; whose request it is, and what the limits of one client
- * and of the queue say of it; then the codec of its body and answer. A refusal is an answer
+ * whether it may use that, and by its method; whose request it is, and what the limits of one
+ * client and of the queue say of it; then the codec of its body and answer. A refusal is an answer
  * (exchange.c), whatever of the body is still to come.
  *
  * Possible failures: what header_check.h and infer_check() say; INVALID_REQUEST, UNAUTHORIZED,

@@ -1,4 +1,4 @@
-/* What libmicrohttpd calls on a loop's thread, from a connection's begin to its end, and how one of
+/* What libmicrohttpd calls on a loop's thread, from a connection's start to its end, and how one of
  * its daemons is started with that.
  *
  *     on_connection      begins              conn_create()
@@ -128,8 +128,8 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
-/* Make it another expectation, which nobody knows. It lies in libmicrohttpd's buffer for this
- * connection, and nobody reads on. */
+/* Turn the field Expect into an expectation that nobody knows, so that libmicrohttpd sends no
+ * 100. The text lies in its buffer for this connection, and nothing else reads it. */
 static enum MHD_Result forget_expectation(void *cls, enum MHD_ValueKind kind, const char *name,
                                           size_t name_bytes, const char *value,
                                           size_t value_bytes)

@@ -150,7 +150,7 @@ static struct crowd *crowd_served(struct http_daemon *daemon)
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
 }
 
-/* How many places behind the daemon of the crowd that ran last. */
+/* How many places a daemon is behind that of its crowd which ran last. */
 static size_t places_behind(const struct http_loop *loop, const struct crowd *crowd,
                             size_t index)
 {

@@ -76,11 +76,12 @@ void loop_forget_suspension(struct exchange *exchange)
     }
 }
 
-/* Not in a callback, where MHD still has bytes that it has read: when such a connection is
- * resumed, MHD reads first, and where the client has closed its side, which it is free to do
- * while it waits, MHD closes the connection, whatever it had. After the run it has nothing left
- * of a body but the begin of a chunk, and once the body is complete it waits for us, not for
- * bytes. (Its manual allows callbacks alone, for the sake of daemons with threads.) */
+/* Suspend the connections whose requests went away in this run. Callbacks must not do it,
+ * because MHD still has bytes then that it has read: when such a connection is resumed, MHD
+ * reads first. If the client has closed its side, which it is free to do while it waits, MHD
+ * closes the connection, whatever it had. After the run it has nothing left of a body but the
+ * beginning of a chunk, and once the body is complete it waits for us, not for bytes. (MHD's
+ * manual allows suspending in callbacks alone, for the sake of daemons with threads.) */
 static void suspend_connections(struct http_daemon *daemon)
 {
     while (!LIST_EMPTY(&daemon->to_suspend)) {
@@ -373,8 +374,8 @@ static void on_heartbeat(uv_timer_t *timer)
     wake_daemons(loop);
 }
 
-/* After the loop's thread has ended, which this one is now instead: everything suspended has
- * come back or never will. */
+/* Called after the loop's thread has ended, in its stead: everything suspended has come back or
+ * never will. */
 static void stop_daemons(struct http_loop *loop)
 {
     while (text_turn_waits(&loop->completion.texts)) {

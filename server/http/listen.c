@@ -127,7 +127,7 @@ static bool split_host_port(const char *address, char *host, size_t room, const 
     return true;
 }
 
-/* False where the system has no IPv6, or it is switched off: then no address of its own is left. */
+/* False where the system has no IPv6, or has it switched off: then ::1 cannot be bound. */
 static bool ipv6_is_on(void)
 {
     const struct sockaddr_in6 own = {.sin6_family = AF_INET6,

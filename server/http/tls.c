@@ -49,8 +49,8 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     struct conn *conn = arg;
     struct http_daemon *daemon = conn->daemon;
     if (handshake_must_wait(conn)) {
-        /* That a connection has ended, libmicrohttpd is told once, and forgets it where the
-         * handshake goes on: in the next run it would not ask. */
+        /* libmicrohttpd is told once that a connection has ended. It forgets that where the
+         * handshake goes on, and would not ask in the next run. */
         const bool ended = peek_ended(conn->fd);
         daemon->progress = true; /* there is something to do in the next run */
         errno = ended ? ECONNRESET : EAGAIN;
@@ -482,7 +482,7 @@ void tls_begin(struct conn *conn)
     gnutls_handshake_set_max_packet_length(session, MESSAGE_BYTES);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
         0) {
-        deadline_cut(conn); /* it has libmicrohttpd's still, which are none */
+        deadline_cut(conn); /* the session still has libmicrohttpd's credentials: none */
     }
     if (conn->credentials->ask_clients) {
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);

@@ -2,10 +2,10 @@
  * credentials and its handshake's turn are ours:
  *
  *   - Credentials (--tls-cert, --tls-key, --tls-client-ca) are read at the start and again whenever
- *     the files change. A connection keeps those that were valid when it began, so a change fails no
- *     request; libmicrohttpd's daemon would keep its own for ever. What cannot be used (half a file,
- *     a key that is not the certificate's) is refused with a line in the log: the connections go on
- *     with what there was, and the files are tried again when they change, and every minute.
+ *     the files change. A connection keeps those that were valid when it began, so a change fails
+ *     no request; libmicrohttpd's daemon would keep its own for ever. What cannot be used (half a
+ *     file, a key that is not the certificate's) is refused with a line in the log. Connections go
+ *     on with what there was, and the files are tried again when they change, and every minute.
  *   - libmicrohttpd asks for a handshake again and again while it waits for its client, and has no
  *     end of bytes to announce. The loop sleeps by what was moved (daemon_has_pending() in
  *     http_loop.c): what goes in or out of a session's socket is progress.

@@ -271,8 +271,9 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* ---- a request ---- */
 
-/* The place of an address, of an IPv6 one its /64 network, and its key there; another address may
- * have it. Thread: a holder of the lock. */
+/* The place where the wrong tokens of an address are counted (of an IPv6 one: of its /64
+ * network), and its key there. Another address may have the place. Thread: a holder of the
+ * lock. */
 static struct offender *find_offender(struct tokens *tokens, const struct address *peer,
                                       uint64_t *key)
 {
@@ -282,7 +283,8 @@ static struct offender *find_offender(struct tokens *tokens, const struct addres
     return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
 
-/* Ten at once, and one more each second; beyond them none is looked at yet but who was let in. */
+/* Must the address wait? It may present ten wrong tokens at once, and one more each second;
+ * beyond that only tokens that were right before, from there, are looked at. */
 static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
 {
     const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;

@@ -205,7 +205,7 @@ struct landing {
     struct memory_block *block;
     uint64_t at;
     uint64_t most;
-    uint64_t reserved; /* of it, from its begin on: what came has room there */
+    uint64_t reserved; /* of the block, from its start: there is room for what came */
 };
 
 static struct landing landing_of(struct request *request)

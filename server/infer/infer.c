@@ -92,7 +92,7 @@ enum status infer_decode(struct request *request, struct error *err)
     apply_body_timeout(request);
     apply_body_priority(request);
     if (request->call.axis_pending) {
-        /* Sizes do not depend on it; the plan is made again when it is known. */
+        /* Sizes do not depend on the axis; the plan is made again when that is known. */
         request->call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
@@ -138,7 +138,7 @@ static enum status zero_gaps(struct request *request, const struct parallel *par
     return STATUS_OK;
 }
 
-/* What is to be said of work that was given up: why. */
+/* Make the reason the status of work that was given up. */
 static enum status explain_given_up(struct request *request, enum status status)
 {
     return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status

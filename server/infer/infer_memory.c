@@ -26,7 +26,7 @@ enum {
     UNPACKED = 4   /* bytes that a packed byte most often becomes */
 };
 
-/* A deadline that small requests could miss in a line; others are not worth a look at it. */
+/* Small requests with a later deadline than this are not checked: no line makes them miss it. */
 #define SOON_NS (60 * NS_PER_S)
 
 uint64_t infer_text_bytes(const struct request *request)
@@ -216,7 +216,8 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 
 /* ---- admission ---- */
 
-/* Of a few bytes of text that describe them, blocks and texts may be of any length. */
+/* What a decoded request needs. A few bytes of text may describe blocks and texts of any
+ * length. */
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
@@ -283,8 +284,8 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 
 /* ---- how long it takes ---- */
 
-/* Of a body that is not understood yet: that it says how long it is and how much of that is text,
- * and that an answer is as long, is all that is known. */
+/* The cost of a body that is not understood yet. Known is only how long it says it is, and how much
+ * of that is text; the answer is taken to be as long. */
 static uint64_t guessed_cost(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
@@ -332,7 +333,7 @@ static uint64_t small_wait_ns(const struct request *request)
     const struct server *server = request->server;
     uint64_t wait_ns =
         queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
-    /* Who waits for company does so no longer than a deadline allows. */
+    /* A wait for peers of a batch is no longer than a deadline allows, and does not count. */
     const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
     wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
     int64_t text_bytes = request->decoded ? 0 : request->body.declared;

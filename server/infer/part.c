@@ -1,6 +1,6 @@
 /* Parts between their carries, and totals; see part.h. From top to bottom: how a part is cut, the
- * sums of its lines, planes of its elements, its phases; then what is done before the scan and after
- * it, for a part and for totals, which take another way through all of these. */
+ * sums of its lines, planes of its elements, its phases; then what is done before the scan and
+ * after it, for a part and for totals, which take another way through all of these. */
 #include "server/infer/part.h"
 
 #include "kernels/device.h"
@@ -420,9 +420,9 @@ static enum status prepare_part(struct request *request, const struct parallel *
 
 /* ---- and after it ---- */
 
-/* The sums of lines from..end-1 after the part: what they were where it has no elements
- * (outputs: NULL), else the last output and, where that is not in it, the last element, which is
- * in `kept`. */
+/* Compute the sums of lines from..end-1 after the part. Where the part has no elements
+ * (outputs: NULL) they are what they were. Else they are the last output and, where the last
+ * element is not in that, this element, which is in `kept`. */
 static void keep_sums_of(const struct request *request, const char *outputs, char *kept,
                          uint64_t from, uint64_t end)
 {

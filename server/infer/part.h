@@ -99,8 +99,8 @@ MUST_CHECK enum status part_finish(struct request *request, const struct paralle
 
 void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */
 
-/* Sums as a carry has them, so many of `bytes` bytes. Hardware disagrees about the sign and payload of
- * a NaN: they are not kept. Here for tests, as all below. */
+/* Make `count` sums of `bytes` bytes what a carry has. Hardware disagrees about the sign and
+ * payload of a NaN: they are not kept. Here for tests, as all below. */
 void part_sums_settle(void *sums, size_t bytes, uint64_t count);
 
 /* `bytes` bytes, little-endian. */

@@ -93,7 +93,7 @@ bool slices_wanted(const struct request *request)
     return part_is_one(request) || worth_slicing(request, &ignored);
 }
 
-/* From the first step of a run on. */
+/* Begin a run at its first step. */
 static void set_slicing(struct slices *slices, const struct scan_slicing *slicing)
 {
     const struct config *config = slices->slice.server->config;
@@ -264,7 +264,7 @@ bool slices_end(struct request *request)
 
 /* ---- coming back ---- */
 
-/* A slice is computed: what its request has of it, and how much a device gets next. */
+/* Count a slice that was computed to its request, and choose how much a device gets next. */
 static void account_slice(struct slices *slices, uint64_t steps)
 {
     struct request *whole = slices->whole;

@@ -49,7 +49,7 @@ static void set_free(struct buddy *buddy, uint32_t leaf, unsigned order)
     LIST_INSERT_HEAD(&buddy->free[order], block, free);
 }
 
-/* It is free no more. */
+/* Take a block that is free out of its list. */
 static void set_state(struct leaf *block, enum leaf_state state)
 {
     LIST_REMOVE(block, free);

@@ -226,8 +226,8 @@ static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, u
                      need, free_now, whole);
 }
 
-/* Commit bytes up to a limit, or up to `lack` bytes less: *committed. *left is what was free
- * otherwise. */
+/* Commit `bytes`, or up to `lack` bytes fewer if there is no room for all below the limit:
+ * *committed. If even these do not fit, nothing is committed, and *left is what was free. */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
                         uint64_t *committed, uint64_t *left)
 {

@@ -319,8 +319,8 @@ static void *free_thread(void *arg)
     return NULL;
 }
 
-/* The pages of an object that its clients have unlinked go with the last of us, a quarter of a
- * second for each GiB; those of a map take a tenth of that. HTTP must not wait for it. */
+/* The last to close an object that its clients have unlinked frees its pages, which takes a
+ * quarter of a second for each GiB; to unmap takes a tenth of that. HTTP must not wait for it. */
 static bool takes_long_to_free(const struct shm_region *region)
 {
     struct stat info;

@@ -3,9 +3,9 @@
 #
 #   console.sh console.html build/console      writes build/console/csp and build/console/etag
 #
-# The policy names the one <style> and the one <script> of the page by their hashes, so that a browser runs nothing
-# else in it. Each of the four tags stands alone on a line; what a browser hashes is all between them, the line's end
-# behind the first of them included. The ETag is a hash of the page.
+# The policy names the one <style> and the one <script> of the page by their hashes, so that a
+# browser runs nothing else in it. Each of the four tags stands alone on a line. A browser hashes
+# all between two of them, the line's end behind the first included. The ETag is a hash of the page.
 set -eu
 
 page=$1 to=$2

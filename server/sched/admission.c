@@ -76,13 +76,13 @@ static bool is_active(const struct request *request)
     return request->admission.state == ADMISSION_ACTIVE;
 }
 
-/* Admitted once: it goes on without a place. */
+/* Was the request admitted, and goes on without a place? */
 static bool is_slow(const struct request *request)
 {
     return request->admission.state == ADMISSION_SLOW;
 }
 
-/* It is past the line, but for more memory. */
+/* Has the request begun? It may be in the line all the same, for more memory. */
 static bool has_begun(const struct request *request)
 {
     return is_active(request) || is_slow(request);
@@ -136,7 +136,7 @@ static void enter_line(struct admission *admission, struct request *request)
     fair_push(&admission->line, request, true);
 }
 
-/* It has left the line. */
+/* Count a request that has left the line. */
 static void account_left(struct admission *admission, struct request *request, bool had_begun)
 {
     admission->begun_waiting -= had_begun;
@@ -144,7 +144,7 @@ static void account_left(struct admission *admission, struct request *request, b
     request->admission.held_bytes = 0;
 }
 
-/* It costs so much from now on. */
+/* From now on the request costs so much. */
 static void set_cost(struct admission *admission, struct request *request, uint64_t cost)
 {
     struct admission_hold *hold = &request->admission;
@@ -190,11 +190,11 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     return true;
 }
 
-/* Until requests of a client that cost so much are through, were the first of them to begin now.
- * The last of them shares the loops with all that are active then, as bodies come side by side, and
- * who takes a place that became free shares, too: all of its client's count, and of every other
- * client's as much as it gets itself by then, as clients have turns. Of those no more is known than
- * what they have together. */
+/* Nanoseconds until requests of a client that cost so much are through, were the first of them
+ * to begin now. The last of them shares the loops with all that are active then, as bodies come
+ * side by side, and with those that take the places that become free. So all requests of the
+ * client count, and of every other client as much as it gets itself by then, as clients have
+ * turns. Of the others only what they cost together is known. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost)
 {
@@ -205,7 +205,7 @@ static uint64_t time_for(const struct admission *admission, const struct client 
     return (uint64_t)((own + shared) * admission->ns_per_cost * CAUTION);
 }
 
-/* Its deadline comes before it can be through, were it to begin now. */
+/* Does the request's deadline come before it could be through, were it to begin now? */
 static bool is_hopeless(const struct admission *admission, const struct request *request,
                         uint64_t now_ns)
 {

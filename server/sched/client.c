@@ -162,7 +162,7 @@ void client_release(struct client *client)
 
 /* ---- requests and memory ---- */
 
-/* Move a mean towards the time for which `part` of `whole` was in use. */
+/* Move the mean towards `ns`, the time for which `part` of `whole` was in use. */
 static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part,
                        uint64_t whole)
 {
@@ -172,7 +172,7 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* How long until `part` of `whole` comes back, of which all does within the mean. */
+/* How long until `part` of `whole` comes back, if all of it comes back within the mean. */
 static uint64_t until_back(const atomic_uint_fast64_t *mean_ns, uint64_t part, uint64_t whole)
 {
     double mean = (double)atomic_load_explicit(mean_ns, memory_order_relaxed);

@@ -183,9 +183,9 @@ static void describe_devices(const struct scan_device_info *infos, size_t count,
     }
 }
 
-/* The devices that one word names; false: none. A name that the processor has with every driver
- * (its model, say) means Tally's own, device `own` of them. *named: that is meant, other than by
- * "all" and the like. */
+/* Choose the devices that one word names; false: there is none. A name that the processor has
+ * with every driver (its model, say) means Tally's own device, number `own`. *named becomes
+ * true if the word names that one, and is not "all" or the like. */
 static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
                            size_t own, bool *chosen, bool *named)
 {

@@ -51,7 +51,7 @@ static bool has_others(const struct fair_flow *flow)
     return flow->last != flow->last_high || !flow->first->high;
 }
 
-/* It is in the flow and the line from now on, or not any more. */
+/* Count a request that enters, or leaves, its flow and the line. */
 static void account(struct fair_line *line, struct fair_flow *flow,
                     const struct request *request, bool enters)
 {
@@ -137,13 +137,14 @@ const struct request *fair_first(const struct fair_flow *flow, bool high)
     return high ? first->next : flow->last_high->next;
 }
 
-/* So many of high priority went before the others of their client that one of those is due. */
+/* Have so many of high priority gone before the others of their client that one of those is
+ * due? */
 static bool other_is_due(const struct fair_flow *flow)
 {
     return flow->ahead >= FAIR_AHEAD && has_others(flow);
 }
 
-/* Put it before all, if it is not there. */
+/* Put the oldest of normal priority before all, if one is due. */
 static void let_other_go(struct fair_flow *flow)
 {
     if (!other_is_due(flow) || !flow->first->high) {

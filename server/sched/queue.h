@@ -102,8 +102,8 @@ size_t queue_count_model(struct queue *queue, int model);
  * so a client's request at its place k runs in the k-th batch of that client's turns at the
  * latest; overtaking by compatible requests never moves anyone's place backwards, and is paid
  * for by the client that it came from. A batch is bounded in requests and bytes, so each of the
- * waits is bounded too. Companions come from the same lane only: the large ones gain nothing
- * from sharing, and would make small ones wait for their bytes. Thread: any. */
+ * waits is bounded too. Peers come from the same lane only: large ones gain nothing from
+ * sharing, and would make small ones wait for their bytes. Thread: any. */
 
 /* What a worker takes. */
 enum queue_takes {

@@ -1,37 +1,40 @@
 /* The record of one request: what becomes of it once HTTP has understood its header, and its
  * one state. server/http/exchange.h has the rest of it: its connection, its header, its answer.
  *
- * | state     | owner, thread      | what happens                     | what is next                     |
- * |-----------|--------------------|----------------------------------|----------------------------------|
- * | HEADER    | loop               | its header arrives               | BODY; REFUSED, ANSWERING: refused|
- * | BODY      | loop               | its body lands (body.h); slices  | ANSWERING: a page, or refused;   |
- * |           |                    | of it may be out (slices.h)      | PAUSED; REFUSED; once the body   |
- * |           |                    |                                  | is complete any below PAUSED     |
- * | REFUSED   | loop               | the rest of its body is dropped  | ANSWERING when that has come,    |
- * |           |                    |                                  | LINGERING if it is long or slow  |
- * | LINGERING | loop               | the refusal is sent, what still  | the connection is closed         |
- * |           |                    | comes is dropped                 |                                  |
- * | PAUSED    | admission, any     | inside its body it waits to      | BODY; REFUSED: it waited too     |
- * |           |                    | begin, or for more memory        | long                             |
- * |           | codec pool         | inside its body it waits for     | the same                         |
- * |           |                    | pages of memory (body.h)         |                                  |
- * | WAITING   | admission, any     | its body is complete; the same   | infer_submit() again             |
- * | PARSING   | codec pool         | its body is unpacked and parsed  | QUEUED; back on the loop: it is  |
- * |           |                    |                                  | larger than it looked, and goes  |
- * |           |                    |                                  | to infer_submit() again          |
- * |           | loop               | it waits for a turn in which its | infer_submit() again             |
- * |           |                    | text is parsed (text_turn.h)     |                                  |
- * | PARSED    | codec pool         | it is posted to the loop         | SLICED                           |
- * | QUEUED    | queue              | it waits for a device            | RUNNING                          |
- * | RUNNING   | device worker      | it is scanned in place           | its answer is made at once, or   |
- * |           |                    |                                  | PRINTING: that is long           |
- * |           | loop               | computed, it waits for a turn in | the same                         |
- * |           |                    | which its answer is printed      |                                  |
- * | SLICED    | loop; a slice is   | it is scanned slice by slice     | the same                         |
- * |           | with queue, worker |                                  |                                  |
- * | PRINTING  | codec pool         | its answer is printed, packed    | READY                            |
- * | READY     | loop               | MHD is about to ask              | ANSWERING                        |
- * | ANSWERING | loop, MHD          | MHD sends its answer             | it ends, all it holds is freed   |
+ * | state     | owner, thread  | what happens                    | what is next                   |
+ * |-----------|----------------|---------------------------------|--------------------------------|
+ * | HEADER    | loop           | its header arrives              | BODY; REFUSED, ANSWERING:      |
+ * |           |                |                                 | refused                        |
+ * | BODY      | loop           | its body lands (body.h); slices | ANSWERING: a page, or refused; |
+ * |           |                | of it may be out (slices.h)     | PAUSED; REFUSED; once the body |
+ * |           |                |                                 | is complete any below PAUSED   |
+ * | REFUSED   | loop           | the rest of its body is dropped | ANSWERING when that has come,  |
+ * |           |                |                                 | LINGERING if it is long or     |
+ * |           |                |                                 | slow                           |
+ * | LINGERING | loop           | the refusal is sent, what still | the connection is closed       |
+ * |           |                | comes is dropped                |                                |
+ * | PAUSED    | admission, any | inside its body it waits to     | BODY; REFUSED: it waited too   |
+ * |           |                | begin, or for more memory       | long                           |
+ * |           | codec pool     | inside its body it waits for    | the same                       |
+ * |           |                | pages of memory (body.h)        |                                |
+ * | WAITING   | admission, any | its body is complete; the same  | infer_submit() again           |
+ * | PARSING   | codec pool     | its body is unpacked and parsed | QUEUED; back on the loop: it   |
+ * |           |                |                                 | is larger than it looked, and  |
+ * |           |                |                                 | goes to infer_submit() again   |
+ * |           | loop           | it waits for a turn in which    | infer_submit() again           |
+ * |           |                | its text is parsed              |                                |
+ * |           |                | (text_turn.h)                   |                                |
+ * | PARSED    | codec pool     | it is posted to the loop        | SLICED                         |
+ * | QUEUED    | queue          | it waits for a device           | RUNNING                        |
+ * | RUNNING   | device worker  | it is scanned in place          | its answer is made at once, or |
+ * |           |                |                                 | PRINTING: that is long         |
+ * |           | loop           | computed, it waits for a turn   | the same                       |
+ * |           |                | in which its answer is printed  |                                |
+ * | SLICED    | loop; slice:   | it is scanned slice by slice    | the same                       |
+ * |           | queue, worker  |                                 |                                |
+ * | PRINTING  | codec pool     | its answer is printed, packed   | READY                          |
+ * | READY     | loop           | MHD is about to ask             | ANSWERING                      |
+ * | ANSWERING | loop, MHD      | MHD sends its answer            | it ends, all it holds is freed |
  *
  * From PAUSED to PRINTING a request is away: one call (admission_enter, codec_pool_submit,
  * queue_push, completion_post) hands it over, and nobody touches it but its owner, except for
