@@ -8,7 +8,10 @@
  * At the limit of connections, or of the process's descriptors, the backlog waits: libuv does not
  * watch the sockets until a connection has ended or a heartbeat has passed. It waits, too, while
  * some that were accepted have not been looked at: connections that come faster than they are
- * served stay in the kernel, where they cost next to nothing.
+ * served stay in the kernel, where they cost next to nothing. So that one client cannot keep all
+ * others out with connections on which it asks for nothing, one of these makes way at the limit for
+ * each that waits, one after the other (deadlines.c). Whose the one that waits is shows when it is
+ * accepted: it may be the same client's, and is before those behind it all the same.
  *
  * Closing a listening socket resets the connections in its backlog, which their clients have
  * and may have sent requests on. listen_end() lets nobody else in, but for handshakes that have
@@ -35,6 +38,7 @@
 enum {
     MOST_FRESH = 8,      /* accepted, and not looked at yet */
     FEW_CONNECTIONS = 4, /* of a loop */
+    NO_WAY_MS = 100,     /* before those who might make way are looked through again */
     HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */
 };
@@ -78,9 +82,45 @@ static void pause_all(struct http_loop *loop)
     }
 }
 
+static bool backlog_is_empty(const struct listener *listener)
+{
+    struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
+    return poll(&waiting, 1, 0) == 0;
+}
+
+static bool somebody_waits(const struct http_loop *loop)
+{
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        if (!loop->listeners[i].closed && !backlog_is_empty(&loop->listeners[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All places are taken. While the service drains idle connections end anyway; after it stood still
+ * nobody knows what they have asked for meanwhile. */
+static void make_way(struct http_loop *loop)
+{
+    const uint64_t now_ns = clock_now_ns();
+    bool expected = false;
+    if (loop->draining_ns != 0 || loop->stood_still || now_ns < loop->no_way_until_ns ||
+        !somebody_waits(loop) ||
+        !atomic_compare_exchange_strong(&loop->http->making_way, &expected, true)) {
+        return;
+    }
+    if (!deadline_make_way(loop, now_ns)) {
+        atomic_store(&loop->http->making_way, false);
+        loop->no_way_until_ns = now_ns + NO_WAY_MS * NS_PER_MS;
+    }
+}
+
 void accepting_resume(struct http_loop *loop)
 {
     const bool is_full = http_connections(loop->http) >= loop->server->config->max_connections;
+    if (is_full) {
+        make_way(loop);
+    }
     for (size_t i = 0; i < loop->listener_count && !is_full; i++) {
         struct listener *listener = &loop->listeners[i];
         if (!listener->closed && listener->paused) {
@@ -188,6 +228,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     while (loop->fresh < MOST_FRESH) {
         if (!take_place(loop->http)) {
             pause_all(loop);
+            make_way(loop);
             return;
         }
         struct handed_over new = {.tls = listener->tls, .peer = {.ss_family = AF_UNSPEC}};
@@ -246,12 +287,6 @@ static void close_listener(struct listener *listener)
         (void)uv_poll_stop(&listener->poll);
         (void)close(listener->fd);
     }
-}
-
-static bool backlog_is_empty(const struct listener *listener)
-{
-    struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
-    return poll(&waiting, 1, 0) == 0;
 }
 
 void accepting_end(struct http_loop *loop, uint64_t now_ns)

@@ -61,6 +61,9 @@ void conn_destroy(struct conn *conn)
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
     accepting_ended(conn->loop);
+    if (conn->makes_way) {
+        atomic_store(&conn->loop->http->making_way, false);
+    }
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;
     if (conn->exchange == NULL) {

@@ -16,7 +16,8 @@
  *
  * All bounds are absolute: a byte now and then moves none of them (MHD's own timeout it does). They
  * are also long, for the sake of slow links; so while reservations of memory are refused, those who
- * hold some of it and hardly move give way, the slowest first.
+ * hold some of it and hardly move give way, the slowest first; and while all connections are taken
+ * and a client waits for one, the client that has most of them gives up one that asks for nothing.
  *
  * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
  * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
@@ -30,6 +31,7 @@
 #include "server/infer/body.h"
 #include "server/infer/slices.h"
 #include "server/memory/memory.h"
+#include "server/sched/client.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -39,8 +41,9 @@ enum {
     EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
     SLOW_BYTES = 256 << 10, /* a heartbeat: a slower large body waits for its client */
-    QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
-    YOUNG_MS = 250, /* shorter phases are not worth a look */
+    QUIET_MS = 400,    /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250,    /* shorter phases are not worth a look */
+    UNASKED_MS = 1000, /* a connection without a request for longer makes way for a client */
     POLL_BATCH = 128,
     STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
 
@@ -357,6 +360,51 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         }
         conn = find_slowest(loop, now_ns);
     }
+}
+
+/* ---- while all connections are taken ---- */
+
+/* No request is on it, or one whose header has not come to its end; and not since just now. */
+static bool asks_for_nothing(const struct conn *conn, uint64_t now_ns)
+{
+    return !conn->cut && clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS &&
+           (conn->exchange == NULL ||
+            request_state(&conn->exchange->request) == REQUEST_HEADER);
+}
+
+/* Of the client that has most connections, and more than one, the one that has asked for nothing for
+ * longest; NULL: there is none. */
+static struct conn *find_unasked(const struct http_loop *loop, uint64_t now_ns)
+{
+    struct conn *found = NULL;
+    uint64_t most = 1;
+    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
+         conn = LIST_NEXT(conn, link)) {
+        const uint64_t has =
+            atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
+        const bool more =
+            has > most || (found != NULL && has == most && conn->since_ns < found->since_ns);
+        if (more && asks_for_nothing(conn, now_ns)) {
+            found = conn;
+            most = has;
+        }
+    }
+    return found;
+}
+
+bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
+{
+    static const char why[] = "all connections that the server has were taken "
+                              "(--max-connections), and this one had asked for nothing yet: "
+                              "send the request again";
+    struct conn *conn = find_unasked(loop, now_ns);
+    if (conn == NULL || conn_unread(conn)) { /* it asks for something now */
+        return false;
+    }
+    conn->makes_way = true;
+    metrics_add(loop->server->metrics, METRICS_COUNTER_MADE_WAY, 1);
+    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    return true;
 }
 
 /* ---- clients that are gone ---- */

@@ -32,6 +32,7 @@ struct http_daemon;
 struct conn {
     bool used;                           /* a request line came on it */
     bool cut;                            /* was shut down: MHD is about to close it */
+    bool makes_way;                      /* was cut for a client that waits for its place */
     bool closed;                         /* MHD has: only an orphan keeps this record */
     bool handshaking;                    /* TLS: nothing but its handshake has come yet */
     struct MHD_Connection *connection;   /* MHD's, until it is closed */

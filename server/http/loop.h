@@ -102,7 +102,8 @@ struct http_loop {
     uint64_t awake_ns;    /* the last turn */
     bool stood_still;     /* before it, and no heartbeat has come since */
     unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
-    uint64_t id_seed;     /* of loop_draw_id() */
+    uint64_t no_way_until_ns; /* nobody makes way before that */
+    uint64_t id_seed;         /* of loop_draw_id() */
 };
 
 /* The HTTP side as a whole: what its loops share. */
@@ -115,6 +116,7 @@ struct http {
     atomic_bool draining; /* orders to the loops */
     atomic_bool stopping;
     atomic_size_t places_taken; /* of --max-connections, by who is accepted or about to be */
+    atomic_bool making_way;     /* some connection gives up its place, and has not ended */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
@@ -167,7 +169,7 @@ MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
 /* Take over what other loops have accepted for this one. */
 void accepting_take_handed(struct http_loop *loop);
-/* Go on after a pause, if there is room for another connection. */
+/* Go on after a pause, if there is room for another connection; make some if a client waits. */
 void accepting_resume(struct http_loop *loop);
 /* A connection has ended, or could not begin: its place is another's. */
 void accepting_ended(struct http_loop *loop);
@@ -181,6 +183,9 @@ void accepting_stop(struct http_loop *loop);
 void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
 void deadline_cut(struct conn *conn);
+/* All connections are taken and a client waits for one: end one that asks for nothing. False: there
+ * is none. */
+bool deadline_make_way(struct http_loop *loop, uint64_t now_ns);
 /* After a piece of a body: true if the client has closed its side before the end. It is
  * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
  * an end that comes together with data, and a sweep would be late: what the body reserved waits

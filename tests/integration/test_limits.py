@@ -922,6 +922,10 @@ def test_idle_connections_are_closed(start_server):
         assert time.monotonic() - started < 10
 
 
+ASK = post_bytes(PATH, BODY, [RAW])
+BEGIN, END = ASK[:-1], ASK[-1:]  # whoever has begun to ask makes way for nobody
+
+
 @pytest.mark.parametrize("loops, limit", [("1", 4), ("3", 10)])
 def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
     start_server, loops, limit
@@ -929,21 +933,20 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
     server = start_server("--http-loops", loops, "--max-connections", str(limit))
 
     def answered(wire):
-        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        return wire.answer().status == 200
+        return wire.send(END + BEGIN).answer().body == SUMS
 
     for _ in range(5):
-        idle = [server.wire() for _ in range(limit)]
-        assert all(answered(wire) for wire in idle)
+        inside = [server.wire().send(BEGIN) for _ in range(limit)]
+        assert all(answered(wire) for wire in inside)
         waiting = server.wire()
-        waiting.send(post_bytes(PATH, BODY, [RAW]))
-        for wire in idle:  # all loops have been round with a client at the door
+        waiting.send(ASK)
+        for wire in inside:  # all loops have been round with a client at the door
             assert answered(wire) and not has_answer(waiting)
-        idle[0].close()
+        inside[0].close()
         started = time.monotonic()
         assert waiting.answer().body == SUMS
         assert time.monotonic() - started < 15, "the freed place was not given away at once"
-        for wire in [*idle[1:], waiting]:
+        for wire in [*inside[1:], waiting]:
             wire.close()
 
 
@@ -952,12 +955,12 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
     server = start_server("--http-loops", "16", "--max-connections", str(limit))
 
     def ask(wire):
-        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        wire.send(END + BEGIN)
 
     for _ in range(60):
         wires = [server.wire() for _ in range(limit + 15)]
         for wire in wires:
-            ask(wire)
+            ask(wire.send(BEGIN))
         until(lambda wires=wires: sum(map(has_answer, wires)) >= limit)
         inside = [wire for wire in wires if has_answer(wire)]
         for wire in inside:  # all loops have been round
@@ -967,6 +970,63 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
         assert len(inside) + sum(map(has_answer, wires)) == limit
         for wire in wires:
             wire.close()
+
+
+FULL = 6  # connections, of which one client has all
+FULL_FLAGS = ("--max-connections", str(FULL), "--header-timeout-ms", "100000")
+
+
+@pytest.mark.parametrize("loops", ["1", "3"])
+@pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n", ASK])
+def test_at_the_connection_limit_who_asks_for_nothing_makes_way_for_another_client(
+    start_server, loops, sent
+):
+    server = start_server("--http-loops", loops, *FULL_FLAGS)
+    idle = [server.wire(source="127.0.0.2").send(sent) for _ in range(FULL - 1)]
+    if sent == ASK:
+        assert all(wire.answer().body == SUMS for wire in idle)
+    until(lambda: server.metric("tally_connections") == FULL)  # with the one that asks
+    idle.append(server.wire(source="127.0.0.2").send(sent))
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+        ended = [wire for wire in idle if has_answer(wire)]
+        assert 1 <= len(ended) <= 2  # the last one may have been in the backlog, too
+        if sent.startswith(b"GET"):
+            says = ("--max-connections", "send the request again")
+            calls.expect_error(ended[0].answer(), 408, "request_timeout", says=says)
+        assert ended[0].closed()
+    assert server.metric("tally_connections_made_way_total") >= 1
+    for wire in idle:
+        wire.close()
+
+
+def test_a_request_that_has_begun_makes_way_for_nobody(start_server):
+    server = start_server("--http-loops", "2", *FULL_FLAGS)
+    begun = [server.wire(source="127.0.0.2").send(BEGIN) for _ in range(FULL - 1)]
+    until(lambda: server.metric("tally_active_requests") == FULL)  # with the one that asks
+    idle = server.wire(source="127.0.0.2").send(ASK)
+    assert idle.answer().body == SUMS
+    others = [server.wire(source="127.0.0.3").send(ASK) for _ in range(2)]
+    assert idle.closed()
+    assert others[0].answer().body == SUMS
+    for wire in begun:  # now, so that the one of the others which waits is no reason
+        answer = wire.send(END).answer()
+        assert answer.body == SUMS, answer
+    assert others[1].answer().body == SUMS
+    for wire in [*begun, *others, idle]:
+        wire.close()
+
+
+def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_server):
+    server = start_server("--http-loops", "1", *FULL_FLAGS)
+    kept = [server.wire(source=f"127.0.0.{at + 10}").send(ASK) for at in range(FULL - 2)]
+    pair = [server.wire(source="127.0.0.2").send(ASK) for _ in range(2)]
+    assert all(wire.answer().body == SUMS for wire in [*kept, *pair])
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+    assert sum(map(has_answer, pair)) == 1 and not any(map(has_answer, kept))
+    for wire in [*kept, *pair]:
+        wire.close()
 
 
 def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(start_server):

@@ -35,6 +35,9 @@ from test_drain import (  # noqa: F401
     test_what_is_in_flight_is_answered_and_the_exit_is_clean,
 )
 from test_limits import (  # noqa: F401
+    ASK,
+    FULL,
+    FULL_FLAGS,
     small_server,
     test_413_for_a_chunked_body_that_grows_too_long,
     test_413_reaches_a_client_that_is_still_sending,
@@ -341,6 +344,22 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     assert server.processor_seconds() - begun < 0.75
     assert server.metric("tally_tls_handshake_failures_total") == 40
     assert works(server)
+
+
+def test_at_the_connection_limit_a_handshake_that_stops_makes_way_for_another_client(
+    start_server, tls
+):
+    server = start_server("--http-loops", "2", *FULL_FLAGS)
+    idle = []
+    for count in range(1, FULL + 1):
+        idle.append(socket.create_connection(("127.0.0.1", server.port), 30, ("127.0.0.2", 0)))
+        if count < FULL:
+            until(lambda count=count: server.metric("tally_connections") == count + 1)
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+    assert server.metric("tally_connections_made_way_total") >= 1
+    for connection in idle:
+        connection.close()
 
 
 def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(server, tls):

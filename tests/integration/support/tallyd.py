@@ -90,8 +90,8 @@ class Tallyd:
     def client(self, timeout=60):
         return Client(self.port, timeout, self.context)
 
-    def wire(self, timeout=30):
-        return Wire(self.port, timeout, self.context)
+    def wire(self, timeout=30, source=""):
+        return Wire(self.port, timeout, self.context, source)
 
     def wait_ready(self):
         deadline = time.monotonic() + READY_SECONDS
