@@ -247,16 +247,19 @@ static void read_accept(struct header_check *check, struct value value)
 {
     struct item item;
     while (next_item(&value.text, &item)) {
-        int media = media_of(&item);
-        if (item.quality == 0) {
-            continue;
-        }
-        if (media != HEADER_MEDIA_OTHER) {
+        const int media = media_of(&item);
+        if (media != HEADER_MEDIA_OTHER && item.quality > 0) {
             check->accept_formats |= 1U << media;
-        } else if (item_is(&item, "text/html")) {
-            check->accept_html = true;
+        }
+        if (item_is(&item, "text/html")) {
+            check->html_quality = item.quality;
+        } else if (media == CODEC_FORMAT_JSON || item_is(&item, "application/*") ||
+                   item_is(&item, "*/*")) {
+            check->json_quality =
+                item.quality > check->json_quality ? item.quality : check->json_quality;
         }
     }
+    check->accept_html = check->html_quality > 0 && check->html_quality >= check->json_quality;
 }
 
 static void read_accept_encoding(struct header_check *check, struct value value)

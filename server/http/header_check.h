@@ -53,7 +53,7 @@ struct header_check {
     enum coding accept_coding; /* what Accept-Encoding wants the answer packed with */
     bool no_coding;            /* Accept-Encoding leaves none, not even identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
-    bool accept_html;          /* Accept names text/html: a browser */
+    bool accept_html;          /* Accept names text/html, as good as JSON: a browser */
     const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id; borrowed */
     size_t request_id_bytes;   /* 0: there is none, or no sane one */
@@ -68,8 +68,10 @@ struct header_check {
     unsigned seen;            /* private: fields met, to find doubles */
     /* private: Accept-Encoding's q of each and of "*", plus one; 0: it is not named */
     unsigned qualities[HEADER_CODING_ANY + 1];
-    int codings;        /* private: how many it names and does not refuse */
-    struct error error; /* first thing wrong; last, as it is not cleared whole */
+    int codings;           /* private: how many it names and does not refuse */
+    unsigned html_quality; /* private: of text/html in Accept, 0: not wanted */
+    unsigned json_quality; /* private: the same of JSON */
+    struct error error;    /* first thing wrong; last, as it is not cleared whole */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,

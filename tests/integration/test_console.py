@@ -841,8 +841,11 @@ def test_an_answer_without_its_body_counts_no_bytes(start_server):
     assert server.metric(name) - before < 10 * int(head.headers["Content-Length"])
 
 
-@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/html;q=0", "text/*"])
-def test_who_does_not_name_html_gets_links(client, accept):
+@pytest.mark.parametrize(
+    "accept",
+    [None, "*/*", "application/json", "text/html;q=0", "text/*", "text/html;q=0.1, */*"],
+)
+def test_who_does_not_name_html_or_wants_it_less_gets_links(client, accept):
     answer = client.get("/", {} if accept is None else {"Accept": accept})
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Accept"

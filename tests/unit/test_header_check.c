@@ -179,6 +179,9 @@ static void door_packs_answers_only_for_a_single_coding(void **state)
     assert_int_equal(header.accept_coding, CODING_IDENTITY);
     assert_int_equal(PASS(&header, &err, {"Accept-Encoding", "gzip;q=0.1"}), STATUS_OK);
     assert_int_equal(header.accept_coding, CODING_GZIP);
+    assert_int_equal(PASS(&header, &err, {"Accept-Encoding", "br;q=0, gzip, *;q=0"}),
+                     STATUS_OK);
+    assert_int_equal(header.accept_coding, CODING_GZIP);
 }
 
 static void door_packs_with_what_is_not_refused(void **state)
@@ -359,6 +362,36 @@ static void door_refuses_bad_numbers_in_its_own_fields(void **state)
     assert_string_equal(err.field, "Inference-Header-Content-Length");
 }
 
+static void html_is_for_who_wants_it_at_least_as_much_as_json(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool html;
+    } rows[] = {{"text/html, application/json", true},
+                {"application/json;q=0.9, text/html", true},
+                {"text/html;q=0.5, */*;q=0.5", true},
+                {"text/html;q=0.001", true},
+                {"text/html;level=1; Q=0.7 , application/json;q=0.7", true},
+                {"text/html;q=0.8, application/json", false},
+                {"application/json;q=0.55,text/html;q=0.5", false},
+                {"text/html;q=0.1, */*", false},
+                {"application/*, text/html;q=0.9", false},
+                {"text/html;q=0.000", false}};
+    struct header_check header;
+    struct error err = ERROR_INIT;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        assert_int_equal(PASS(&header, &err, {"Accept", rows[i].accept}), STATUS_OK);
+        if (header.accept_html != rows[i].html) {
+            fail_msg("%s: %d", rows[i].accept, header.accept_html);
+        }
+    }
+    assert_int_equal(
+        PASS(&header, &err, {"Accept", "text/html;q=0.3"}, {"Accept", "application/json"}),
+        STATUS_OK);
+    assert_false(header.accept_html);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +405,7 @@ int main(void)
         cmocka_unit_test(door_packs_with_what_is_not_refused),
         cmocka_unit_test(door_collects_accepted_formats),
         cmocka_unit_test(door_knows_browsers),
+        cmocka_unit_test(html_is_for_who_wants_it_at_least_as_much_as_json),
         cmocka_unit_test(door_reads_media_types),
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
         cmocka_unit_test(door_wants_a_host_that_can_be_one),
