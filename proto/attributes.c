@@ -247,8 +247,8 @@ static enum status check_stride_count(const char *field, bool given, int count, 
         return STATUS_OK;
     }
     return error_set_field(err, STATUS_INVALID_STRIDES, field,
-                           "%s has %d entries, expected one for each of the %d dimensions",
-                           field, count, rank);
+                           "%s has %d entr%s, expected %d: one for each dimension", field,
+                           count, count == 1 ? "y" : "ies", rank);
 }
 
 enum status attributes_check_strides(const struct scan_desc *desc,

@@ -190,12 +190,13 @@ static enum status length_error(const struct scan_call *call, uint64_t found, st
     uint64_t elements = call->input_bytes / info->bytes;
     attribute_shape_text(&call->desc, shape, sizeof shape);
     return error_set(err, STATUS_LENGTH_MISMATCH,
-                     "the body holds %llu bytes of data, expected %llu: %llu elements (shape "
-                     "%s%s) of %zu bytes (%s)",
-                     (unsigned long long)found, (unsigned long long)call->input_bytes,
-                     (unsigned long long)elements, shape,
+                     "the body holds %llu byte%s of data, expected %llu: %llu element%s (shape "
+                     "%s%s) of %zu byte%s (%s)",
+                     (unsigned long long)found, found == 1 ? "" : "s",
+                     (unsigned long long)call->input_bytes, (unsigned long long)elements,
+                     elements == 1 ? "" : "s", shape,
                      call->desc.has_strides ? ", reached by its strides" : "", info->bytes,
-                     info->name);
+                     info->bytes == 1 ? "" : "s", info->name);
 }
 
 enum status cumsum_size_payload(const struct codec_request *request, uint64_t head_bytes,

@@ -236,8 +236,8 @@ static enum status read_strides(const struct json_place *place, struct tensor *t
                        err));
     if (count != tensor->scan.rank) {
         return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
-                                 "found %d strides: expected one for each of the %d dimensions",
-                                 count, tensor->scan.rank);
+                                 "found %d stride%s, expected %d: one for each dimension",
+                                 count, count == 1 ? "" : "s", tensor->scan.rank);
     }
     tensor->scan.has_strides = true;
     return STATUS_OK;

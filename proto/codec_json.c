@@ -106,6 +106,7 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
 {
     uint64_t need = 0;
     char shape[160];
+    char told[200];
     if ((desc->has_strides || desc->has_output_strides) && data->rank > 1) {
         return error_set_field(err, STATUS_INVALID_DATA, "data",
                                "data is nested, expected a flat array: with strides or "
@@ -114,16 +115,14 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
     if (!input_reach(desc, &need)) {
         return STATUS_OK; /* scan_plan_make() says what is wrong */
     }
-    bool enough = desc->has_strides ? data->elements >= need : data->elements == need;
-    if (enough) {
+    uint64_t most = desc->has_strides ? UINT64_MAX : need;
+    if (data->elements >= need && data->elements <= most) { /* its shape need not be told */
         return STATUS_OK;
     }
     attribute_shape_text(desc, shape, sizeof shape);
-    return error_set_field(err, STATUS_LENGTH_MISMATCH, "data",
-                           "data has %llu elements, shape [%s]%s needs %s%llu",
-                           (unsigned long long)data->elements, shape,
-                           desc->has_strides ? " with these strides" : "",
-                           desc->has_strides ? "at least " : "", (unsigned long long)need);
+    (void)snprintf(told, sizeof told, "[%s]%s", shape,
+                   desc->has_strides ? " with these strides" : "");
+    return json_tensor_require_count(data, "data", need, most, told, err);
 }
 
 static enum status read_data(const struct json_place *root, const struct json_doc *doc,

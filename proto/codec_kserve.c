@@ -78,12 +78,13 @@ static enum status take_json(const struct json_doc *doc, const json_t *data, boo
                              struct framed_tensor *input, struct error *err)
 {
     TRY(framed_tensor_take_data(doc, data, axis, input, err));
-    if (input->array != NULL && input->array->elements != input->elements) {
-        return json_field_refuse(&input->place, "data", -1, STATUS_LENGTH_MISMATCH, err,
-                                 "found %" PRIu64 " elements, but the shape has %" PRIu64,
-                                 input->array->elements, input->elements);
+    if (input->array == NULL) {
+        return STATUS_OK;
     }
-    return STATUS_OK;
+    char path[JSON_PATH_MAX];
+    json_path_of(&input->place, "data", -1, path);
+    return json_tensor_require_count(input->array, path, input->elements, input->elements, NULL,
+                                     err);
 }
 
 static enum status take_shm(const struct kserve_location *location, struct framed_tensor *input,

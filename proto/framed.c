@@ -100,17 +100,7 @@ enum status framed_check_flat(const struct json_array *array, const char *field,
         return error_set_field(err, STATUS_INVALID_DATA, field,
                                "found nested arrays: expected one flat array, in buffer order");
     }
-    if (array->elements >= least && array->elements <= most) {
-        return STATUS_OK;
-    }
-    if (least == most) {
-        return error_set_field(err, STATUS_LENGTH_MISMATCH, field,
-                               "found %" PRIu64 " elements: expected %" PRIu64, array->elements,
-                               least);
-    }
-    return error_set_field(err, STATUS_LENGTH_MISMATCH, field,
-                           "found %" PRIu64 " elements: expected %" PRIu64 " to %" PRIu64,
-                           array->elements, least, most);
+    return json_tensor_require_count(array, field, least, most, NULL, err);
 }
 
 enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,

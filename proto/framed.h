@@ -61,7 +61,7 @@ MUST_CHECK enum status framed_no_query(const struct codec_request *request, stru
  * know no parts. */
 MUST_CHECK enum status framed_no_parts(const struct json_place *root, struct error *err);
 
-/* INVALID_DATA unless the array is flat and has least..most numbers. */
+/* INVALID_DATA unless the array is flat, LENGTH_MISMATCH unless it has least..most numbers. */
 MUST_CHECK enum status framed_check_flat(const struct json_array *array, const char *field,
                                          uint64_t least, uint64_t most, struct error *err);
 

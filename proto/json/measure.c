@@ -355,9 +355,28 @@ enum status json_tensor_require_regular(const struct json_array *array, const ch
                                path);
     }
     return error_set_field(err, STATUS_INVALID_SHAPE, path,
-                           "%s has %llu elements, expected %llu as in the arrays before it",
-                           path, (unsigned long long)array->found,
+                           "%s has %llu element%s, expected %llu as in the arrays before it",
+                           path, (unsigned long long)array->found, array->found == 1 ? "" : "s",
                            (unsigned long long)array->expected);
+}
+
+enum status json_tensor_require_count(const struct json_array *array, const char *field,
+                                      uint64_t least, uint64_t most, const char *shape,
+                                      struct error *err)
+{
+    char expected[64] = "";
+    if (array->elements >= least && array->elements <= most) {
+        return STATUS_OK;
+    }
+    text_append(expected, sizeof expected, "%s%llu", most == UINT64_MAX ? "at least " : "",
+                (unsigned long long)least);
+    if (most != least && most != UINT64_MAX) {
+        text_append(expected, sizeof expected, " to %llu", (unsigned long long)most);
+    }
+    return error_set_field(
+        err, STATUS_LENGTH_MISMATCH, field, "found %llu element%s, expected %s%s%s",
+        (unsigned long long)array->elements, array->elements == 1 ? "" : "s", expected,
+        shape != NULL ? " for shape " : "", shape != NULL ? shape : "");
 }
 
 enum dtype json_tensor_infer(const struct json_array *array)

@@ -42,6 +42,13 @@ MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
 MUST_CHECK enum status json_tensor_require_regular(const struct json_array *array,
                                                    const char *field, struct error *err);
 
+/* LENGTH_MISMATCH unless the array has least..most elements (UINT64_MAX: any more). `shape`: of
+ * which it should be, for the message; NULL: of none. */
+MUST_CHECK enum status json_tensor_require_count(const struct json_array *array,
+                                                 const char *field, uint64_t least,
+                                                 uint64_t most, const char *shape,
+                                                 struct error *err);
+
 /* The type of an array that names none, by NumPy's rule: int64 if every number is written as an
  * integer, else (or without any number) float64. The size of the numbers does not matter: what
  * int64 cannot hold is an error of reading. */

@@ -199,3 +199,24 @@ def test_any_tensor_has_the_oracles_sums(client, send, seed):
         assert oracle.same_bits(case.dtype, actual, expected), vars(case)
         sent += 1
     assert sent > CASES / 4
+
+
+def test_every_dialect_counts_elements_in_the_same_words(client):
+    tensor = {"DataType": "INT32", "Sizes": [3]}
+    desc = {
+        "InputTensor": tensor,
+        "OutputTensor": tensor,
+        "Axis": 0,
+        "AxisDirection": "INCREASING",
+        "HasExclusiveSum": False,
+    }
+    v2 = {"name": "x", "datatype": "INT32", "shape": [3], "data": [7]}
+    openvino = {"precision": "I32", "shape": [3], "data": [7]}
+    for path, field, request in (
+        ("/v1/cumsum", "data", {"shape": [3], "data": [7]}),
+        ("/v1/directml/cumulative_summation", "data", {"desc": desc, "data": [7]}),
+        ("/v1/openvino/cumsum-3", "inputs[0].data", {"inputs": [openvino]}),
+        ("/v2/models/cumsum/infer", "inputs[0].data", {"inputs": [v2]}),
+    ):
+        answer = client.post_json(path, request)
+        calls.expect_error(answer, 400, "length_mismatch", field, "found 1 element, expected 3")

@@ -98,7 +98,7 @@ static const struct {
     {"dtype=float32&shape=0", 4, STATUS_LENGTH_MISMATCH, "", "expected 0"},
     {"dtype=float32&shape=2,2&strides=4,1", 16, STATUS_LENGTH_MISMATCH, "",
      "6 elements (shape 2,2, reached by its strides)"},
-    {"dtype=float32&shape=2,2&strides=4", 16, STATUS_INVALID_STRIDES, "strides", "1 entries"},
+    {"dtype=float32&shape=2,2&strides=4", 16, STATUS_INVALID_STRIDES, "strides", "has 1 entry, expected 2"},
     {"dtype=float32&shape=2,2&strides=-4,1", 16, STATUS_INVALID_STRIDES, "strides", ""},
     {"dtype=float32&shape=2,2&output_strides=1,1", 16, STATUS_INVALID_STRIDES, "output_strides",
      ""},
