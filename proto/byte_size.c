@@ -64,3 +64,17 @@ void byte_size_text(uint64_t bytes, char *text, size_t room)
     }
     (void)snprintf(text, room, "%llu byte%s", (unsigned long long)bytes, bytes == 1 ? "" : "s");
 }
+
+void byte_size_compared_text(uint64_t bytes, uint64_t limit, char *text, size_t room)
+{
+    uint64_t unit = SIZE_KIB;
+    uint64_t apart = bytes > limit ? bytes - limit : limit - bytes;
+    while (unit < SIZE_TIB && bytes / unit >= 1024) {
+        unit *= 1024;
+    }
+    if (apart > 0 && apart < unit / 10) { /* one digit behind the point does not show it */
+        (void)snprintf(text, room, "%llu bytes", (unsigned long long)bytes);
+    } else {
+        byte_size_text(bytes, text, room);
+    }
+}

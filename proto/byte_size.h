@@ -21,4 +21,7 @@ MUST_CHECK bool byte_size_read(const char *text, uint64_t *bytes);
 /* Write "64 MiB", "1.5 GiB", "17 bytes". */
 void byte_size_text(uint64_t bytes, char *text, size_t room);
 
+/* The same of what is compared with `limit`: in bytes where both would read alike. */
+void byte_size_compared_text(uint64_t bytes, uint64_t limit, char *text, size_t room);
+
 #endif

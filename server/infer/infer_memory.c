@@ -85,7 +85,7 @@ static enum status count_for_client(struct request *request, uint64_t bytes, str
         return STATUS_OK;
     }
     byte_size_text(most, limit, sizeof limit);
-    byte_size_text(bytes, need, sizeof need);
+    byte_size_compared_text(bytes, most, need, sizeof need);
     if (bytes > most) {
         return error_set(err, STATUS_TOO_LARGE,
                          "the request needs %s of memory, over %s, the server's "

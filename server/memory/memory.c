@@ -197,7 +197,7 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
     char need[32];
     char whole[32];
     char kept[32];
-    byte_size_text(bytes, need, sizeof need);
+    byte_size_compared_text(bytes, budget, need, sizeof need);
     byte_size_text(budget, whole, sizeof whole);
     byte_size_text(budget - memory_budget_large(memory), kept, sizeof kept);
     return error_set(
@@ -216,7 +216,7 @@ static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, u
     if (bytes > memory->options.budget_bytes) {
         return memory_never_fits(memory, bytes, err);
     }
-    byte_size_text(bytes, need, sizeof need);
+    byte_size_compared_text(bytes, left, need, sizeof need);
     byte_size_text(left, free_now, sizeof free_now);
     byte_size_text(memory->options.budget_bytes, whole, sizeof whole);
     return error_set(err, STATUS_OUT_OF_MEMORY,

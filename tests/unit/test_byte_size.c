@@ -59,12 +59,36 @@ static void sizes_are_written_as_people_do(void **state)
     }
 }
 
+static void what_is_compared_reads_otherwise_than_its_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        uint64_t limit;
+        const char *text;
+    } rows[] = {{SIZE_MIB + 1, SIZE_MIB, "1048577 bytes"},
+                {SIZE_MIB * 3 / 2 + 9, SIZE_MIB * 3 / 2, "1572873 bytes"},
+                {SIZE_MIB, SIZE_MIB + 1, "1048576 bytes"},
+                {2 * SIZE_MIB, SIZE_MIB, "2 MiB"},
+                {SIZE_MIB * 5 / 4, SIZE_MIB, "1.2 MiB"},
+                {SIZE_MIB, SIZE_MIB, "1 MiB"},
+                {3 * SIZE_TIB + 5, 3 * SIZE_TIB, "3298534883333 bytes"},
+                {UINT64_MAX, SIZE_MIB, "16777216.0 TiB"},
+                {7, 5, "7 bytes"}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char text[32];
+        byte_size_compared_text(rows[i].bytes, rows[i].limit, text, sizeof text);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_with_and_without_units),
         cmocka_unit_test(what_is_no_size_is_refused),
         cmocka_unit_test(sizes_are_written_as_people_do),
+        cmocka_unit_test(what_is_compared_reads_otherwise_than_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
