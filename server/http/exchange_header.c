@@ -65,6 +65,21 @@ static enum status check_token(struct exchange *exchange, struct error *err)
                         scopes, exchange->token_name, err);
 }
 
+static enum status refuse_path(const struct exchange *exchange, const char *path,
+                               struct error *err)
+{
+    const char *base = exchange->loop->server->config->base_path;
+    const struct route *near = route_nearest(path);
+    if (near == NULL) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is nothing at %.200s; GET %.200s/ lists what there is", path,
+                         base);
+    }
+    return error_set(err, STATUS_NOT_FOUND,
+                     "there is nothing at %.128s; did you mean %s %.256s%s?", path,
+                     (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, near->pattern);
+}
+
 static enum status find_route(struct exchange *exchange, const char *method, struct error *err)
 {
     struct codec_request *codec_request = &exchange->request.codec_request;
@@ -88,9 +103,7 @@ static enum status find_route(struct exchange *exchange, const char *method, str
         return STATUS_OK;
     }
     if (match.route == NULL) {
-        return error_set(err, STATUS_NOT_FOUND,
-                         "there is nothing at %.200s; GET %.200s/ lists what there is", path,
-                         exchange->loop->server->config->base_path);
+        return refuse_path(exchange, path, err);
     }
     if ((match.route->methods & exchange->asks) == 0) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,

@@ -2,6 +2,7 @@
 #include "server/http/routes.h"
 
 #include "proto/digits.h"
+#include "proto/edit_distance.h"
 #include "server/http/route_table.h"
 
 #include <string.h>
@@ -65,6 +66,55 @@ struct route_match route_find(char *path)
     }
     memset(match.segments, 0, sizeof match.segments);
     return match;
+}
+
+enum {
+    NEAR_BYTES = 128, /* of a path that is compared with others: each costs its square */
+    NEAR_SEGMENTS = 2 /* that are the same make any route a near one */
+};
+
+/* The next segment, "" behind the last one. */
+static const char *take_segment(const char **path, char segment[NEAR_BYTES + 1])
+{
+    *path += **path == '/';
+    const size_t bytes = strcspn(*path, "/");
+    memcpy(segment, *path, bytes);
+    segment[bytes] = '\0';
+    *path += bytes;
+    return segment;
+}
+
+/* Edits that make the path one of the pattern's, and how many segments at its begin are. */
+static size_t distance_of(const char *path, const char *pattern, size_t *same)
+{
+    char of_path[NEAR_BYTES + 1];
+    char of_pattern[NEAR_BYTES + 1];
+    size_t distance = 0;
+    *same = 0;
+    while (*path != '\0' || *pattern != '\0') {
+        const char *found = take_segment(&path, of_path);
+        const char *wanted = take_segment(&pattern, of_pattern);
+        const bool open = found[0] != '\0' && strcmp(wanted, "{}") == 0;
+        distance += open ? 0 : edit_distance(found, wanted);
+        *same += distance == 0;
+    }
+    return distance;
+}
+
+const struct route *route_nearest(const char *path)
+{
+    const size_t bytes = strlen(path);
+    const struct route *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; path[0] == '/' && bytes <= NEAR_BYTES && i < ARRAY_COUNT(routes); i++) {
+        size_t same = 0;
+        const size_t distance = distance_of(path, routes[i].pattern, &same);
+        if (distance < least && (same >= NEAR_SEGMENTS || distance <= bytes / 4)) {
+            nearest = &routes[i];
+            least = distance;
+        }
+    }
+    return nearest;
 }
 
 const char *route_allow(const struct route *route)

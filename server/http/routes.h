@@ -54,6 +54,9 @@ struct route_match {
  * was, so the path is not whole any more afterwards. */
 struct route_match route_find(char *path);
 
+/* The row that somebody may have meant who asks for this path, which is none's; NULL: none is near. */
+const struct route *route_nearest(const char *path);
+
 /* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */
 const char *route_allow(const struct route *route);
 

@@ -267,6 +267,22 @@ def test_unknown_path_is_404(client, path):
     calls.expect_error(answer, 404, "not_found")
 
 
+@pytest.mark.parametrize(
+    "path, meant",
+    [
+        ("/v2/repository/list", "POST /v2/repository/index?"),
+        ("/v2/systemsharedmemory", "GET /v2/systemsharedmemory/status?"),
+        ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/region/{}/status?"),
+        ("/v1/cumsun", "POST /v1/cumsum?"),
+    ],
+)
+def test_an_unknown_path_is_told_which_one_is_near(start_server, client, path, meant):
+    calls.expect_error(client.get(path), 404, "not_found", says=f"did you mean {meant}")
+    based = start_server("--base-path", "/sums").client().get("/sums" + path)
+    says = "did you mean {} /sums{}".format(*meant.split())
+    calls.expect_error(based, 404, "not_found", says=says)
+
+
 @pytest.mark.parametrize("path", ["/v1/cumsum%00", "/v1%2fcumsum", "/%zz", "/%"])
 def test_a_path_with_a_bad_escape_is_400(client, path):
     calls.expect_error(client.get(path), 400)

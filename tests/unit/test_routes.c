@@ -46,6 +46,38 @@ static void unknown_paths_are_not(void **state)
     }
 }
 
+static void the_nearest_path_is_told(void **state)
+{
+    static const char *const rows[][2] = {
+        {"/v2/repository/indices", "/v2/repository/index"},
+        {"/v2/repository/foo", "/v2/repository/index"},
+        {"/v2/repository/models/m/reload", "/v2/repository/models/{}/load"},
+        {"/v2/systemsharedmemory/state", "/v2/systemsharedmemory/status"},
+        {"/v2/systemsharedmemory/region/r/registers",
+         "/v2/systemsharedmemory/region/{}/register"},
+        {"/v2/systemsharedmemory/region/r", "/v2/systemsharedmemory/region/{}/status"},
+        {"/v2/cudasharedmemory", "/v2/cudasharedmemory/status"},
+        {"/v2/models/m/infer/x", "/v2/models/{}/infer"},
+        {"/v2/model/m/infer", "/v2/models/{}/infer"},
+        {"/v1/cumsums", "/v1/cumsum"},
+        {"/livz", "/livez"},
+    };
+    static const char *const far[] = {"",    "*",         "/..",          "/a",
+                                      "/v9", "/v1/other", "/favicon.ico", "v1/cumsum"};
+    char many[1000] = "/v1/cumsum";
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const struct route *route = route_nearest(rows[i][0]);
+        assert_non_null(route);
+        assert_string_equal(route->pattern, rows[i][1]);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(far); i++) {
+        assert_null(route_nearest(far[i]));
+    }
+    memset(many + strlen(many), '/', sizeof many - strlen(many) - 1);
+    assert_null(route_nearest(many));
+}
+
 static void open_segments_are_captured(void **state)
 {
     char copy[200];
@@ -175,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_paths_are_found),
         cmocka_unit_test(unknown_paths_are_not),
+        cmocka_unit_test(the_nearest_path_is_told),
         cmocka_unit_test(open_segments_are_captured),
         cmocka_unit_test(allow_names_the_methods),
         cmocka_unit_test(targets_are_taken_apart_and_decoded),
