@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from support import calls
-from support.http import Client
+from support.http import Client, Wire
 from support.tallyd import BINARY, TOP, free_port
 from support.waiting import until
 
@@ -149,6 +149,34 @@ def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, n
     assert np.array_equal(np.frombuffer(answer.body, np.int32), np.arange(1, (1 << 20) + 1))
     calls.expect_error(client.post_json("/v1/cumsum", {"data": [1], "axis": 9}), 400)
     client.close()
+
+
+@pytest.mark.parametrize("buffering", [False, True])
+def test_a_line_feed_between_chunks_hides_no_request_behind_nginx(
+    start_server, nginx, folder, buffering
+):
+    """Where the line of the first chunk's extension ends decides whether the last chunk is a request.
+    Both may take it either way, but the same."""
+    path = str(folder / "sock")
+    server = start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))
+    port = nginx(path, buffering)
+    hidden = b"0\r\n\r\nGET /version HTTP/1.1\r\nHost: x\r\nX-Request-Id: hidden\r\n\r\n"
+    head = (
+        b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nX-Request-Id: seen\r\nTransfer-Encoding: chunked"
+    )
+    rest = b"xx\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(hidden), hidden)
+    answers = b""
+    for line in (b"2;\n", b"2\n"):
+        with Wire(port) as wire:
+            wire.send(head + b"\r\n\r\n" + line + rest).half_close()
+            assert wire.closed()
+            answers += wire.buffer
+    client = server.client()
+    client.get("/livez", {"X-Request-Id": "behind"})
+    client.close()
+    until(lambda: "id=behind" in server.log)
+    assert answers.count(b"HTTP/1.1 ") >= 2
+    assert answers.count(b"X-Request-Id: hidden") == server.log.count("id=hidden")
 
 
 @pytest.mark.parametrize("buffering", [False, True])
