@@ -96,7 +96,7 @@ struct scan_report {
                            safe */
 };
 
-/* Of the sums that a kind's lines hand on. Integers narrower than these wrap when they are
+/* Bytes of a sum that a kind's lines hand on. Integers narrower than these wrap when they are
  * stored. */
 size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision);
 

@@ -19,7 +19,7 @@ _Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY ==
                    SCAN_LOOKBACK_OMIT == TEST_OMIT,
                "tests ask for what gpu_lookback.cl does");
 
-/* From here on it pays (docs/design/kernels.md). */
+/* From where on a way pays (docs/design/kernels.md). */
 enum {
     LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */

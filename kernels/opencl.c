@@ -89,7 +89,7 @@ static void device_text(cl_device_id id, cl_device_info what, char *text, size_t
     (void)snprintf(text, room, "%.*s", (int)room - 1, whole);
 }
 
-/* Of any width: hosts are little-endian. 0: the device does not tell. */
+/* A number of any width (hosts are little-endian); 0: the device does not tell. */
 static cl_ulong device_number(cl_device_id id, cl_device_info what)
 {
     cl_ulong value = 0;
@@ -324,7 +324,7 @@ void opencl_release(cl_mem *mem)
     *mem = NULL;
 }
 
-/* In large steps, but no further than one buffer may go. */
+/* The buffer grows in large steps, but no further than one buffer may go. */
 enum status opencl_buffer_grow(const struct opencl *device, struct opencl_buffer *buffer,
                                uint64_t bytes, struct error *err)
 {

@@ -120,7 +120,7 @@ void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, voi
 
 /* ---- slices ---- */
 
-/* From here on a step is cut itself, along the axis. */
+/* A step from this size on is cut itself, along the axis. */
 enum {
     LARGE_STEP_ELEMENTS = 1 << 22,
     LARGE_STEP_COST = 1 << 24 /* scan_plan_effort() */

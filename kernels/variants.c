@@ -217,9 +217,10 @@ static uint64_t partition_bytes(const struct scan_division *division)
     return smaller_of(bytes, PARTITION_BYTES);
 }
 
-/* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
- * set of columns the partitions cost too much; but converting and rounding 16-bit floats takes
- * longer than memory. */
+/* How much of the threads' time whole lines must fill not to be cut. It is less for elements of
+ * 8 bytes, with which one thread comes close to memory's speed, and for strips wider than a set
+ * of columns, whose partitions cost too much. 16-bit floats are no such case: converting and
+ * rounding them takes longer than memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
     const struct dtype_info *info = dtype_info(piece->plan->dtype);

@@ -55,7 +55,7 @@ MUST_CHECK enum status attributes_check_strides(const struct scan_desc *desc,
  * sum of (size - 1) * stride + 1. False for what scan_plan_make() will refuse: a negative size
  * or stride, more than INT64_MAX bytes. */
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements);
-/* Of the input, false for a tensor without dimensions, too; and of the output. */
+/* The same of the input (false for a tensor without dimensions, too), and of the output. */
 bool input_reach(const struct scan_desc *desc, uint64_t *elements);
 bool output_reach(const struct scan_desc *desc, uint64_t *elements);
 

@@ -42,7 +42,7 @@ struct carry_head {
 MUST_CHECK enum status carry_part(const char *field, const char *text, enum scan_part *part,
                                   struct error *err);
 
-/* Of one sum in S, B or an integer's plane. */
+/* The type of one sum in S, B or an integer's plane. */
 enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision);
 
 /* Elements of each line that a carry holds besides the sums. */
@@ -64,9 +64,8 @@ uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held);
 MUST_CHECK enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes,
                                         uint64_t *held, struct error *err);
 
-/* Of the first bytes of a carry that has `count`: at least CARRY_HEADER_BYTES are there. What is
- * wrong with the header by itself.
- * err   INVALID_DATA */
+/* Read the header of a carry of `count` bytes, of which at least the first CARRY_HEADER_BYTES
+ * are there, and check it by itself. err INVALID_DATA */
 MUST_CHECK enum status carry_read_head(const unsigned char *bytes, uint64_t count,
                                        struct carry_head *head, struct error *err);
 
@@ -82,7 +81,7 @@ struct carry_crc {
 };
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end);
 
-/* That of the bytes behind those: it began where `crc` ends. */
+/* Add the CRC-32 of the bytes behind those: `behind` began where `crc` ends. */
 void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind);
 
 /* The carry is there with all its bytes, the first crc->done of which are in the sum already.

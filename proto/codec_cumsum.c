@@ -18,7 +18,7 @@ const struct codec *codec_cumsum(enum codec_format format)
     return codecs[format];
 }
 
-/* Of the numbers in the answer. */
+/* The type of the numbers in the answer. */
 static enum dtype answer_dtype(const struct scan_call *call)
 {
     const struct scan_desc *desc = &call->desc;

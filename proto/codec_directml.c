@@ -288,7 +288,7 @@ static enum status check_sizes(struct tensor *tensor, const struct json_place *p
     return STATUS_OK;
 }
 
-/* Of the elements that the layout reaches. */
+/* Bytes of the elements that the layout reaches. */
 static uint64_t least_bytes(const struct tensor *tensor)
 {
     return tensor->reach * dtype_info(tensor->scan.dtype)->bytes;
@@ -334,7 +334,7 @@ static enum status check_tensor(const struct level *level, struct tensor *tensor
 
 /* ---- the tensor ---- */
 
-/* From {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
+/* Go from {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
 static enum status unwrap_buffer_tensor(struct json_place *place, struct error *err)
 {
     static const char *const known[] = {"Type", "Desc"};

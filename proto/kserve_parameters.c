@@ -31,7 +31,7 @@ static const struct spelling {
     {"part", KSERVE_PART, VALUE_PART},
 };
 
-/* As messages list them. */
+/* The attributes as messages list them. */
 #define ATTRIBUTE_NAMES \
     "axis", "exclusive", "reverse", "precision", "axis_direction", "has_exclusive_sum", "part"
 

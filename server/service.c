@@ -61,7 +61,8 @@ static enum status open_tracer(const struct config *config, struct server *serve
                                             : tracer_open(&options, &server->tracer, err);
 }
 
-/* It serves, but hardly anybody: a group's limit was almost reached, or the flag lacks a unit. */
+/* With so little memory the service serves hardly anybody: a group's limit was almost reached,
+ * or the flag lacks a unit. */
 static void warn_of_little_memory(const struct config *config, struct log *log)
 {
     if (config->memory_budget < SHARED_SLAB_BYTES) {

@@ -255,8 +255,8 @@ NOINLINE void sums_advance(struct sums *s, const lane_t *totals, ulong length)
     }
 }
 
-/* From the sums before the lines, *s, to those before a partition of them. A partition that is
- * not scanned at once is reduced, and the sums after it are published. */
+/* Turn the sums before the lines, *s, into those before a partition of them. A partition that
+ * is not scanned at once is reduced, and the sums after it are published. */
 NOINLINE void partition_sums(const struct chain *c, const struct lines *l,
                              const struct partition *p, struct sums *s)
 {

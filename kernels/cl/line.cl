@@ -228,7 +228,7 @@ struct lines { /* one of them, or some of one */
     bool stream; /* and out is aligned for it */
 };
 
-/* From element 0 to k: no product where the step is 1 or -1. */
+/* How far element k is from element 0: no product where the step is 1 or -1. */
 INLINE long line_at(ulong k, long step)
 {
 #if defined(STEPS)
@@ -520,7 +520,7 @@ INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 }
 #endif
 
-/* Of the blocks that begin at element k, `pitch` elements from one to the next. */
+/* The totals of the blocks that begin at element k, `pitch` elements from one to the next. */
 INLINE void reduce_blocks_in_lanes(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
 {
 #if defined(ACC_INT) /* any order will do */

@@ -303,7 +303,7 @@ NOINLINE group_t cells_spread(const lane_t sums[INNER])
 
 /* ---- partitions of a set ---- */
 
-/* Those of a set that begins at l->in. */
+/* The totals of the blocks of a set that begins at l->in. */
 NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
     for (ulong row = first; row < first + length; row += BLOCK, totals += INNER) {

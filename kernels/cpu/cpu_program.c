@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As x86-64-v2, -v3 and -v4 of the psABI, but for what every processor with the rest has. */
+/* The levels are x86-64-v2, -v3 and -v4 of the psABI, but for what every processor with the
+ * rest has. */
 static bool has_level(const char *level)
 {
 #if defined(__x86_64__)

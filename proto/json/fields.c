@@ -18,8 +18,8 @@ static size_t append_path(char path[JSON_PATH_MAX], size_t used, const char *tex
     return used + bytes;
 }
 
-/* By hand: every request with nested objects makes some, and most are never shown. Longer ones
- * are cut, and still say where to look. */
+/* Written without printf: every request with nested objects makes some paths, and most are
+ * never shown. Longer ones are cut, and still say where to look. */
 void json_path_of(const struct json_place *place, const char *name, int index,
                   char path[JSON_PATH_MAX])
 {

@@ -109,9 +109,9 @@ const char *read_float(const char *text, const char *end, void *out, enum number
     return store_float<F>(t, negative, out) ? t.end : refuse(NUMBER_RANGE, result);
 }
 
-/* As read_float() and read_int(), for the numbers that most texts have, and where PLAIN_BYTES can
- * be read: without a loop, because the branches at its end cost more than all the rest. NULL: not
- * one of these. */
+/* The like of read_float() and read_int() for the numbers that most texts have, where
+ * PLAIN_BYTES can be read. They have no loop, because the branches at its end cost more than
+ * all the rest. NULL: the number is not one of these. */
 template <typename F> struct plain_float {
     static constexpr size_t size = sizeof(typename F::bits);
     static constexpr number_reader general = read_float<F>;

@@ -20,7 +20,7 @@ struct address address_of(const struct sockaddr_storage *peer);
 /* Read "192.0.2.1" or "2001:db8::1". */
 bool address_parse(const char *text, struct address *out);
 
-/* Its text, "unix" for a Unix socket. */
+/* The address as text, "unix" for a Unix socket. */
 void address_text(const struct address *address, char *text, size_t room);
 
 /* Whether it is on this machine. */

@@ -102,7 +102,7 @@ struct config_action_row {
 extern const struct config_action_row config_actions[];
 extern const size_t config_action_count;
 
-/* Its bounds, as they are written. */
+/* The bounds of a setting, as they are written. */
 enum {
     CONFIG_BOUND_BYTES = 32
 };

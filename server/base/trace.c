@@ -48,7 +48,7 @@ struct trace_record {
     char detail[TEXT_BYTES];
 };
 
-/* Who sends them. */
+/* Who sends the spans: this process, as the collector is to know it. */
 struct trace_sender {
     char instance[33]; /* service.instance.id */
     char host[TEXT_BYTES];

@@ -86,7 +86,7 @@ static void cut_slow(struct conn *conn, const char *why)
     log_cut(conn, why);
 }
 
-/* Its request's body arrives, or is dropped. */
+/* Is the body of the connection's request arriving, or being dropped? */
 static bool is_receiving(const struct conn *conn)
 {
     enum request_state state =
@@ -320,7 +320,7 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
 
-/* Who will hold memory for longest; NULL: nobody is too slow. */
+/* The connection that will hold memory for longest; NULL: none is too slow. */
 static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
 {
     struct conn *slowest = NULL;

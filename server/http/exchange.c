@@ -190,7 +190,8 @@ void exchange_uncount_request(struct exchange *exchange)
 
 /* ---- refused ---- */
 
-/* Its tensor and texts are not needed any more: others may have their memory. */
+/* The tensor and texts of a refused request are not needed any more: others may have their
+ * memory. */
 static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -349,7 +350,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
 
 /* ---- the end ---- */
 
-/* Nobody needs it any more: all that it holds goes back. */
+/* Nobody needs the exchange any more: all that it holds goes back. */
 static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;

@@ -125,7 +125,7 @@ static inline struct exchange *exchange_of(struct request *request)
 
 /* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
-/* Its record lives as long as an exchange that is an orphan. */
+/* The record lives on as long as an exchange on it that is an orphan. */
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
 
@@ -180,24 +180,25 @@ enum exchange_step exchange_body_end(struct exchange *exchange);
 /* PAUSED: keep what has not landed, and what comes behind it in the same run. Returns the bytes
  * that are kept: all, or none for want of memory. */
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
-/* In REQUEST_BODY or refused: what was kept goes on first, by any step of exchange_data(). */
+/* In REQUEST_BODY or refused: land what was kept, before what comes next. Returns what
+ * exchange_data() does. */
 enum exchange_step exchange_land_kept(struct exchange *exchange);
 
 /* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* The last of its answer is about to be sent: it is none of its client's requests any more. */
+/* The last of the answer is about to be sent: the request no longer counts among its client's. */
 void exchange_uncount_request(struct exchange *exchange);
 
 /* exchange_report.c: its header has been seen, and its route is known if there is one. The
  * trace of who calls goes on, or one begins: without a traceparent only for a tensor, and if
  * --otlp-rate lets it. */
 void exchange_begin_trace(struct exchange *exchange);
-/* It ends: metrics, a line of the log, its trace to the tracer. */
+/* exchange_report.c: the exchange ends. Tell metrics, the log and the tracer. */
 void exchange_report(struct exchange *exchange);
 
-/* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */
+/* Refuse the rest of a body, in REQUEST_BODY and between MHD's calls: request.error says why. */
 void exchange_refuse(struct exchange *exchange);
 
 /* ---- respond.c: the outcome as an HTTP answer, with as little copying as MHD lets us ---- */

@@ -163,7 +163,8 @@ static bool item_is(const struct item *item, const char *name)
     return strlen(name) == item->bytes && strncasecmp(item->text, name, item->bytes) == 0;
 }
 
-/* Of the three that tensors come and go in; HEADER_MEDIA_OTHER: of none. */
+/* Which of the three formats that tensors come and go in a media type is; HEADER_MEDIA_OTHER:
+ * none. */
 static int media_of(const struct item *item)
 {
     static const char *const types[] = {[CODEC_FORMAT_JSON] = "application/json",

@@ -280,9 +280,9 @@ static void on_daemon_readable(uv_poll_t *poll, int status, int events)
     daemon->need_run = true;
 }
 
-/* Of each of the daemon's connections. libmicrohttpd reads a body by half a buffer, so large ones
- * are faster, and clears all of it after each request: with hundreds of connections they do not
- * stay in the processor's cache. */
+/* Bytes of the buffer of each of the daemon's connections. libmicrohttpd reads a body by half a
+ * buffer, so large buffers are faster. But it clears all of one after each request, and with
+ * hundreds of connections large ones do not stay in the processor's cache. */
 static size_t buffer_size(const struct http_daemon *daemon)
 {
     const struct http_loop *loop = daemon->loop;

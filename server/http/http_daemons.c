@@ -143,8 +143,8 @@ void http_daemon_leave(struct http_daemon *daemon)
     }
 }
 
-/* Whose turn it is. A daemon without connections runs for what libmicrohttpd still has to clear
- * away there. */
+/* The crowd that pays for a run of the daemon. A daemon without connections runs for what
+ * libmicrohttpd still has to clear away there. */
 static struct crowd *crowd_served(struct http_daemon *daemon)
 {
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];

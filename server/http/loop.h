@@ -141,10 +141,10 @@ uint64_t loop_draw_id(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
-/* Its request is away: have MHD leave its connection alone from the end of this run on, until it
- * is resumed. More than once is fine. */
+/* The exchange's request is away: have MHD leave its connection alone from the end of this run
+ * on, until it is resumed. More than once is fine. */
 void loop_suspend_after_run(struct exchange *exchange);
-/* It ends before that. */
+/* The exchange ends before the run does: its connection is not to be suspended. */
 void loop_forget_suspension(struct exchange *exchange);
 
 /* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
@@ -158,7 +158,7 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
 void http_daemon_leave(struct http_daemon *daemon);
 /* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* It ran for so long, or what came back to one of its connections did. */
+/* The daemon ran for `ns`, or what came back to one of its connections took as long. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */

@@ -27,8 +27,8 @@ MUST_CHECK enum status body_begin(struct request *request, struct error *err);
  * list; then ask again. */
 MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
-/* Its client sends nothing: give back the pages that were made for what has not come, and are not
- * charged. */
+/* The request's client sends nothing: give back the pages that were made for what has not come.
+ * They are not charged. */
 void body_forget_pages(struct request *request);
 
 /* The next piece, as sent. */

@@ -400,7 +400,8 @@ enum infer_place infer_submit(struct request *request)
     return prepare_to_queue(request) ? queue_or_slice(request) : INFER_ENDED;
 }
 
-/* It is computed. False: its answer is here, or it has failed. */
+/* The request is computed: have its answer made. False: that is here, or the request has
+ * failed. */
 static bool answer_computed(struct request *request)
 {
     if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {

@@ -570,7 +570,7 @@ static enum status finish_part(struct request *request, const struct parallel *p
 /* Whole superblocks are lines of their own; what is left is one more line of each line, filled up
  * with elements that change nothing. */
 
-/* Of short lines up to 255 times what came. */
+/* Fill lines up, in steps: for short lines these are up to 255 times as many bytes as came. */
 static enum status fill_with_zeros(const struct part_sizes *sizes, char *elements,
                                    uint64_t count, const struct parallel *parallel,
                                    struct error *err)

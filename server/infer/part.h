@@ -92,8 +92,8 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *asi
 MUST_CHECK enum status part_prepare(struct request *request, const struct parallel *parallel,
                                     struct error *err);
 
-/* It is scanned: complete its output, and make the carry the head of the answer.
- * err   CLIENT_GONE: given up by `parallel` */
+/* The part is scanned: complete its output, and make the carry the head of the answer. err
+ * CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status part_finish(struct request *request, const struct parallel *parallel,
                                    struct error *err);
 

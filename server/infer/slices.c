@@ -57,7 +57,7 @@ static uint64_t tensor_bytes(const struct scan_plan *plan)
     return plan->elements * dtype_info(plan->dtype)->bytes;
 }
 
-/* Of sums that slices hand on; a scan has no more lines than bytes. */
+/* Bytes of the sums that slices hand on; a scan has no more lines than bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
     return slicing->blocks > 1 ? slicing->lines * 2 * sizeof(uint64_t) : 0;

@@ -57,7 +57,7 @@ struct request *slices_take_back(struct request *slice);
 /* Whether a slice was lost while the request was away; its error says why. */
 bool slices_lost(struct request *request);
 
-/* Nobody waits for the result any more. */
+/* Nobody waits for the request's result any more: cancel the slice that is out. */
 void slices_cancel(struct request *request);
 
 /* Give the request up if the device that has its slice gives no answer. True: it did,

@@ -303,7 +303,7 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
     return STATUS_OK;
 }
 
-/* Nobody uses it any more. */
+/* Free a region that nobody uses any more. */
 static void free_region(struct shm_region *region)
 {
     shm_map_destroy(region->map);
@@ -328,7 +328,7 @@ static bool takes_long_to_free(const struct shm_region *region)
            (info.st_nlink == 0 || region->map != NULL);
 }
 
-/* In a thread of its own; false if there is none. */
+/* Free the region in a thread of its own; false if no thread can be had. */
 static bool free_elsewhere(struct shm_region *region)
 {
     struct error ignored = ERROR_INIT;

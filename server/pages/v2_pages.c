@@ -92,7 +92,7 @@ static struct kserve_model_stats *read_stats(const struct metrics *metrics, stru
     return stats;
 }
 
-/* Of one model, or of all where the path names none. */
+/* The statistics of one model, or of all where the path names none. */
 enum status page_v2_stats(const struct page_request *request, struct page *page,
                           struct error *err)
 {

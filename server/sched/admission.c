@@ -95,7 +95,8 @@ static bool has_place(const struct admission *admission, uint64_t claim)
     return admission->active < ADMISSION_PLACES || admission->active_bytes + claim <= are_short;
 }
 
-/* Its part of the budget, if all clients in the line had the same. */
+/* Would the request's client have more than its part of the budget, of which all clients in the
+ * line have the same? */
 static bool over_its_part(const struct admission *admission, const struct request *request)
 {
     uint64_t part = memory_budget_large(admission->memory) / admission->line.flows;
@@ -104,9 +105,10 @@ static bool over_its_part(const struct admission *admission, const struct reques
            request->client->claimed_bytes + more > part;
 }
 
-/* Of so much more for a claim, what may be lacking because small requests hold it: they may hold
- * the part of the budget that is kept for them, of which the claim then has the rest. Else a claim
- * of the whole budget, as packed bodies have, would wait until no small one holds a byte. */
+/* How much of `more` bytes for a claim may be lacking because small requests hold it. They may
+ * hold the part of the budget that is kept for them, and the claim then has the rest. Else a
+ * claim of the whole budget, as packed bodies have, would wait until no small request holds a
+ * byte. */
 static uint64_t small_part(const struct admission *admission, uint64_t more)
 {
     const uint64_t most = memory_budget_large(admission->memory);
@@ -115,7 +117,7 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
     return within ? memory_budget(admission->memory) - most : 0;
 }
 
-/* Of the memory budget, taken or promised. */
+/* What the request has of the memory budget, taken or promised. */
 static uint64_t held_bytes(const struct request *request)
 {
     return request->reserved_bytes + request->admission.promised_bytes;

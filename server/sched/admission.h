@@ -94,10 +94,11 @@ MUST_CHECK bool admission_enter(struct admission *admission, struct request *req
 void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost);
 
-/* Its client sends nothing. */
+/* The request's client sends nothing. */
 void admission_slow(struct admission *admission, struct request *request);
 
-/* It is computed and its answer is ready: others may begin. Nothing to do for small ones. */
+/* The request is computed and its answer is ready: others may begin. Nothing to do for small
+ * ones. */
 void admission_finish(struct admission *admission, struct request *request);
 
 /* The request ends, its memory is back. Nothing to do for small ones. */

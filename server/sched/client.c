@@ -35,8 +35,8 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
-/* Of one bucket, those that nobody holds and that are not ahead of their rate. Thread: a holder of
- * the lock. */
+/* Free the records of one bucket that nobody holds and that are not ahead of their rate.
+ * Thread: a holder of the lock. */
 static void drop_unused(struct client **link, uint64_t now_ns)
 {
     while (*link != NULL) {

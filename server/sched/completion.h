@@ -42,8 +42,8 @@ void completion_fail(struct request *first, enum status status, const char *form
 /* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */
 struct request *completion_take(struct completion *completion);
 
-/* From now on no post wakes the loop; and everything posted until it calls the other. Thread: the
- * loop. */
+/* The loop stays awake: no post wakes it until it calls completion_take_awake(), which gives
+ * everything that was posted. Thread: the loop. */
 void completion_stay_awake(struct completion *completion);
 struct request *completion_take_awake(struct completion *completion);
 

@@ -67,7 +67,7 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-/* By its cost. */
+/* The lane for the request's cost. */
 static enum queue_takes lane_of(const struct request *request)
 {
     return request->cost > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
@@ -354,8 +354,8 @@ static void batch_form(struct fair_line *lane, const struct queue_batching *opti
     }
 }
 
-/* Those of the lane whose deadline is near spend half of what was left of their time in it, and
- * have the other half for being computed. Returns when that is over for one, or until_ns. */
+/* When the first of the lane's requests must be taken: half of the time until its deadline is
+ * for waiting, the other half for being computed. No later than until_ns. */
 static uint64_t until_deadlines_ns(struct fair_line *lane, size_t most, uint64_t until_ns)
 {
     struct fair_cursor cursor = fair_begin(lane);
