@@ -136,20 +136,23 @@ static void resume_body(struct exchange *exchange)
     MHD_resume_connection(exchange->conn->connection);
 }
 
-/* The next step of a request that came back. A text that is converted in it is paid for by its
- * connection's turns, as one is that is converted where it was read; the clock costs more than the
- * step of one that has none to speak of. */
+/* The next step of a request that came back. A scan that an HTTP thread computed, and a text that is
+ * converted in this step, are paid for by its connection's turns, as what is done where it was read;
+ * the clock costs more than the step of one that has no text to speak of. */
 static void advance(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct http_daemon *daemon = exchange->conn->daemon;
-    const bool pays = request->head_bytes + request->out_bytes >= PAID_BYTES;
-    const uint64_t begin_ns = pays ? clock_now_ns() : 0;
+    const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
+    const uint64_t begin_ns = converts ? clock_now_ns() : 0;
+    uint64_t owed_ns = request->loop_ns;
+    request->loop_ns = 0;
     if (!infer_advance(request)) {
         loop_resume(exchange);
     }
-    if (pays) {
-        http_daemon_served(daemon, clock_now_ns() - begin_ns);
+    owed_ns += converts ? clock_now_ns() - begin_ns : 0;
+    if (owed_ns > 0) {
+        http_daemon_served(daemon, owed_ns);
     }
 }
 

@@ -181,9 +181,10 @@ struct request {
     unsigned retry_after_s;          /* of a refusal that is worth another try */
     enum metrics_client_limit limit; /* that its client met, if THROTTLED */
     int device;                      /* number of the device that ran it, -1 */
-    int model;                       /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch;    /* the one that it was in */
+    uint64_t loop_ns;             /* its share of the time that an HTTP thread computed for */
+    int model;                    /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;               /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch; /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */

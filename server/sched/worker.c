@@ -262,9 +262,22 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     return bytes;
 }
 
+/* An HTTP thread has computed the batch: what each request of it has had of that, by its cost. */
+static void share_time(struct request *first, uint64_t busy_ns)
+{
+    uint64_t cost = 0;
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        cost += request->cost;
+    }
+    for (struct request *request = first; request != NULL; request = request->next) {
+        request->loop_ns =
+            (uint64_t)((double)busy_ns * (double)request->cost / (double)larger_of(cost, 1));
+    }
+}
+
 /* The batch is computed: count it and hand it on. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
-                         const struct scan_report *report)
+                         const struct scan_report *report, bool here)
 {
     const struct metrics_launch launch = {.upload_ns = report->upload_ns,
                                           .compute_ns = report->compute_ns,
@@ -284,6 +297,9 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
         request->device = (int)worker->number;
         request->batch = (uint32_t)count;
         request->launch = launch;
+    }
+    if (here) {
+        share_time(first, busy_ns);
     }
     MUST(pthread_mutex_lock(&worker->lock));
     worker->stats.batches++;
@@ -336,8 +352,8 @@ static void run_apart(struct worker *worker, struct request *first)
 }
 
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
- * use. Thread: who has the device. */
-static bool run_batch(struct worker *worker)
+ * use. Thread: who has the device, `here`: an HTTP thread. */
+static bool run_batch(struct worker *worker, bool here)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
@@ -365,7 +381,7 @@ static bool run_batch(struct worker *worker)
     (void)let_batch_go(worker);
     worker->failures = 0;
     if (status == STATUS_OK) {
-        finish_batch(worker, first, count, &report);
+        finish_batch(worker, first, count, &report, here);
     } else if (count > 1 && report.inputs_intact) {
         run_apart(worker, first);
     } else {
@@ -495,7 +511,7 @@ bool worker_run_here(struct worker *worker)
                     queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
          i++) {
         hold_batch(worker, first, count);
-        works = run_batch(worker);
+        works = run_batch(worker, true);
         ran = true;
     }
     give_device_back(worker, works);
@@ -521,7 +537,7 @@ static bool serve_queue(struct worker *worker)
         }
         if (result == QUEUE_TAKEN) {
             hold_batch(worker, first, count);
-            if (!run_batch(worker)) {
+            if (!run_batch(worker, false)) {
                 return false;
             }
         }

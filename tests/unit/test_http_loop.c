@@ -25,13 +25,25 @@ enum {
 
 static atomic_size_t computed; /* calls that ran something */
 
+static _Thread_local bool computed_here; /* and no connection was looked at since */
+static atomic_size_t scans_paid;
+
 bool __real_device_pool_run_here(struct device_pool *pool);
 bool __wrap_device_pool_run_here(struct device_pool *pool);
 bool __wrap_device_pool_run_here(struct device_pool *pool)
 {
     const bool ran = __real_device_pool_run_here(pool);
     (void)atomic_fetch_add(&computed, ran);
+    computed_here = ran;
     return false;
+}
+
+struct http_daemon *__real_http_daemons_next(struct http_loop *loop);
+struct http_daemon *__wrap_http_daemons_next(struct http_loop *loop);
+struct http_daemon *__wrap_http_daemons_next(struct http_loop *loop)
+{
+    computed_here = false;
+    return __real_http_daemons_next(loop);
 }
 
 int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms);
@@ -78,6 +90,7 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
     atomic_fetch_add(&paid, daemon == converted_for && ns > 0);
     converted_for = NULL;
+    atomic_fetch_add(&scans_paid, computed_here && ns > 0);
     __real_http_daemon_served(daemon, ns);
 }
 
@@ -169,21 +182,32 @@ static void await_ready(int fd)
     }
 }
 
-static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
+static const char post[] = "POST /v1/cumsum?dtype=uint8&shape=3 HTTP/1.1\r\nHost: x\r\n"
+                           "Content-Type: application/octet-stream\r\n"
+                           "Content-Length: 3\r\n\r\n\1\1\1";
+
+/* Ask for a scan until there were more than `before` of these. */
+static void ask_until_more(const struct world *world, const atomic_size_t *what, size_t before)
 {
-    static const char post[] = "POST /v1/cumsum?dtype=uint8&shape=3 HTTP/1.1\r\nHost: x\r\n"
-                               "Content-Type: application/octet-stream\r\n"
-                               "Content-Length: 3\r\n\r\n\1\1\1";
-    const struct world *world = *state;
     int fd = connect_to(world);
     await_ready(fd);
-    /* Until the loop's own thread was at it: the device's, which has just begun, may be first. */
-    const size_t before = atomic_load(&computed);
-    for (int tries = 0; atomic_load(&computed) == before; tries++) {
+    for (int tries = 0; atomic_load(what) == before; tries++) {
         assert_true(tries < PATIENCE_MS);
         assert_int_equal(ask(fd, post, sizeof post - 1, "\r\n\r\n\1\2\3"), 200);
     }
     (void)close(fd);
+}
+
+static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
+{
+    /* Until the loop's own thread was at it: the device's, which has just begun, may be first. */
+    ask_until_more(*state, &computed, atomic_load(&computed));
+}
+
+/* Else who sends nothing but short scans has the thread's time for nothing. */
+static void a_scan_that_a_loop_computes_is_paid_for_by_its_connection(void **state)
+{
+    ask_until_more(*state, &scans_paid, atomic_load(&scans_paid));
 }
 
 /* Else who sends nothing but such texts has the turns of others besides its own. */
@@ -246,6 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             what_another_loop_has_computed_is_answered_without_a_heartbeat, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_scan_that_a_loop_computes_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
