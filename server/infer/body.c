@@ -11,6 +11,7 @@
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -347,17 +348,20 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     return land_bytes(request, bytes, count, err);
 }
 
-static enum status check_head_is_whole(const struct request *request, struct error *err)
+/* The body has ended, and its length is known at last: a codec whose head is not whole is asked once
+ * more, and says what is wrong as it does where the length came first. */
+static enum status check_head_is_whole(struct request *request, struct error *err)
 {
-    const struct request_body *body = &request->body;
-    if (!request->decoded && body->head_need != UINT64_MAX &&
-        body->head_need != request->head_bytes) {
-        return error_set(err, STATUS_LENGTH_MISMATCH,
-                         "the body ends after %zu bytes, in the middle of its header, which "
-                         "has at least %" PRIu64,
-                         request->head_bytes, body->head_need);
+    struct request_body *body = &request->body;
+    if (request->decoded || body->head_need == UINT64_MAX ||
+        body->head_need == request->head_bytes) {
+        return STATUS_OK;
     }
-    return STATUS_OK;
+    request->codec_request.body_bytes = (int64_t)request->head_bytes;
+    const struct byte_view head = {request->head.bytes, request->head_bytes};
+    TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
+    assert(body->head_need == request->head_bytes); /* a body has no more than its bytes */
+    return STATUS_OK;                               /* decode() says what it is */
 }
 
 void body_release(struct request *request)

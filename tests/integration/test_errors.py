@@ -100,6 +100,41 @@ def test_a_packed_body_of_another_kind_is_named_too(client, kind):
     calls.expect_error(answer, 400, says=says)
 
 
+V2_HEAD = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32"}]}'
+# Bodies that end inside their heads: where, with what headers.
+CUT_HEADS = {
+    "json as npy": ("/v1/cumsum", b"{}", {"Content-Type": calls.NPY}),
+    "npy": ("/v1/cumsum", THREE[:50], {"Content-Type": calls.NPY}),
+    "magic of npy": ("/v1/cumsum", THREE[:6], {"Content-Type": calls.NPY}),
+    "carry": (
+        "/v1/cumsum" + RAW_3 + "&part=last",
+        bytes(20),
+        {"Content-Type": calls.RAW, "Tally-Carry-Length": "1000"},
+    ),
+    "carry before npy": (
+        "/v1/cumsum?part=last",
+        bytes(20),
+        {"Content-Type": calls.NPY, "Tally-Carry-Length": "100"},
+    ),
+} | {
+    path: (path, V2_HEAD, {"Inference-Header-Content-Length": "1000"})
+    for path in (
+        "/v2/models/cumsum/infer",
+        "/v1/directml/cumulative_summation",
+        "/v1/openvino/cumsum-3",
+    )
+}
+
+
+@pytest.mark.parametrize("kind", CUT_HEADS)
+def test_a_body_that_ends_inside_its_head_is_refused_alike_however_it_comes(client, kind):
+    path, body, headers = CUT_HEADS[kind]
+    whole = calls.expect_error(client.post(path, body, headers=headers), 400)
+    assert calls.expect_error(client.post(path, iter([body]), headers=headers), 400) == whole
+    packed = {**headers, "Content-Encoding": "gzip"}
+    assert calls.expect_error(client.post(path, gzip.compress(body), headers=packed), 400) == whole
+
+
 def test_missing_data_is_refused(client):
     calls.expect_error(client.post_json("/v1/cumsum", {}), 400, "missing_field", "data")
     calls.expect_error(
