@@ -21,6 +21,18 @@ static bool is_strided(const struct settings *settings)
     return settings->strides.count > 0 || settings->output_strides.count > 0;
 }
 
+/* Raw numbers that are not described enough. */
+static int ask_for_description(const struct settings *settings, const struct source *source)
+{
+    return complain(EXIT_USAGE,
+                    "%s is raw, numbers alone, and its %s not given: give both, like "
+                    "--dtype float32 --shape 3,4",
+                    source->name,
+                    settings->dtype != NULL     ? "shape is"
+                    : settings->shape.count > 0 ? "type is"
+                                                : "type and shape are");
+}
+
 static int choose_formats(const struct settings *settings, struct source *source,
                           enum format *input, enum format *output)
 {
@@ -42,13 +54,7 @@ static int choose_formats(const struct settings *settings, struct source *source
         *input = format_of_content(source, described);
     }
     if (*input == FORMAT_RAW && !described) {
-        return complain(EXIT_USAGE,
-                        "%s is raw, numbers alone, and its %s not given: give both, like "
-                        "--dtype float32 --shape 3,4",
-                        source->name,
-                        settings->dtype != NULL     ? "shape is"
-                        : settings->shape.count > 0 ? "type is"
-                                                    : "type and shape are");
+        return ask_for_description(settings, source);
     }
     if (*input == FORMAT_NPY && (settings->dtype != NULL || shaped)) {
         return complain(EXIT_USAGE,

@@ -101,9 +101,7 @@ static void put_escaped(struct log_line *line, const char *text, size_t most)
     const size_t begin = line->used;
     while (*s != '\0' && line->used - begin < most && room_for(line, 16)) {
         size_t length = printable_length(s);
-        if (length == 0) {
-            put_byte_escape(line, *s++);
-        } else if (*s == '\\' && line->json) {
+        if (length == 0 || (*s == '\\' && line->json)) {
             put_byte_escape(line, *s++);
         } else if (*s == '"' || *s == '\\') {
             line_put(line, (const char[]){'\\', (char)*s++}, 2);

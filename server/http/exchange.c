@@ -66,8 +66,8 @@ static bool copy_target(struct exchange *exchange, const char *target)
     const size_t whole = strlen(target) + 1;
     size_t path = 0;
     const char *asked = target_path(target, &path);
-    if (whole + path + 1 > exchange->target_capacity) {
-        const size_t bytes = whole + path + 1;
+    const size_t bytes = whole + path + 1;
+    if (exchange->target == NULL || bytes > exchange->target_capacity) {
         const size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
         char *grown = realloc(exchange->target, capacity);
         if (grown == NULL) {
