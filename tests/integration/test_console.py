@@ -380,7 +380,7 @@ WRONG = [
     (
         {"data": "[1,2,3]", "shape": "2,2", "axis": "0", "dialect": "v2"},
         "data",
-        "the shape has 4",
+        "found 3 elements, expected 4",
     ),
 ]
 
