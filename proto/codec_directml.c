@@ -426,6 +426,7 @@ static enum status check_output(const struct tensor *input, const struct tensor 
 struct directml {
     struct framed framed;           /* text: OutputTensor as the client wrote it */
     const struct json_array *array; /* of the input buffer, NULL if binary */
+    unsigned types;                 /* those of the level */
     struct tensor input;
     struct tensor output;
 };
@@ -491,6 +492,7 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
             err);
     }
     TRY(read_level(&root, &level, err));
+    dml->types = level->types;
     TRY(json_field_object(&root, "desc", &desc, err));
     if (desc.object == NULL) {
         return json_field_missing(&root, "desc", err);
@@ -588,6 +590,7 @@ static enum status directml_complete(struct scan_call *call, void *input,
     }
     TRY(framed_check_payload(payload_bytes, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
+                             .types = dml->types,
                              .any_spelling = true,
                              .field = "data",
                              .parallel = call->parallel};

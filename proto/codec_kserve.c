@@ -498,8 +498,10 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
     } else {
         char path[JSON_PATH_MAX];
         json_path_of(&carry->place, "data", -1, path);
-        const struct json_read read = {
-            .dtype = DTYPE_U8, .field = path, .parallel = call->parallel};
+        const struct json_read read = {.dtype = DTYPE_U8,
+                                       .types = 1U << DTYPE_U8,
+                                       .field = path,
+                                       .parallel = call->parallel};
         TRY(json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err));
     }
     const struct byte_view came = {call->carry.owned, bytes};

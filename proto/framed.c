@@ -235,7 +235,8 @@ enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *a
     char path[JSON_PATH_MAX];
     int64_t value = 0;
     json_path_of(&tensor->place, "data", -1, path);
-    struct json_read read = {.dtype = tensor->dtype, .field = path};
+    struct json_read read = {
+        .dtype = tensor->dtype, .types = 1U << DTYPE_I32 | 1U << DTYPE_I64, .field = path};
     TRY(json_tensor_read(&read, tensor->array->cut, 1, &value, err));
     *axis = framed_axis_from_bytes(tensor->dtype, &value);
     return STATUS_OK;

@@ -289,7 +289,8 @@ static inline const char *read_value(const struct cursor *cursor, number_reader 
     return is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, result);
 }
 
-/* The types that take what stands at p, which the one that was asked for does not; or "". */
+/* The types that take what stands at p, which the one that was asked for does not; or "". None
+ * that the array could not be of. */
 static void takers_text(const struct cursor *cursor, const char *p, char text[TAKERS_TEXT])
 {
     struct json_read read = *cursor->read;
@@ -300,7 +301,8 @@ static void takers_text(const struct cursor *cursor, const char *p, char text[TA
         enum number_result unused = NUMBER_OK;
         uint64_t element = 0;
         read.dtype = (enum dtype)i;
-        if (read_value(&other, number_reader_of(read.dtype), p, &element, &unused) != NULL) {
+        if ((read.types == 0 || (read.types & 1U << i) != 0) &&
+            read_value(&other, number_reader_of(read.dtype), p, &element, &unused) != NULL) {
             takers |= 1U << i;
         }
     }

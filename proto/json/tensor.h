@@ -57,6 +57,7 @@ enum dtype json_tensor_infer(const struct json_array *array);
 /* What is to be read, and how. */
 struct json_read {
     enum dtype dtype;
+    unsigned types;       /* bit i: the array could be of type i instead, for errors; 0: any */
     bool null_is_nan;     /* accept null as NaN for float types */
     bool bare_nan;        /* accept NaN, Infinity, -Infinity without quotes */
     bool any_spelling;    /* accept Inf, -Inf too, and all of them in any case */

@@ -1,6 +1,7 @@
 """Refusals of /v1/cumsum: status, code, field and a sentence that helps."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -256,6 +257,58 @@ def test_npy_takes_type_and_shape_from_the_file_only(client, query):
 def test_too_many_query_parameters_are_refused(client):
     query = "?dtype=int32&shape=3" + "".join(f"&p{at}=1" for at in range(100))
     calls.expect_error(client.post("/v1/cumsum" + query, bytes(12), calls.RAW), 400)
+
+
+def one_number(dialect, dtype, number):
+    """Path and document of a request with one number of a type, by its name in v1."""
+    short = dtype.upper().replace("FLOAT", "FP").replace("BFP", "BF")
+    if dialect == "json":
+        return "/v1/cumsum", {"data": [number], "dtype": dtype}
+    if dialect == "openvino":
+        name = short.replace("UINT", "U").replace("INT", "I")
+        tensor = {"precision": name, "shape": [1], "data": [number]}
+        return "/v1/openvino/cumsum-3", {"inputs": [tensor]}
+    if dialect.startswith("v2"):
+        x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+        tensor = {"name": "x", "shape": [1], "datatype": short, "data": [number]}
+        if dialect == "v2 axis":
+            return "/v2/models/cumsum/infer", {"inputs": [x, {**tensor, "name": "axis"}]}
+        if dialect == "v2 carry":
+            carry = {**tensor, "name": "carry", "shape": [80], "data": [number] * 80}
+            return "/v2/models/cumsum/infer", {"inputs": [x, carry], "parameters": {"part": "last"}}
+        return "/v2/models/cumsum/infer", {"inputs": [tensor]}
+    tensor = {"DataType": dtype.upper(), "Sizes": [1, 1, 1, 1]}
+    desc = {
+        **{"InputTensor": tensor, "OutputTensor": tensor, "Axis": 0},
+        **{"AxisDirection": "INCREASING", "HasExclusiveSum": False},
+    }
+    document = {"feature_level": dialect, "desc": desc, "data": [number]}
+    return "/v1/directml/cumulative_summation", document
+
+
+HOLDS_NOT = [
+    *[("json", "int8", 128), ("json", "uint16", -1), ("json", "float16", 1e5)],
+    *[("openvino", "int32", 2**31), ("openvino", "bfloat16", 1e39), ("openvino", "uint64", 0.5)],
+    *[("v2", "int64", 2**63), ("v2", "uint32", -1), ("v2", "float32", 1e39)],
+    *[("v2 axis", "int32", 2**31), ("v2 axis", "int64", 2**63), ("v2 axis", "int32", 0.5)],
+    *[("v2 carry", "uint8", 256), ("v2 carry", "uint8", -1), ("v2 carry", "uint8", 0.5)],
+    *[(level, "float16", 1e5) for level in ("2_1", "4_0", "5_0", "2020_10")],
+    *[(level, "float32", 1e39) for level in ("2_1", "5_0")],
+    *[(level, "uint32", -1) for level in ("3_1", "5_0", "2020_10")],
+    *[(level, "int32", number) for level in ("4_1", "6_4") for number in (2**31, 2**40, 0.5)],
+    *[("2020_10", "uint16", 2**16), ("2020_10", "uint16", 0.5)],
+]
+
+
+@pytest.mark.parametrize("dialect, dtype, number", HOLDS_NOT)
+def test_the_types_that_a_refused_number_is_sent_to_take_it(client, dialect, dtype, number):
+    path, document = one_number(dialect, dtype, number)
+    sentence = calls.expect_error(client.post_json(path, document), 400, "invalid_data")["error"]
+    named = re.search(r"; (.*) takes? it$", sentence)
+    for other in re.split(", | and ", named[1]) if named else []:
+        path, document = one_number(dialect, other, number)
+        answer = client.post_json(path, document)
+        assert answer.status == 200 or "invalid_axis" in answer.body.decode(), (sentence, answer)
 
 
 @pytest.mark.parametrize("length", [0, 1, 11, 13, 16, 100000])
