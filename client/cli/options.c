@@ -472,9 +472,9 @@ void options_overview(FILE *to)
     (void)fputs(
         "\n`tally COMMAND --help` shows the options of a command.\n\n"
         "environment: TALLY_URL (server), TALLY_TOKEN (bearer token), NO_COLOR\n"
-        "exit status: 0 done, 1 refused by the server, 2 wrong usage, 3 server not reached,\n"
-        "  4 server busy or not ready, 5 timeout, 6 server failed, 7 local input or output,\n"
-        "  130 interrupted\n",
+        "exit status: 0 done, 1 refused by the server, 2 wrong usage or input,\n"
+        "  3 server not reached, 4 server busy or not ready, 5 timeout, 6 server failed,\n"
+        "  7 local input or output failed, 130 interrupted\n",
         to);
 }
 
