@@ -339,6 +339,7 @@ def test_a_pipe_that_does_not_end_ends_the_start_and_says_what_it_needs(
     with pipe_with_reader(pipe) if writes else contextlib.nullcontext() as there:
         if writes:
             there.write(tokens.read_bytes())
+        until(lambda: str(pipe) in server.open_paths())  # no driver is to be late
         until(lambda: server.pass_time(31) or server.process.poll() is not None)
     assert server.wait() == 2
     assert f"--token-file {pipe}: its end did not come within 30 s" in server.log
