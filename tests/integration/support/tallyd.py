@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -24,9 +25,13 @@ POCL = ("--devices", "portable computing language")
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """One below those that the system gives to connections: such a one could be some client's before
+    the server listens there."""
+    while True:
+        port = random.SystemRandom().randrange(10000, 32768)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 class Tallyd:
