@@ -3,6 +3,7 @@
 #include "proto/json/writer.h"
 
 #include "proto/json/number_text.h"
+#include "proto/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,14 +219,22 @@ static char short_escape(unsigned char c)
     }
 }
 
-static void put_escaped(struct json_writer *w, unsigned char c)
+/* s is a valid sequence of `length` bytes, at most three. */
+static void put_escaped(struct json_writer *w, const unsigned char *s, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
-    char letter = short_escape(c);
+    const char letter = short_escape(s[0]);
+    unsigned code = length == 1 ? s[0] : s[0] & (0x7FU >> length);
+    for (size_t i = 1; i < length; i++) {
+        code = code << 6 | (s[i] & 0x3F);
+    }
     if (letter != 0) {
         put_bytes(w, (const char[]){'\\', letter}, 2);
     } else {
-        put_bytes(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        put_bytes(w,
+                  (const char[]){'\\', 'u', hex[code >> 12], hex[code >> 8 & 15],
+                                 hex[code >> 4 & 15], hex[code & 15]},
+                  6);
     }
 }
 
@@ -251,8 +260,8 @@ void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes)
         size_t length = utf8_sequence(s + i, bytes - i);
         if (length == 0) {
             put_bytes(w, "\xEF\xBF\xBD", 3);
-        } else if (length == 1) {
-            put_escaped(w, s[i]);
+        } else if (length == 1 || text_control(text + i) > 0) {
+            put_escaped(w, s + i, length);
         } else {
             put_bytes(w, text + i, length);
         }

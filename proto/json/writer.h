@@ -1,6 +1,7 @@
 /* An append-only builder of JSON text: commas and escapes are its business, the order of keys
  * and the nesting are the caller's. Strings may hold anything: control characters are escaped,
- * and bytes that are not valid UTF-8 become U+FFFD, so the text is always valid JSON.
+ * also those that only terminals obey (text_control), and bytes that are not valid UTF-8 become
+ * U+FFFD, so the text is always valid JSON.
  *
  *     struct json_writer w;
  *     json_writer_init(&w);    or json_writer_init_sized(&w, bytes), if that is known,
