@@ -69,7 +69,8 @@ static enum status refuse_path(const struct exchange *exchange, const char *path
                                struct error *err)
 {
     const char *base = exchange->loop->server->config->base_path;
-    const struct route *near = route_nearest(path);
+    char text[ROUTE_NEAR_BYTES];
+    const struct route *near = route_nearest(path, text);
     if (near == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET %.200s/ lists what there is", path,
@@ -77,7 +78,7 @@ static enum status refuse_path(const struct exchange *exchange, const char *path
     }
     return error_set(err, STATUS_NOT_FOUND,
                      "there is nothing at %.128s; did you mean %s %.256s%s?", path,
-                     (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, near->pattern);
+                     (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
 static enum status find_route(struct exchange *exchange, const char *method, struct error *err)

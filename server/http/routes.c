@@ -3,6 +3,7 @@
 
 #include "proto/digits.h"
 #include "proto/edit_distance.h"
+#include "proto/text.h"
 #include "server/http/route_table.h"
 
 #include <string.h>
@@ -101,7 +102,24 @@ static size_t distance_of(const char *path, const char *pattern, size_t *same)
     return distance;
 }
 
-const struct route *route_nearest(const char *path)
+/* The pattern, its open segments those of the path. */
+static void fill_pattern(const char *path, const char *pattern, char text[ROUTE_NEAR_BYTES])
+{
+    char of_path[NEAR_BYTES + 1];
+    char of_pattern[NEAR_BYTES + 1];
+    text[0] = '\0';
+    while (*pattern != '\0') {
+        const char *found = take_segment(&path, of_path);
+        const char *wanted = take_segment(&pattern, of_pattern);
+        const bool open = strcmp(wanted, "{}") == 0;
+        text_append(text, ROUTE_NEAR_BYTES, "/%s",
+                    !open              ? wanted
+                    : found[0] != '\0' ? found
+                                       : "NAME");
+    }
+}
+
+const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
 {
     const size_t bytes = strlen(path);
     const struct route *nearest = NULL;
@@ -113,6 +131,9 @@ const struct route *route_nearest(const char *path)
             nearest = &routes[i];
             least = distance;
         }
+    }
+    if (nearest != NULL) {
+        fill_pattern(path, nearest->pattern, text);
     }
     return nearest;
 }

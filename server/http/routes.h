@@ -54,8 +54,13 @@ struct route_match {
  * was, so the path is not whole any more afterwards. */
 struct route_match route_find(char *path);
 
-/* The row that somebody may have meant who asks for this path, which is none's; NULL: none is near. */
-const struct route *route_nearest(const char *path);
+enum {
+    ROUTE_NEAR_BYTES = 256 /* a pattern, and of paths that are near one at most 128 */
+};
+
+/* The row that somebody may have meant who asks for this path, which is none's; NULL: none is near.
+ * text: what to ask for instead, its names those of the path, or NAME. */
+const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES]);
 
 /* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */
 const char *route_allow(const struct route *route);

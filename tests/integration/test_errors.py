@@ -360,7 +360,8 @@ def test_unknown_path_is_404(client, path):
     [
         ("/v2/repository/list", "POST /v2/repository/index?"),
         ("/v2/systemsharedmemory", "GET /v2/systemsharedmemory/status?"),
-        ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/region/{}/status?"),
+        ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/region/a/status?"),
+        ("/v2/models", "GET /v2/models/NAME?"),
         ("/v1/cumsun", "POST /v1/cumsum?"),
     ],
 )
