@@ -10,7 +10,8 @@
  *
  * decode() reads parameters, inputs and outputs, and finds the one place where the bytes of each
  * tensor are: in the JSON, behind it, or in shared memory; complete() brings x to the start of
- * the input and reads an axis that came as bytes; encode() writes the one output y.
+ * the input and reads an axis that came as bytes; encode() writes the output y, and of a part the
+ * carry in front of it.
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
  * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
@@ -272,11 +273,17 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     return STATUS_OK;
 }
 
+/* Is y to be answered? Not if `outputs` asks for the carry alone. The carry always is. */
+static bool has_output(const struct kserve *kserve)
+{
+    return kserve->output.named || !kserve->carry_output.named;
+}
+
 /* Are the numbers of y to be text? */
 static bool has_text(const struct scan_call *call)
 {
     const struct kserve *kserve = call->dialect;
-    return !kserve->output.binary && call->output_shm.region[0] == '\0';
+    return has_output(kserve) && !kserve->output.binary && call->output_shm.region[0] == '\0';
 }
 
 /* ---- decode ---- */
@@ -600,16 +607,19 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         write_tensor(&w, MODEL_CARRY, &print, &size, 1,
                      kserve->carry_output.binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
     }
-    const struct json_print print = framed_print(call, output, call->input_bytes);
-    write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
-                 kserve->output.binary ? ELEMENTS_BEHIND
-                 : has_text(call)      ? ELEMENTS_TEXT
-                                       : ELEMENTS_SHARED);
+    if (has_output(kserve)) {
+        const struct json_print print = framed_print(call, output, bytes);
+        write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
+                     kserve->output.binary ? ELEMENTS_BEHIND
+                     : has_text(call)      ? ELEMENTS_TEXT
+                                           : ELEMENTS_SHARED);
+    }
     json_writer_end_array(&w);
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,
                                     kserve->carry_output.binary ? answer->head_bytes : 0};
-    return framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
+    const bool framed = kserve->output.binary && has_output(kserve) && bytes > 0;
+    return framed_answer(&w, carry, framed, bytes, answer, err);
 }
 
 /* The inputs may come in any order, and the axis as one of them or as a parameter. */

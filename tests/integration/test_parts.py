@@ -672,6 +672,22 @@ def test_v2_answers_the_carry_in_the_form_it_is_asked_for(client):
     assert bytes(json.loads(answer.body[:at])["outputs"][0]["data"]) == carry
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_v2_answers_the_carry_alone_where_outputs_names_nothing_else(client, binary):
+    inputs = [{"name": "x", "shape": [3], "datatype": "INT32", "data": [1, 2, 3]}]
+    parameters = {"part": "first", "binary_data_output": binary}
+    document = {"inputs": inputs, "parameters": parameters}
+    both = client.post_json("/v2/models/cumsum/infer", document)
+    document["outputs"] = [{"name": "carry"}]
+    alone = client.post_json("/v2/models/cumsum/infer", document)
+    at = [int(a.headers.get("Inference-Header-Content-Length", 0)) for a in (both, alone)]
+    answers = [json.loads(a.body[:n] if n > 0 else a.body) for a, n in zip((both, alone), at)]
+    assert answers[1]["outputs"] == answers[0]["outputs"][:1]
+    assert alone.headers["Content-Type"] == ("application/octet-stream" if binary else JSON)
+    if binary:
+        assert alone.body[at[1] :] == both.body[at[0] :][:-12]
+
+
 def test_a_raw_binary_first_part_is_answered_as_json_where_it_asks_for_that(client):
     path = "/v2/models/cumsum_int32/infer?part=first&binary_data_output=false"
     headers = {"Inference-Header-Content-Length": "0"}
