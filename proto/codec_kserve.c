@@ -191,6 +191,7 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     TRY(json_require(place, "datatype", err));
     TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
     TRY(framed_tensor_read_shape(input, err));
+    attributes->rank = out->x.rank;
     TRY(kserve_read_input_parameters(place, &location, attributes, err));
     TRY(locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err));
     if (which == TENSOR_AXIS) {
@@ -389,6 +390,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
+    kserve->attributes.rank = 1;
     TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
     kserve->carry_output.binary = kserve->output.binary;
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;

@@ -35,17 +35,24 @@ static const struct spelling {
 #define ATTRIBUTE_NAMES \
     "axis", "exclusive", "reverse", "precision", "axis_direction", "has_exclusive_sum", "part"
 
+/* From the end or from the begin: the same axis. */
+static int64_t axis_from_begin(int64_t axis, int rank)
+{
+    return axis < 0 ? axis + rank : axis;
+}
+
 enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribute attribute,
                        int64_t value, const char *field, struct error *err)
 {
     int64_t *slot = &attributes->values[attribute];
-    if (attributes->given[attribute] && *slot != value && attribute == KSERVE_AXIS) {
+    if (attributes->given[attribute] && attribute == KSERVE_AXIS &&
+        axis_from_begin(*slot, attributes->rank) != axis_from_begin(value, attributes->rank)) {
         return error_set_field(err, STATUS_INVALID_AXIS, field,
                                "found axis %" PRId64 ", but %" PRId64
                                " is given elsewhere in the request",
                                value, *slot);
     }
-    if (attributes->given[attribute] && *slot != value) {
+    if (attributes->given[attribute] && attribute != KSERVE_AXIS && *slot != value) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
                                "%s contradicts another parameter of the request: say the same "
                                "in both, or leave one of them out",

@@ -22,6 +22,7 @@ enum kserve_attribute {
 struct kserve_attributes {
     bool given[KSERVE_ATTRIBUTE_COUNT];
     int64_t values[KSERVE_ATTRIBUTE_COUNT];
+    int rank;                       /* of x, as soon as it is known */
     char axis_field[JSON_PATH_MAX]; /* where the axis stands in the request, "" if nowhere */
 };
 

@@ -370,6 +370,33 @@ static void a_binary_axis_is_found_before_and_behind_the_data(void **state)
                      STATUS_INVALID_AXIS);
 }
 
+static void an_axis_counted_from_either_end_is_the_same(void **state)
+{
+    (void)state;
+    const struct {
+        const char *parameters;
+        const char *inputs;
+        enum status status;
+    } rows[] = {
+        {"\"axis\":-1", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_OK},
+        {"\"axis\":1", AXIS("INT64", "[]", "-1") ",{" X_MEMBERS "}", STATUS_OK},
+        {"\"axis\":1", "{" X_MEMBERS ",\"parameters\":{\"axis\":-1}}", STATUS_OK},
+        {"\"axis\":-2", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_INVALID_AXIS},
+        {"\"axis\":3", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_INVALID_AXIS},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const char *json = request_of(rows[i].parameters, rows[i].inputs);
+        assert_int_equal(probe_json(&probe, &codec_kserve, json), rows[i].status);
+        if (rows[i].status == STATUS_OK) {
+            assert_non_null(strstr(probe.text, "[1.0,3.0,3.0,7.0]"));
+        }
+    }
+    int64_t axis = 1;
+    const char *binary =
+        request_of("\"axis\":-1", "{" X_MEMBERS "}," AXIS_BINARY("INT64", "8"));
+    assert_int_equal(probe_framed(&probe, &codec_kserve, binary, &axis, 8), STATUS_OK);
+}
+
 static void an_axis_may_lie_in_shared_memory(void **state)
 {
     (void)state;
@@ -409,6 +436,7 @@ int main(void)
         cmocka_unit_test(an_axis_out_of_range_is_blamed_on_where_it_was_given),
         cmocka_unit_test(cumsum_onnx_needs_its_axis),
         cmocka_unit_test(a_binary_axis_is_found_before_and_behind_the_data),
+        cmocka_unit_test(an_axis_counted_from_either_end_is_the_same),
         cmocka_unit_test(an_axis_may_lie_in_shared_memory),
     };
     return PROBE_RUN(tests, "cumsum");
