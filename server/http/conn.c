@@ -32,7 +32,7 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     conn->client = accepted->client;
     accepted->client = NULL;
     (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
-    LIST_INSERT_HEAD(&loop->conns, conn, link);
+    TAILQ_INSERT_TAIL(&daemon->conns, conn, link);
     conn_begin(conn);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
@@ -56,7 +56,7 @@ void conn_destroy(struct conn *conn)
          * that the request on it is over. */
         exchange_end(conn->exchange);
     }
-    LIST_REMOVE(conn, link);
+    TAILQ_REMOVE(&conn->daemon->conns, conn, link);
     tls_end(conn);
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);

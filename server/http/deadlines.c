@@ -44,6 +44,7 @@ enum {
     QUIET_MS = 400,    /* a drain waits this long for a request on a connection without one */
     YOUNG_MS = 250,    /* shorter phases are not worth a look */
     UNASKED_MS = 1000, /* a connection without a request for longer makes way for a client */
+    MOST_LOOKS = 64,   /* at a daemon's connections, for one that makes way */
     POLL_BATCH = 128,
     STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
 
@@ -325,8 +326,8 @@ static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
 {
     struct conn *slowest = NULL;
     double most = 0;
-    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
-         conn = LIST_NEXT(conn, link)) {
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
         double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
         if (seconds > most) {
             slowest = conn;
@@ -372,21 +373,26 @@ static bool asks_for_nothing(const struct conn *conn, uint64_t now_ns)
             request_state(&conn->exchange->request) == REQUEST_HEADER);
 }
 
-/* Of the client that has most connections, and more than one, the one that has asked for nothing for
- * longest; NULL: there is none. */
-static struct conn *find_unasked(const struct http_loop *loop, uint64_t now_ns)
+/* Of the client that has most connections, and more than one, one that asks for nothing; NULL: there
+ * is none among those that are looked at, some of each daemon in turn. They tell, however many there
+ * are: clients with many connections have daemons of their own. */
+static struct conn *find_unasked(struct http_loop *loop, uint64_t now_ns)
 {
     struct conn *found = NULL;
     uint64_t most = 1;
-    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
-         conn = LIST_NEXT(conn, link)) {
-        const uint64_t has =
-            atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-        const bool more =
-            has > most || (found != NULL && has == most && conn->since_ns < found->since_ns);
-        if (more && asks_for_nothing(conn, now_ns)) {
-            found = conn;
-            most = has;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        struct conn_list *conns = &loop->daemons[i].conns;
+        for (size_t looks = 0; looks < MOST_LOOKS && !TAILQ_EMPTY(conns); looks++) {
+            struct conn *conn = TAILQ_FIRST(conns);
+            TAILQ_REMOVE(conns, conn, link);
+            TAILQ_INSERT_TAIL(conns, conn, link);
+            const uint64_t has =
+                atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
+            if (has > 1 && asks_for_nothing(conn, now_ns)) {
+                found = has > most ? conn : found;
+                most = larger_of(most, has);
+                break;
+            }
         }
     }
     return found;
@@ -470,8 +476,8 @@ void deadline_sweep(struct http_loop *loop)
     struct conn *conns[POLL_BATCH];
     struct pollfd fds[POLL_BATCH];
     nfds_t count = 0;
-    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
-         conn = LIST_NEXT(conn, link)) {
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
         if (conn->cut) {
             continue;
         }

@@ -59,7 +59,7 @@ struct conn {
     struct client *client;   /* held; who connected */
     struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange; /* NULL between requests */
-    LIST_ENTRY(conn) link;     /* of the loop's */
+    TAILQ_ENTRY(conn) link;    /* of the daemon's */
     struct address peer;
 };
 

@@ -63,6 +63,7 @@ enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err
 {
     struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
     *daemon = (struct http_daemon){.loop = loop, .tls = tls};
+    TAILQ_INIT(&daemon->conns);
     TRY(http_daemon_start(daemon, err));
     loop->daemon_count++;
     return STATUS_OK;

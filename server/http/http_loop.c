@@ -306,9 +306,8 @@ static uint64_t notice_stop(struct http_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
     if (clock_span_ns(loop->awake_ns, now_ns) > STOPPED_MS * NS_PER_MS) {
-        struct conn *conn = NULL;
-        LIST_FOREACH(conn, &loop->conns, link)
-        {
+        for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+             conn = loop_next_conn(loop, conn)) {
             conn_renew(conn);
         }
         loop->stood_still = true;

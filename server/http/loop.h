@@ -24,7 +24,8 @@ struct http_daemon {
     size_t buffer_bytes;    /* of each of its connections */
     uv_poll_t poll;         /* on its epoll descriptor */
     struct crowd *crowd;    /* whose connections it has; NULL: it has none */
-    size_t conn_count;
+    size_t conn_count;      /* with the one that it is about to be given */
+    TAILQ_HEAD(conn_list, conn) conns;
     size_t fresh; /* of them: accepted since it ran last */
     bool need_run;
     uint64_t runs;       /* so far: who has waited for one was looked at in it */
@@ -92,9 +93,8 @@ struct http_loop {
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
     uint64_t served_ns;               /* of the crowd whose turn was last, before that */
-    LIST_HEAD(conn_list, conn) conns;
-    atomic_size_t conn_count; /* with those that are handed to it */
-    atomic_bool accepting;    /* some listener is not closed */
+    atomic_size_t conn_count;         /* with those that are handed to it */
+    atomic_bool accepting;            /* some listener is not closed */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
@@ -126,6 +126,17 @@ enum {
     HEARTBEAT_MS = 250,
     ROOMY_BUFFER = 64 << 10 /* of a connection, in which a body comes fast */
 };
+
+/* All connections of a loop, one after the other: from NULL to NULL. */
+static inline struct conn *loop_next_conn(const struct http_loop *loop, const struct conn *conn)
+{
+    struct conn *next = conn == NULL ? NULL : TAILQ_NEXT(conn, link);
+    size_t behind = conn == NULL ? 0 : (size_t)(conn->daemon - loop->daemons) + 1;
+    for (; next == NULL && behind < loop->daemon_count; behind++) {
+        next = TAILQ_FIRST(&loop->daemons[behind].conns);
+    }
+    return next;
+}
 
 /* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is due.
  * Thread: main. */

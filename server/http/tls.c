@@ -177,14 +177,15 @@ static void make_handshake_room(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
     uint64_t most = 0;
-    for (struct conn *conn = LIST_FIRST(&loop->conns); conn != NULL;
-         conn = LIST_NEXT(conn, link)) {
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
         if (!conn->handshaking || conn->cut) {
             continue;
         }
-        uint64_t connections =
+        const uint64_t connections =
             atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-        if (connections >= most) { /* the list has the oldest last */
+        if (chosen == NULL || connections > most ||
+            (connections == most && conn->since_ns < chosen->since_ns)) {
             most = connections;
             chosen = conn;
         }

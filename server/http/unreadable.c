@@ -69,10 +69,10 @@ static struct conn *find_culprit(const struct http_daemon *daemon, const char *p
 {
     const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
     struct conn *found = NULL;
-    for (struct conn *conn = LIST_FIRST(&daemon->loop->conns); conn != NULL;
-         conn = LIST_NEXT(conn, link)) {
-        if (conn->daemon != daemon || !may_be_read(conn, begun) || nothing_came(conn) ||
-            never_came(conn)) {
+    struct conn *conn = NULL;
+    TAILQ_FOREACH(conn, &daemon->conns, link)
+    {
+        if (!may_be_read(conn, begun) || nothing_came(conn) || never_came(conn)) {
             continue;
         }
         if (found != NULL) {
