@@ -92,7 +92,7 @@ void conn_renew(struct conn *conn)
 
 bool conn_unread(const struct conn *conn)
 {
-    return peek_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+    return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
 void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes)
@@ -110,8 +110,8 @@ bool conn_has_next(const struct conn *conn)
     if (conn_unread(conn)) {
         return true;
     }
-    if (conn->tls == NULL && !conn->asked_unknown && peek_received(conn->fd, &came)) {
-        return came > conn->asked_bytes + peek_closed(conn->fd);
+    if (conn->tls == NULL && !conn->asked_unknown && client_socket_received(conn->fd, &came)) {
+        return came > conn->asked_bytes + client_socket_closed(conn->fd);
     }
     return conn->exchange->in_pipe;
 }

@@ -152,7 +152,7 @@ static bool chunks_are_stuck(struct conn *conn)
         conn->stuck_sweeps = 0;
         return false;
     }
-    if (!conn_unread(conn) || peek_full(conn->fd)) {
+    if (!conn_unread(conn) || client_socket_full(conn->fd)) {
         conn->stuck_sweeps = 0;
     } else if (conn->stuck_sweeps == 0 || conn->stuck_runs != conn->daemon->runs) {
         conn->stuck_sweeps++;
@@ -286,7 +286,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else if (progress_is_due(conn, now_ns)) {
-            note_progress(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
+            note_progress(conn, now_ns, client_socket_taken(conn->fd, conn->answer_given));
         }
     } else { /* away, or READY */
         check_slice(conn->exchange);
@@ -313,8 +313,9 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
     if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
         return 0;
     }
-    const uint64_t moved =
-        is_receiving(conn) ? request->body.received : peek_taken(conn->fd, conn->answer_given);
+    const uint64_t moved = is_receiving(conn)
+                               ? request->body.received
+                               : client_socket_taken(conn->fd, conn->answer_given);
     const uint64_t wanted = larger_of(smaller_of(held / TURNOVER_S, LINK_RATE),
                                       conn->loop->server->config->min_upload_rate);
     const double rate = (double)(moved - before->moved) * NS_PER_S / (double)age_ns;
@@ -449,7 +450,7 @@ bool deadline_left_inside_body(struct exchange *exchange)
      * until nothing is left, so that it meets the end. */
     if (length < 0 || exchange->conn->tls != NULL ||
         exchange->request.body.received >= (uint64_t)length ||
-        !peek_closed(exchange->conn->fd)) {
+        !client_socket_closed(exchange->conn->fd)) {
         return false;
     }
     refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,

@@ -211,28 +211,32 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * exchange yet, so nothing is mixed up. */
 void respond_early(struct exchange *exchange);
 
-/* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */
+/* ---- client_socket.c: what a client's socket is asked and told, beside its bytes. Thread: any ---- */
 
 /* Whether bytes from the client are there that nobody has read yet. */
-bool peek_unread(int fd);
+bool client_socket_unread(int fd);
 
 /* Whether nothing more can be sent for now, as the client does not read. */
-bool peek_full(int fd);
+bool client_socket_full(int fd);
 
 /* Whether nothing can go either way any more: the client has reset it, or we have cut it. */
-bool peek_ended(int fd);
+bool client_socket_ended(int fd);
 
 /* How many bytes have come from the client so far, its FIN being one. False: that is not known. */
-bool peek_received(int fd, uint64_t *bytes);
+bool client_socket_received(int fd, uint64_t *bytes);
 
 /* Whether the client has closed its side, and all before that is read. */
-bool peek_closed(int fd);
+bool client_socket_closed(int fd);
 
 /* For how long nothing has come; 0 where that is not known. */
-uint64_t peek_silent_ms(int fd);
+uint64_t client_socket_silent_ms(int fd);
 
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */
-uint64_t peek_taken(int fd, uint64_t given);
+uint64_t client_socket_taken(int fd, uint64_t given);
+
+/* Acknowledge what has come, though there is nothing to send: the system would wait for 40 ms, and
+ * that of a client which sends little at a time (Nagle's algorithm) keeps what follows until then. */
+void client_socket_acknowledge(int fd);
 
 #endif

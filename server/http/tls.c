@@ -19,7 +19,6 @@
 #include <gnutls/x509.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +51,7 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     if (handshake_must_wait(conn)) {
         /* libmicrohttpd is told once that a connection has ended. It forgets that where the
          * handshake goes on, and would not ask in the next run. */
-        const bool ended = peek_ended(conn->fd);
+        const bool ended = client_socket_ended(conn->fd);
         daemon->progress = true; /* there is something to do in the next run */
         errno = ended ? ECONNRESET : EAGAIN;
         return -1;
@@ -142,15 +141,6 @@ static bool key_costs_too_much(gnutls_session_t session)
     return costs;
 }
 
-/* In TLS 1.3 we have nothing to send behind the client's Finished, so that the system acknowledges
- * it after 40 ms. The system of a client that sends little at a time (Nagle's algorithm) keeps the
- * request until then. */
-static void acknowledge_now(const struct conn *conn)
-{
-    const int on = 1;
-    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
-}
-
 /* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
 static int on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                       const gnutls_datum_t *message)
@@ -166,7 +156,7 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
         refuse_client(session, GNUTLS_A_UNSUPPORTED_CERTIFICATE);
         return GNUTLS_E_CERTIFICATE_ERROR;
     } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
-        acknowledge_now(conn);
+        client_socket_acknowledge(conn->fd); /* TLS 1.3 has nothing to send behind it */
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;

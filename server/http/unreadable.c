@@ -55,13 +55,13 @@ static bool nothing_came(const struct conn *conn)
 {
     const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;
     return conn->used && conn->exchange == NULL && idle_ms >= KNOWN_MS &&
-           peek_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
+           client_socket_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
 }
 
 static bool never_came(const struct conn *conn)
 {
     uint64_t bytes = 0;
-    return !conn->used && peek_received(conn->fd, &bytes) && bytes == 0;
+    return !conn->used && client_socket_received(conn->fd, &bytes) && bytes == 0;
 }
 
 /* The connection of the daemon that is meant; NULL: it may be one or another. */

@@ -1,5 +1,5 @@
-/* Questions to a client's socket. Apart from others because linux/tcp.h, whose
- * struct tcp_info counts bytes, cannot be included together with the C library's. */
+/* What a client's socket is asked and told, beside its bytes. Apart from others because linux/tcp.h,
+ * whose struct tcp_info counts bytes, cannot be included together with the C library's. */
 #include "server/http/exchange.h"
 
 #include <linux/sockios.h>
@@ -9,25 +9,25 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-bool peek_unread(int fd)
+bool client_socket_unread(int fd)
 {
     int unread = 0;
     return ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
 }
 
-bool peek_full(int fd)
+bool client_socket_full(int fd)
 {
     struct pollfd writable = {.fd = fd, .events = POLLOUT};
     return poll(&writable, 1, 0) == 0;
 }
 
-bool peek_ended(int fd)
+bool client_socket_ended(int fd)
 {
     struct pollfd ended = {.fd = fd, .events = 0};
     return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-bool peek_closed(int fd)
+bool client_socket_closed(int fd)
 {
     char next;
     return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
@@ -40,7 +40,7 @@ static bool read_tcp_info(int fd, struct tcp_info *info)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
 }
 
-bool peek_received(int fd, uint64_t *bytes)
+bool client_socket_received(int fd, uint64_t *bytes)
 {
     struct tcp_info info = {0};
     bool known = read_tcp_info(fd, &info);
@@ -48,13 +48,19 @@ bool peek_received(int fd, uint64_t *bytes)
     return known;
 }
 
-uint64_t peek_silent_ms(int fd)
+void client_socket_acknowledge(int fd)
+{
+    const int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on); /* not of a Unix socket */
+}
+
+uint64_t client_socket_silent_ms(int fd)
 {
     struct tcp_info info = {0};
     return read_tcp_info(fd, &info) ? info.tcpi_last_data_recv : 0;
 }
 
-uint64_t peek_taken(int fd, uint64_t given)
+uint64_t client_socket_taken(int fd, uint64_t given)
 {
     struct tcp_info info = {0};
     int waiting = 0;
