@@ -105,6 +105,11 @@ class Wire:
         until(lambda: self._seen_by_server()[1] == 0, 60)
         return self
 
+    def unacknowledged(self):
+        """How many segments of ours the server's system has not acknowledged (tcpi_unacked)."""
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        return struct.unpack_from("I", info, 24)[0]
+
     def await_half_closed(self):
         """Wait until the server's system knows of half_close()."""
         close_wait = 8
