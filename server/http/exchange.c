@@ -406,7 +406,7 @@ void exchange_end(struct exchange *exchange)
     if (exchange->orphan) {
         return;
     }
-    loop_forget_suspension(exchange);
+    loop_forget_after_run(exchange);
     if (request_is_away(&exchange->request)) {
         make_orphan(exchange);
     } else {

@@ -68,6 +68,13 @@ enum {
     EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
 
+/* What is to be done for an exchange when the daemon's run is over. */
+enum after_run {
+    AFTER_RUN_NOTHING,
+    AFTER_RUN_ACKNOWLEDGE, /* its head, if the body did not come to its end with it */
+    AFTER_RUN_SUSPEND      /* its connection: the request is away */
+};
+
 struct exchange {
     struct request request; /* first: what the other layers see */
     unsigned magic;
@@ -86,8 +93,8 @@ struct exchange {
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
-    bool to_suspend; /* away: in the daemon's list of those that it suspends after its run */
-    LIST_ENTRY(exchange) suspension;
+    enum after_run after_run;
+    LIST_ENTRY(exchange) after_run_link; /* of the daemon's list, if there is something to do */
 
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
     size_t kept_bytes;

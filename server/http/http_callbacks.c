@@ -201,7 +201,7 @@ static void hand_away(struct exchange *exchange, unsigned polls)
     exchange->conn->daemon->polled++;
     conn_begin(exchange->conn);
     if (polls == 0) {
-        loop_suspend_after_run(exchange);
+        loop_after_run(exchange, AFTER_RUN_SUSPEND);
     }
 }
 
@@ -244,7 +244,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         if (*data_bytes > 0) { /* chunks behind the one that waits */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         } else if (exchange->polls_left == 0) {
-            loop_suspend_after_run(exchange);
+            loop_after_run(exchange, AFTER_RUN_SUSPEND);
         } else {
             exchange->polls_left--;
         }
@@ -253,6 +253,9 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     daemon->progress = true;
     if (request_state(&exchange->request) == REQUEST_HEADER) {
         read_head(exchange, url, method, version);
+        if (header_check_has_body(&exchange->header)) {
+            loop_after_run(exchange, AFTER_RUN_ACKNOWLEDGE);
+        }
         return carry_out(exchange, exchange_header(exchange, method));
     }
     if (*data_bytes > 0) {

@@ -59,37 +59,48 @@ static void wake_daemons(struct http_loop *loop)
     }
 }
 
-void loop_suspend_after_run(struct exchange *exchange)
+void loop_after_run(struct exchange *exchange, enum after_run what)
 {
-    struct http_daemon *daemon = exchange->conn->daemon;
-    if (!exchange->to_suspend) {
-        exchange->to_suspend = true;
-        LIST_INSERT_HEAD(&daemon->to_suspend, exchange, suspension);
+    if (exchange->after_run == AFTER_RUN_NOTHING) {
+        LIST_INSERT_HEAD(&exchange->conn->daemon->after_run, exchange, after_run_link);
+    }
+    exchange->after_run = what;
+}
+
+void loop_forget_after_run(struct exchange *exchange)
+{
+    if (exchange->after_run != AFTER_RUN_NOTHING) {
+        exchange->after_run = AFTER_RUN_NOTHING;
+        LIST_REMOVE(exchange, after_run_link);
     }
 }
 
-void loop_forget_suspension(struct exchange *exchange)
+/* Suspend a connection whose request went away in this run. Callbacks must not do it, because MHD
+ * still has bytes then that it has read: when the connection is resumed, MHD reads first. If the
+ * client has closed its side, which it is free to do while it waits, MHD closes the connection,
+ * whatever it had. After the run it has nothing left of a body but the beginning of a chunk, and
+ * once the body is complete it waits for us, not for bytes. (MHD's manual allows suspending in
+ * callbacks alone, for the sake of daemons with threads.) */
+static void suspend_connection(struct exchange *exchange)
 {
-    if (exchange->to_suspend) {
-        exchange->to_suspend = false;
-        LIST_REMOVE(exchange, suspension);
-    }
+    exchange->held = true;
+    exchange->conn->daemon->polled--;
+    MHD_suspend_connection(exchange->conn->connection);
 }
 
-/* Suspend the connections whose requests went away in this run. Callbacks must not do it,
- * because MHD still has bytes then that it has read: when such a connection is resumed, MHD
- * reads first. If the client has closed its side, which it is free to do while it waits, MHD
- * closes the connection, whatever it had. After the run it has nothing left of a body but the
- * beginning of a chunk, and once the body is complete it waits for us, not for bytes. (MHD's
- * manual allows suspending in callbacks alone, for the sake of daemons with threads.) */
-static void suspend_connections(struct http_daemon *daemon)
+/* The run is over. What of a body has not come by now may wait for us to acknowledge its head. */
+static void do_after_run(struct http_daemon *daemon)
 {
-    while (!LIST_EMPTY(&daemon->to_suspend)) {
-        struct exchange *exchange = LIST_FIRST(&daemon->to_suspend);
-        loop_forget_suspension(exchange);
-        exchange->held = true;
-        daemon->polled--;
-        MHD_suspend_connection(exchange->conn->connection);
+    while (!LIST_EMPTY(&daemon->after_run)) {
+        struct exchange *exchange = LIST_FIRST(&daemon->after_run);
+        const enum after_run what = exchange->after_run;
+        const enum request_state state = request_state(&exchange->request);
+        loop_forget_after_run(exchange);
+        if (what == AFTER_RUN_SUSPEND) {
+            suspend_connection(exchange);
+        } else if (state == REQUEST_BODY || state == REQUEST_REFUSED) {
+            client_socket_acknowledge(exchange->conn->fd);
+        }
     }
 }
 
@@ -235,7 +246,7 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
-    suspend_connections(daemon);
+    do_after_run(daemon);
     daemon->runs++;
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }

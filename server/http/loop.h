@@ -36,7 +36,7 @@ struct http_daemon {
     size_t answering;    /* and in REQUEST_ANSWERING */
     size_t handshaking;  /* connections in their TLS handshake */
     const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
-    LIST_HEAD(exchange_list, exchange) to_suspend; /* their connections, when the run is over */
+    LIST_HEAD(exchange_list, exchange) after_run; /* there is something to do for them then */
 };
 
 /* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
@@ -152,11 +152,11 @@ uint64_t loop_draw_id(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
-/* The exchange's request is away: have MHD leave its connection alone from the end of this run
- * on, until it is resumed. More than once is fine. */
-void loop_suspend_after_run(struct exchange *exchange);
-/* The exchange ends before the run does: its connection is not to be suspended. */
-void loop_forget_suspension(struct exchange *exchange);
+/* Do this for the exchange at the end of this run, in place of what was to be done. To suspend: its
+ * request is away, and MHD leaves its connection alone until it is resumed. */
+void loop_after_run(struct exchange *exchange, enum after_run what);
+/* The exchange ends before the run does. */
+void loop_forget_after_run(struct exchange *exchange);
 
 /* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
 MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
