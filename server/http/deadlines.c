@@ -17,7 +17,8 @@
  * All bounds are absolute: a byte now and then moves none of them (MHD's own timeout it does). They
  * are also long, for the sake of slow links; so while reservations of memory are refused, those who
  * hold some of it and hardly move give way, the slowest first; and while all connections are taken
- * and a client waits for one, the client that has most of them gives up one that asks for nothing.
+ * and a client waits for one, the client that has most of them gives up one that asks for nothing, or
+ * whose body has trickled in, below --min-upload-rate, for two seconds.
  *
  * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
  * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
@@ -297,28 +298,35 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     }
 }
 
+/* Bytes a second that its client has sent or taken in the last two to four seconds; negative: that
+ * is not known. */
+static double recent_rate(const struct conn *conn, uint64_t now_ns)
+{
+    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
+    const uint64_t age_ns = clock_span_ns(before->at_ns, now_ns);
+    if (!(is_receiving(conn) || is_answering(conn)) || before->at_ns == 0 ||
+        age_ns < SLOW_AFTER_MS * NS_PER_MS) {
+        return -1;
+    }
+    const uint64_t moved = is_receiving(conn)
+                               ? conn->exchange->request.body.received
+                               : client_socket_taken(conn->fd, conn->answer_given);
+    return (double)(moved - before->moved) * NS_PER_S / (double)age_ns;
+}
+
 /* ---- while memory is refused ---- */
 
 /* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
  * not slow, or not in our way. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
-    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
-    if (!(is_receiving(conn) || is_answering(conn)) || before->at_ns == 0) {
+    const uint64_t held = conn->exchange == NULL ? 0 : conn->exchange->request.reserved_bytes;
+    const double rate = held == 0 ? -1 : recent_rate(conn, now_ns);
+    if (rate < 0) {
         return 0;
     }
-    const struct request *request = &conn->exchange->request;
-    const uint64_t held = request->reserved_bytes;
-    const uint64_t age_ns = clock_span_ns(before->at_ns, now_ns);
-    if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
-        return 0;
-    }
-    const uint64_t moved = is_receiving(conn)
-                               ? request->body.received
-                               : client_socket_taken(conn->fd, conn->answer_given);
     const uint64_t wanted = larger_of(smaller_of(held / TURNOVER_S, LINK_RATE),
                                       conn->loop->server->config->min_upload_rate);
-    const double rate = (double)(moved - before->moved) * NS_PER_S / (double)age_ns;
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
 
@@ -366,18 +374,25 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 
 /* ---- while all connections are taken ---- */
 
-/* No request is on it, or one whose header has not come to its end; and not since just now. */
-static bool asks_for_nothing(const struct conn *conn, uint64_t now_ns)
+/* No request is on it, or one whose header has not come to its end, and not since just now; or one
+ * whose body trickles in. */
+static bool may_make_way(const struct conn *conn, uint64_t now_ns)
 {
-    return !conn->cut && clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS &&
-           (conn->exchange == NULL ||
-            request_state(&conn->exchange->request) == REQUEST_HEADER);
+    const enum request_state state =
+        conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
+    if (state == REQUEST_BODY) {
+        const double rate = recent_rate(conn, now_ns);
+        return !conn->cut && rate >= 0 &&
+               rate < (double)conn->loop->server->config->min_upload_rate;
+    }
+    return !conn->cut && state == REQUEST_HEADER &&
+           clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
 }
 
-/* Of the client that has most connections, and more than one, one that asks for nothing; NULL: there
+/* Of the client that has most connections, and more than one, one that may make way; NULL: there
  * is none among those that are looked at, some of each daemon in turn. They tell, however many there
  * are: clients with many connections have daemons of their own. */
-static struct conn *find_unasked(struct http_loop *loop, uint64_t now_ns)
+static struct conn *find_way(struct http_loop *loop, uint64_t now_ns)
 {
     struct conn *found = NULL;
     uint64_t most = 1;
@@ -389,7 +404,7 @@ static struct conn *find_unasked(struct http_loop *loop, uint64_t now_ns)
             TAILQ_INSERT_TAIL(conns, conn, link);
             const uint64_t has =
                 atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-            if (has > 1 && asks_for_nothing(conn, now_ns)) {
+            if (has > 1 && may_make_way(conn, now_ns)) {
                 found = has > most ? conn : found;
                 most = larger_of(most, has);
                 break;
@@ -402,10 +417,10 @@ static struct conn *find_unasked(struct http_loop *loop, uint64_t now_ns)
 bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
 {
     static const char why[] = "all connections that the server has were taken "
-                              "(--max-connections), and this one had asked for nothing yet: "
-                              "send the request again";
-    struct conn *conn = find_unasked(loop, now_ns);
-    if (conn == NULL || conn_unread(conn)) { /* it asks for something now */
+                              "(--max-connections), and this one had asked for nothing yet, "
+                              "or too slowly (--min-upload-rate): send the request again";
+    struct conn *conn = find_way(loop, now_ns);
+    if (conn == NULL || conn_unread(conn)) { /* it goes on now */
         return false;
     }
     conn->makes_way = true;

@@ -938,14 +938,15 @@ def test_a_head_that_comes_before_its_body_is_acknowledged_at_once(start_server)
 
 
 ASK = post_bytes(PATH, BODY, [RAW])
-BEGIN, END = ASK[:-1], ASK[-1:]  # whoever has begun to ask makes way for nobody
+BEGIN, END = ASK[:-1], ASK[-1:]
+ANY_RATE = ("--min-upload-rate", "0")  # whoever has begun to ask makes way for nobody
 
 
 @pytest.mark.parametrize("loops, limit", [("1", 4), ("3", 10)])
 def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
     start_server, loops, limit
 ):
-    server = start_server("--http-loops", loops, "--max-connections", str(limit))
+    server = start_server("--http-loops", loops, "--max-connections", str(limit), *ANY_RATE)
 
     def answered(wire):
         return wire.send(END + BEGIN).answer().body == SUMS
@@ -967,7 +968,7 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
 
 def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
     limit = 10
-    server = start_server("--http-loops", "16", "--max-connections", str(limit))
+    server = start_server("--http-loops", "16", "--max-connections", str(limit), *ANY_RATE)
 
     def ask(wire):
         wire.send(END + BEGIN)
@@ -1016,7 +1017,7 @@ def test_at_the_connection_limit_who_asks_for_nothing_makes_way_for_another_clie
 
 
 def test_a_request_that_has_begun_makes_way_for_nobody(start_server):
-    server = start_server("--http-loops", "2", *FULL_FLAGS)
+    server = start_server("--http-loops", "2", *FULL_FLAGS, *ANY_RATE)
     begun = [server.wire(source="127.0.0.2").send(BEGIN) for _ in range(FULL - 1)]
     until(lambda: server.metric("tally_active_requests") == FULL)  # with the one that asks
     idle = server.wire(source="127.0.0.2").send(ASK)
@@ -1029,6 +1030,21 @@ def test_a_request_that_has_begun_makes_way_for_nobody(start_server):
         assert answer.body == SUMS, answer
     assert others[1].answer().body == SUMS
     for wire in [*begun, *others, idle]:
+        wire.close()
+
+
+def test_at_the_connection_limit_a_body_that_trickles_in_makes_way_for_another_client(start_server):
+    server = start_server("--http-loops", "1", *FULL_FLAGS)
+    begun = [server.wire(source="127.0.0.2").send(BEGIN) for _ in range(FULL - 1)]
+    server.await_active(FULL - 1)
+    begun.append(server.wire(source="127.0.0.2").send(BEGIN))
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+        ended = next(wire for wire in begun if has_answer(wire))
+        says = ("--max-connections", "--min-upload-rate", "send the request again")
+        calls.expect_error(ended.answer(), 408, "request_timeout", says=says)
+        assert ended.closed()
+    for wire in begun:
         wire.close()
 
 
