@@ -339,7 +339,7 @@ static json_t *load_skeleton(const struct builder *builder, json_error_t *troubl
 
 static enum status parse_skeleton(struct builder *builder, struct error *err)
 {
-    json_error_t trouble;
+    json_error_t trouble = {.line = 0}; /* without memory jansson may fail and set no code */
     json_error_t again;
     assert(builder->skeleton != NULL); /* it begins with '{', and so does the tree */
     if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
