@@ -123,7 +123,7 @@ static void who_comes_back_waits_for_one_of_each_client(void **state)
 static void no_more_wait_than_a_few_turns_take(void **state)
 {
     struct text_turn turn = {0};
-    struct request requests[TEXT_TURN_WAITING_BYTES / HALF];
+    struct request requests[TEXT_TURN_WAITING_BYTES / HALF] = {{.client = NULL}};
     (void)state;
     while (text_turn_place(&turn, HALF, MOST) == TEXT_NOW) {
     }
