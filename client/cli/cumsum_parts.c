@@ -118,7 +118,8 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
-    double patience = job->settings->timeout_s > 0 ? job->settings->timeout_s : PATIENCE_S;
+    double patience =
+        job->settings->timeout_s > 0 ? job->settings->timeout_s : (double)PATIENCE_S;
     bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
                 err->status == TALLY_BUSY;
     bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);

@@ -271,8 +271,8 @@ static void account_slice(struct slices *slices, uint64_t steps)
     const struct request *slice = &slices->slice;
     uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
     uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_effort;
-    double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
-    double most = (double)steps * GROWTH;
+    double fits = (double)steps * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
+    double most = (double)steps * (double)GROWTH;
     double next = fits < most ? fits : most;
     slices->most_steps = next > (double)least ? (uint64_t)next : least;
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);

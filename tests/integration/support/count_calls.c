@@ -38,7 +38,7 @@ struct range {
 };
 
 static struct range ranges[CALLER_OTHER];
-static atomic_uint_fast64_t unwatched[CALL_COUNT * CALLER_COUNT];
+static atomic_uint_fast64_t unwatched[(int)CALL_COUNT * (int)CALLER_COUNT];
 static atomic_uint_fast64_t *counters = unwatched;
 
 static enum caller caller_named(const char *path)
