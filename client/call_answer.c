@@ -99,13 +99,14 @@ size_t front_keep(const struct front *front, uint64_t offset, const void *bytes,
     return kept;
 }
 
-static enum tally_status status_of(int http_status)
+/* v2 answers 503 also where other routes say 501 or 504, which no retry mends. */
+static enum tally_status status_of(int http_status, const char *code)
 {
-    if (http_status == 429 || http_status == 503) {
-        return TALLY_BUSY;
-    }
-    if (http_status == 504) {
+    if (http_status == 504 || (http_status == 503 && strcmp(code, "deadline_passed") == 0)) {
         return TALLY_DEADLINE;
+    }
+    if (http_status == 429 || (http_status == 503 && strcmp(code, "unsupported") != 0)) {
+        return TALLY_BUSY;
     }
     if (http_status >= 500 && http_status <= 599) {
         return TALLY_SERVER_ERROR;
@@ -146,8 +147,8 @@ static const char *status_advice(int http_status)
 void call_answer_to_error(const struct call_answer *answer, struct tally_error *err)
 {
     struct json_text body = {answer->error_text, answer->error_bytes};
-    err->status = status_of(answer->http_status);
     (void)json_text_member_string(body, "code", err->code, sizeof err->code);
+    err->status = status_of(answer->http_status, err->code);
     (void)json_text_member_string(body, "field", err->field, sizeof err->field);
     if (json_text_member_string(body, "error", err->message, sizeof err->message) &&
         err->message[0] != '\0') {

@@ -39,7 +39,7 @@ enum tally_status {
     TALLY_REJECTED = 7,        /* the server refused the request (4xx): mend it */
     TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or a queue is full */
     TALLY_DEADLINE = 9,        /* 504, or before it was sent: the deadline passed */
-    TALLY_SERVER_ERROR = 10,   /* other 5xx */
+    TALLY_SERVER_ERROR = 10,   /* other 5xx, and 503 where that is for good */
     TALLY_BAD_ANSWER = 11,     /* not the answer to this request; not used */
     TALLY_CANCELLED = 12,      /* by a progress or answer callback, or tally_close() */
     TALLY_LOCAL_IO = 13        /* a read or write callback of the caller failed */

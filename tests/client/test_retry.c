@@ -18,6 +18,7 @@ struct storm {
     int status;
     int failures;     /* answers before the right one */
     const char *more; /* header lines */
+    const char *code; /* NULL: queue_full */
 };
 
 static double seconds(void)
@@ -31,9 +32,11 @@ static void script_storm(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
     const struct storm *storm = user;
+    char body[128];
+    (void)snprintf(body, sizeof body, "{\"error\":\"the queue is full\",\"code\":\"%s\"}",
+                   storm->code != NULL ? storm->code : "queue_full");
     if (request->number < storm->failures)
-        fake_answer_error(answer, storm->status, storm->more,
-                          "{\"error\":\"the queue is full\",\"code\":\"queue_full\"}");
+        fake_answer_error(answer, storm->status, storm->more, body);
     else
         fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
 }
@@ -78,7 +81,7 @@ static void a_storm_of_503_and_429_is_weathered(void **state)
     int statuses[] = {503, 429};
     for (int i = 0; i < 2; i++) {
         for (int in_place = 0; in_place < 2; in_place++) {
-            struct storm storm = {statuses[i], 4, ""};
+            struct storm storm = {statuses[i], 4, "", NULL};
             assert_int_equal(weather(storm, &options, in_place != 0, &requests, &err),
                              TALLY_OK);
             assert_int_equal(requests, 5);
@@ -93,7 +96,7 @@ static void retries_end(void **state)
     struct tally_options options = quick();
     struct tally_error err;
     int requests = 0;
-    struct storm storm = {503, 1000, ""};
+    struct storm storm = {503, 1000, "", NULL};
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
     assert_int_equal(requests, 5);
     assert_string_equal(err.code, "queue_full");
@@ -113,12 +116,21 @@ static void other_answers_are_not_repeated(void **state)
     struct {
         int status;
         enum tally_status expected;
-    } cases[] = {{400, TALLY_REJECTED},     {404, TALLY_REJECTED},  {413, TALLY_REJECTED},
-                 {500, TALLY_SERVER_ERROR}, {504, TALLY_DEADLINE},  {301, TALLY_BAD_ANSWER},
-                 {299, TALLY_BAD_ANSWER},   {999, TALLY_BAD_ANSWER}};
+        const char *code;
+    } cases[] = {{400, TALLY_REJECTED, NULL},
+                 {404, TALLY_REJECTED, NULL},
+                 {413, TALLY_REJECTED, NULL},
+                 {500, TALLY_SERVER_ERROR, NULL},
+                 {501, TALLY_SERVER_ERROR, "unsupported"},
+                 {503, TALLY_SERVER_ERROR, "unsupported"},
+                 {503, TALLY_DEADLINE, "deadline_passed"},
+                 {504, TALLY_DEADLINE, NULL},
+                 {301, TALLY_BAD_ANSWER, NULL},
+                 {299, TALLY_BAD_ANSWER, NULL},
+                 {999, TALLY_BAD_ANSWER, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int requests = 0;
-        struct storm storm = {cases[i].status, 1000, ""};
+        struct storm storm = {cases[i].status, 1000, "", cases[i].code};
         assert_int_equal(weather(storm, &options, false, &requests, &err), cases[i].expected);
         assert_int_equal(requests, 1);
         assert_int_equal(err.http_status, cases[i].status);
@@ -131,7 +143,7 @@ static void retry_after_is_waited_for(void **state)
     struct tally_options options = quick();
     struct tally_error err;
     int requests = 0;
-    struct storm storm = {503, 1, "Retry-After: 1\r\n"};
+    struct storm storm = {503, 1, "Retry-After: 1\r\n", NULL};
     double before = seconds();
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
     double took = seconds() - before;
@@ -206,7 +218,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
                                           "Retry-After: 999999999999\r\n",
                                           "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n"};
     for (size_t i = 0; i < 3; i++) {
-        struct storm storm = {503, 1, headers[i]};
+        struct storm storm = {503, 1, headers[i], NULL};
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
         assert_int_equal(requests, 1);
@@ -215,7 +227,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
     }
     /* longer than the call may last, though not longer than retry_after_max_ms */
     options.timeout_ms = 500;
-    struct storm storm = {503, 1, "Retry-After: 3\r\n"};
+    struct storm storm = {503, 1, "Retry-After: 3\r\n", NULL};
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
 }
 
@@ -232,7 +244,7 @@ static void back_off_grows_and_is_bounded(void **state)
     static const char *const headers[] = {"", "Retry-After: -5\r\n",
                                           "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\n"};
     for (size_t i = 0; i < 3; i++) {
-        struct storm storm = {503, 9, headers[i]};
+        struct storm storm = {503, 9, headers[i], NULL};
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
         double took = seconds() - before;
@@ -252,7 +264,7 @@ static void the_total_timeout_covers_the_retries(void **state)
     options.timeout_ms = 300;
     options.backoff_base_ms = 100; /* so that the budget of retries lasts longer */
     options.backoff_max_ms = 100;
-    struct storm storm = {503, 1000000, ""};
+    struct storm storm = {503, 1000000, "", NULL};
     double before = seconds();
     enum tally_status status = weather(storm, &options, false, &requests, &err);
     assert_true(status == TALLY_BUSY || status == TALLY_TIMEOUT);
@@ -342,7 +354,7 @@ static int requests_in_vain(int thread_count, struct crowd crowd)
 {
     struct tally_error err;
     struct tally_options options = quick();
-    struct storm storm = {503, 1 << 30, ""};
+    struct storm storm = {503, 1 << 30, "", NULL};
     struct fake_server *server = fake_server_start(script_storm, &storm, SIZE_MAX, NULL);
     pthread_t threads[8];
     crowd.client = tally_open(fake_server_url(server), &options, &err);

@@ -61,7 +61,7 @@ _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authori
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # What a server says that refuses a request before it scans anything.
-_BEFORE_THE_SCAN = {"queue_full", "too_many_requests"}
+_BEFORE_THE_SCAN = {"queue_full", "too_many_requests", "unsupported"}
 # The header fields that decide something.
 _JUDGED = {
     *("content-type", "content-length", "content-encoding", "transfer-encoding"),
@@ -360,7 +360,7 @@ class Call:
                 f"the server answered HTTP {head.status}{' to ' if location else ''}{location}"
                 f" without saying why{_hint(head.status)}"
             )
-        error = _class_of(head.status)(sentence, code=code or None, field=blamed or None)
+        error = _class_of(head.status, code)(sentence, code=code or None, field=blamed or None)
         if isinstance(error, Busy):
             self.retry_after = _retry_after(head.fields.get("retry-after", ""))
         return error
@@ -468,11 +468,12 @@ def _words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _class_of(status: int) -> type[TallyError]:
-    if status in (429, 503):
-        return Busy
-    if status == 504:
+def _class_of(status: int, code: str) -> type[TallyError]:
+    """v2 answers 503 also where other routes say 501 or 504, which no retry mends."""
+    if status == 504 or (status == 503 and code == "deadline_passed"):
         return DeadlineExceeded
+    if status == 429 or (status == 503 and code != "unsupported"):
+        return Busy
     if 500 <= status <= 599:
         return ServerError
     if 400 <= status <= 499:

@@ -23,8 +23,9 @@ def array():
     return np.array(INPUT, np.int32)
 
 
-def storm(status, failures, more=""):
-    return lambda seen: error(status, more) if seen.number < failures else tensor()
+def storm(status, failures, more="", code="queue_full"):
+    body = f'{{"error":"the queue is full","code":"{code}"}}'
+    return lambda seen: error(status, more, body) if seen.number < failures else tensor()
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -48,16 +49,19 @@ def test_retries_end(connect):
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "code", "kind"),
     [
-        *((status, tally.Rejected) for status in (400, 401, 403, 404, 413)),
-        *((status, tally.BadAnswer) for status in (299, 301, 999)),
-        (500, tally.ServerError),
-        (504, tally.DeadlineExceeded),
+        *((status, "", tally.Rejected) for status in (400, 401, 403, 404, 413)),
+        *((status, "", tally.BadAnswer) for status in (299, 301, 999)),
+        (500, "", tally.ServerError),
+        (501, "unsupported", tally.ServerError),
+        (503, "unsupported", tally.ServerError),
+        (503, "deadline_passed", tally.DeadlineExceeded),
+        (504, "", tally.DeadlineExceeded),
     ],
 )
-def test_other_answers_are_not_repeated(connect, status, kind):
-    with LyingServer(storm(status, 1000)) as server:
+def test_other_answers_are_not_repeated(connect, status, code, kind):
+    with LyingServer(storm(status, 1000, code=code)) as server:
         with pytest.raises(kind) as caught:
             connect(server.url).cumsum(array(), 0)
         assert server.requests == 1 and caught.value.status == status
