@@ -373,7 +373,7 @@ WRONG = [
     ({"data": '[{"a":1},2]', "axis": "0", "dialect": "openvino"}, "data", 'element 0 is {"a":1}'),
     ({"data": '["a 1",2]', "axis": "0", "dialect": "directml"}, "data", 'element 0 is "a 1"'),
     ({"data": "1,2,x", "axis": "0"}, "data", "line 1, column 3"),
-    ({"data": "1,2\n3", "axis": "0", "dialect": "v2"}, "data", "line 2 has 1 numbers, expected 2"),
+    ({"data": "1,2\n3", "axis": "0", "dialect": "v2"}, "data", "line 2 has 1 number, expected 2"),
     ({"data": "1,5;2,5", "axis": "0"}, "data", 'column 1 is "1,5", expected a number, like -1.5'),
     ({"axis": "007"}, "axis", "expected a whole number"),
     ({"shape": "3,x"}, "shape", "separated by commas"),
