@@ -42,17 +42,21 @@ static bool wait_readable(struct source *source, int ms)
     return source->npz != NULL || poll(&about, 1, ms) > 0;
 }
 
-/* A file has lost bytes that it had when it was opened. */
-static bool is_shorter(const struct source *source)
-{
-    struct stat about;
-    return source->first_bytes > 0 && fstat(source->fd, &about) == 0 &&
-           (uint64_t)about.st_size < source->first_bytes;
-}
-
 static int complain_shorter(const struct source *source)
 {
     return complain(EXIT_LOCAL, "%s: the file became shorter while it was read", source->name);
+}
+
+/* A file that was read like a stream is at its end: it must be the one that was opened. */
+static int check_end(const struct source *source)
+{
+    struct stat about;
+    if (source->first_bytes == 0) {
+        return EXIT_DONE;
+    }
+    return fstat(source->fd, &about) == 0 && (uint64_t)about.st_size < source->first_bytes
+               ? complain_shorter(source)
+               : source_check_unchanged(source);
 }
 
 /* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
@@ -78,8 +82,8 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
         if (count >= 0) {
             *got = (size_t)count;
             source->ended = count == 0;
-            if (source->ended && is_shorter(source)) {
-                source->status = complain_shorter(source);
+            if (source->ended) {
+                source->status = check_end(source);
             }
             break;
         }

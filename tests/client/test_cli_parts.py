@@ -335,13 +335,14 @@ class Files(Directory):
         for name, content, options in (
             ("in.npy", npy("<i8", (count,), bytes(8 * count)), []),
             ("in.bin", bytes(8 * count), ["-d", "int64", "-s", f"{count}"]),
+            ("in.txt", b"1\n" * count, []),
         ):
             source = self.path(name, content)
             with open(source, "r+b", buffering=0) as file:
 
                 def overwrite(number, head, body):
                     if number == 0:
-                        os.pwrite(file.fileno(), b"\1", len(content) - 1)
+                        os.pwrite(file.fileno(), content[-1:], len(content) - 1)
                         os.utime(source, ns=(0, 0))  # a clock may be coarse
                     return forward(head, body), True
 
