@@ -44,6 +44,9 @@ void checkpoint_free(struct checkpoint *checkpoint)
     for (int i = 0; i < CHECKPOINT_LANES; i++) {
         free(checkpoint->lanes[i].carry);
     }
+    if (checkpoint->held != NULL) {
+        (void)fclose(checkpoint->held);
+    }
 }
 
 /* ---- its layout ---- */
@@ -145,27 +148,52 @@ static bool sync_folder(const char *name)
     return !failed;
 }
 
+/* Is another file there than the one that is held? */
+static bool is_another(const char *name, FILE *held)
+{
+    struct stat there;
+    struct stat own = {.st_ino = 0};
+    return stat(name, &there) == 0 && (held == NULL || fstat(fileno(held), &own) != 0 ||
+                                       there.st_dev != own.st_dev || there.st_ino != own.st_ino);
+}
+
+/* Write the new file, which is at `path` until it takes the name; it is held instead then. Who
+ * has it locked is alone between a look at the name and taking it. */
+static int replace_held(const char *path, const char *name, struct checkpoint *checkpoint,
+                        FILE *file)
+{
+    struct passage passage = {.file = file};
+    STEP(destination_lock(fileno(file), name));
+    if (is_another(name, checkpoint->held)) {
+        return complain(EXIT_LOCAL, "%s: another tally is writing it", name);
+    }
+    if (ftruncate(fileno(file), 0) != 0 ||
+        !pass_checkpoint(&passage, checkpoint, checkpoint->job) || fflush(file) != 0 ||
+        fdatasync(fileno(file)) != 0 || rename(path, name) != 0) {
+        int status = complain_errno(EXIT_LOCAL, path);
+        (void)unlink(path);
+        return status;
+    }
+    return EXIT_DONE;
+}
+
 int checkpoint_save(const char *name, struct checkpoint *checkpoint)
 {
     char *path = NULL;
-    bool saved = false;
     if (asprintf(&path, "%s" BESIDE, name) < 0) {
         return complain_no_memory();
     }
-    FILE *file = fopen(path, "we");
-    if (file != NULL) {
-        struct passage passage = {.file = file};
-        saved = pass_checkpoint(&passage, checkpoint, checkpoint->job) && fflush(file) == 0 &&
-                fdatasync(fileno(file)) == 0;
-        saved = fclose(file) == 0 && saved;
-    }
-    saved = saved && rename(path, name) == 0 && sync_folder(name);
-    int status = saved ? EXIT_DONE : complain_errno(EXIT_LOCAL, path);
-    if (!saved && file != NULL) {
-        (void)unlink(path);
+    FILE *file = fopen(path, "ae"); /* nothing is lost if another tally is writing it */
+    int status = file != NULL ? replace_held(path, name, checkpoint, file)
+                              : complain_errno(EXIT_LOCAL, path);
+    FILE *old = status == EXIT_DONE ? checkpoint->held : file;
+    if (old != NULL) {
+        (void)fclose(old);
     }
     free(path);
-    return status;
+    STEP(status);
+    checkpoint->held = file;
+    return sync_folder(name) ? EXIT_DONE : complain_errno(EXIT_LOCAL, name);
 }
 
 static bool find_folder(const char *name, const char **last, struct stat *about)
@@ -200,22 +228,22 @@ bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes)
     return done;
 }
 
-/* Is another file there than a checkpoint? *stamp is that of one; 0: it has none. */
-static bool is_foreign(const char *name, uint64_t *stamp)
+/* Is another file there than a checkpoint? *stamp is that of one; 0: it has none. *file is the
+ * caller's, NULL if there is none that can be read. */
+static bool is_foreign(const char *name, uint64_t *stamp, FILE **file)
 {
     char magic[sizeof MAGIC] = "";
     struct stat about;
     bool there = stat(name, &about) == 0;
-    FILE *file = there && S_ISREG(about.st_mode) ? fopen(name, "re") : NULL;
-    bool foreign = there && !S_ISREG(about.st_mode);
     *stamp = 0;
-    if (file != NULL) {
-        foreign =
-            fread(magic, 1, sizeof magic, file) > 0 && memcmp(magic, MAGIC, sizeof magic) != 0;
-        if (fread(stamp, 1, sizeof *stamp, file) < sizeof *stamp) {
-            *stamp = 0;
-        }
-        (void)fclose(file);
+    *file = there && S_ISREG(about.st_mode) ? fopen(name, "re") : NULL;
+    if (*file == NULL) {
+        return there;
+    }
+    bool foreign =
+        fread(magic, 1, sizeof magic, *file) > 0 && memcmp(magic, MAGIC, sizeof magic) != 0;
+    if (fread(stamp, 1, sizeof *stamp, *file) < sizeof *stamp) {
+        *stamp = 0;
     }
     return foreign;
 }
@@ -224,20 +252,27 @@ int checkpoint_check(const char *name, const char *output, struct checkpoint *ch
 {
     char *beside = NULL;
     uint64_t unused = 0;
+    FILE *file_beside = NULL;
     if (asprintf(&beside, "%s" BESIDE, name) < 0) {
         return complain_no_memory();
     }
-    bool foreign = is_foreign(name, &checkpoint->stamp);
-    bool foreign_beside = is_foreign(beside, &unused);
+    bool foreign = is_foreign(name, &checkpoint->stamp, &checkpoint->held);
+    bool foreign_beside = is_foreign(beside, &unused, &file_beside);
     bool result = is_output(name, output) || is_output(beside, output);
     free(beside);
+    if (file_beside != NULL) {
+        (void)fclose(file_beside);
+    }
     if (foreign || foreign_beside) {
         return complain(EXIT_USAGE,
                         "--checkpoint %s: the file is there and is not a checkpoint%s", name,
                         foreign ? "" : ", with " BESIDE " behind its name");
     }
-    return result ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
-                  : EXIT_DONE;
+    if (result) {
+        return complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name);
+    }
+    return checkpoint->held != NULL ? destination_lock(fileno(checkpoint->held), name)
+                                    : EXIT_DONE;
 }
 
 int checkpoint_load(const char *name, struct checkpoint *checkpoint)

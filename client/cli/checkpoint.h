@@ -17,6 +17,7 @@
 #include "client/tally.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum {
     CHECKPOINT_LANES = 2, /* most lanes under way */
@@ -36,6 +37,7 @@ struct checkpoint {
     char job[JOB_TEXT]; /* what must be the same to go on */
     uint64_t next_lane; /* all before it are done, but for those under way */
     struct lane_state lanes[CHECKPOINT_LANES];
+    FILE *held; /* owned: the file of that name, locked; NULL: there is none yet */
 };
 
 /* EXIT_DONE, or the status after complaining. */
@@ -43,8 +45,8 @@ int checkpoint_save(const char *name, struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
 
-/* Refuse to write one where another file is, or where the result will be. Takes over the stamp
- * of the one that is there. */
+/* Refuse to write one where another file is, or where the result will be, or that another tally
+ * writes. Takes over the stamp of the one that is there. */
 int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint);
 /* All lanes are done, of so many. */
 bool checkpoint_is_done(const struct checkpoint *checkpoint, uint64_t lanes);

@@ -102,19 +102,30 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     return EXIT_DONE;
 }
 
+int destination_lock(int fd, const char *name)
+{
+    return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK
+               ? complain(EXIT_LOCAL, "%s: another tally is writing it", name)
+               : EXIT_DONE;
+}
+
 int destination_open_partial(const char *name, bool there, struct destination *destination)
 {
     char *path = NULL;
+    struct stat about;
     if (asprintf(&path, "%s" PARTIAL, name) < 0) {
         return complain_no_memory();
     }
     *destination = (struct destination){.name = name, .temporary = path, .stays = true};
     destination->fd = open(path, O_RDWR | O_CLOEXEC | (there ? 0 : O_CREAT), 0666);
-    if (destination->fd >= 0 && flock(destination->fd, LOCK_EX | LOCK_NB) != 0 &&
-        errno == EWOULDBLOCK) {
-        return complain(EXIT_LOCAL, "%s: another tally is writing it", path);
+    if (destination->fd < 0) {
+        return complain_errno(EXIT_LOCAL, path);
     }
-    return destination->fd >= 0 ? EXIT_DONE : complain_errno(EXIT_LOCAL, path);
+    STEP(destination_lock(destination->fd, path));
+    if (stat(name, &about) == 0) { /* its bytes are for nobody else meanwhile, either */
+        (void)fchmod(destination->fd, about.st_mode & 0777);
+    }
+    return EXIT_DONE;
 }
 
 int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,

@@ -31,6 +31,8 @@ int destination_follow(const char *name, const char **place, char **path);
 
 /* name NULL or "-": standard output. `binary`: the result is not for a terminal. */
 int destination_open(const char *name, bool binary, struct destination *destination);
+/* Refuse a file that another tally has locked so; till it is closed. */
+int destination_lock(int fd, const char *name);
 /* A file that stays as NAME.partial when the job is not done; `there`: it must be there
  * already. What it has stays until it is cleared. */
 int destination_open_partial(const char *name, bool there, struct destination *destination);

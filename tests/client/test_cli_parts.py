@@ -625,17 +625,57 @@ class Servers(Directory):
         arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
         with Tallyd() as server:
             first = self.start(server, *arguments)
+            self.addCleanup(first.kill)
             self.wait_for(first, lambda: self.written() > len(data) // 4)
             first.send_signal(signal.SIGSTOP)
-            for more in ([], ["--resume"]):
+            for more, taken in (
+                ([], "job"),
+                (["--resume"], "job"),
+                (["-o", self.path("other.npy"), "--exclusive"], "job"),
+                (["--checkpoint", self.path("other")], "out.npy.partial"),
+            ):
                 second = self.start(server, *arguments, *more)
                 _, shown = second.communicate(timeout=60)
                 self.assertEqual(second.returncode, 7)
-                self.assertIn(b"out.npy.partial: another tally is writing it", shown)
+                self.assertIn(f"{taken}: another tally is writing it".encode(), shown)
             first.send_signal(signal.SIGCONT)
             _, shown = first.communicate(timeout=60)
         self.assertEqual((first.returncode, shown), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
+    def test_of_two_jobs_that_begin_with_one_checkpoint_one_ends(self):
+        data, expected = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        for _ in range(5):
+            names = ["one.npy", "two.npy"]
+            jobs = [
+                subprocess.Popen(
+                    [TALLY, "cumsum", self.path("in.npy"), "-o", self.path(name), "-u", URL]
+                    + ["--part-bytes", "65536", "--checkpoint", self.path("job")],
+                    stderr=subprocess.PIPE,
+                )
+                for name in names
+            ]
+            shown = [job.communicate(timeout=60)[1] for job in jobs]
+            ended = [job.returncode for job in jobs]
+            for name, status, said in zip(names, ended, shown):
+                if status == 0:
+                    self.assertEqual(npy_parts(self.read(name))[1], expected)
+                else:
+                    self.assertEqual(status, 7, said)
+                    self.assertIn(b"job: another tally is writing it", said)
+            self.assertIn(0, ended, shown)
+            self.assertNotIn("job.new", self.files())
+            for name in set(self.files()) - {"in.npy"}:
+                os.unlink(self.path(name))
+
+    def test_a_result_with_a_checkpoint_keeps_the_files_mode(self):
+        source = self.path("in.npy", npy("<i8", (2,), bytes(16)))
+        out = self.path("out.npy", b"")
+        for mode in (0o600, 0o660):
+            os.chmod(out, mode)
+            self.assert_done(tally("cumsum", source, "-o", out, "--checkpoint", self.path("job")))
+            self.assertEqual(os.stat(out).st_mode & 0o777, mode)
 
     def test_the_result_so_far_of_another_job_is_left_alone(self):
         data, expected = running_sums(MIB // 4)
