@@ -112,7 +112,7 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
                                .progress_user = worker};
 }
 
-/* The server may be back soon: it was there. A connection that broke the first time may have
+/* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection that broke the first time may have
  * done so inside the very first answer, which the library cannot ask for again: it was written
  * where the elements were. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
@@ -121,7 +121,7 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
     double patience =
         job->settings->timeout_s > 0 ? job->settings->timeout_s : (double)PATIENCE_S;
     bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
-                err->status == TALLY_BUSY;
+                err->status == TALLY_BUSY || err->http_status == 502;
     bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
     return away && there && job->settings->retries != 0 && !interrupted() &&
            job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;

@@ -515,6 +515,21 @@ class Servers(Directory):
             self.assertEqual(process.returncode, 4, shown)
         self.assertIn(s.count, range(2, 6))  # after 0, 0.2, 0.6 and 1.4 seconds, not each 0.2
 
+    def test_a_server_behind_a_proxy_is_waited_for_too(self):
+        """A proxy that has lost its server answers 502."""
+        gone = answer(b"<h1>Bad Gateway</h1>", "text/html", status="502 Bad Gateway")
+        data, expected = running_sums(1 << 16)
+        self.path("in.npy", npy("<i8", (1 << 16,), data))
+        with Server(lambda number, head, body: gone if number == 1 else forward(head, body)) as s:
+            process = self.start(s, "--part-bytes", "64KiB")
+            _, shown = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, shown), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+        with Server(lambda *_: gone) as s:  # it was never there
+            process = self.start(s, "--part-bytes", "64KiB")
+            _, shown = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, s.count), (6, 1), shown)
+
     def test_waiting_for_a_server_ends_with_a_signal(self):
         count = MIB // 2
         self.path("in.npy", npy("<i8", (count,), bytes(8 * count)))
