@@ -153,8 +153,9 @@ static bool is_another(const char *name, FILE *held)
 {
     struct stat there;
     struct stat own = {.st_ino = 0};
-    return stat(name, &there) == 0 && (held == NULL || fstat(fileno(held), &own) != 0 ||
-                                       there.st_dev != own.st_dev || there.st_ino != own.st_ino);
+    return stat(name, &there) == 0 &&
+           (held == NULL || fstat(fileno(held), &own) != 0 || there.st_dev != own.st_dev ||
+            there.st_ino != own.st_ino);
 }
 
 /* Write the new file, which is at `path` until it takes the name; it is held instead then. Who
