@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1
-};
-
 struct exchange {
     const struct expectation *expected;
     struct destination destination;

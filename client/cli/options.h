@@ -27,6 +27,10 @@ enum command_id {
     COMMAND_COUNT
 };
 
+enum {
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1 /* of a list */
+};
+
 /* "1,1,3,4" */
 struct number_list {
     int count; /* 0: not given */

@@ -14,7 +14,6 @@
 
 enum {
     HINT_TEXT = 256,
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
     INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
 };

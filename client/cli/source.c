@@ -42,23 +42,6 @@ static bool wait_readable(struct source *source, int ms)
     return source->npz != NULL || poll(&about, 1, ms) > 0;
 }
 
-static int complain_shorter(const struct source *source)
-{
-    return complain(EXIT_LOCAL, "%s: the file became shorter while it was read", source->name);
-}
-
-/* A file that was read like a stream is at its end: it must be the one that was opened. */
-static int check_end(const struct source *source)
-{
-    struct stat about;
-    if (source->first_bytes == 0) {
-        return EXIT_DONE;
-    }
-    return fstat(source->fd, &about) == 0 && (uint64_t)about.st_size < source->first_bytes
-               ? complain_shorter(source)
-               : source_check_unchanged(source);
-}
-
 /* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
  * there is nothing more to read, nor to say. */
 static int read_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
@@ -82,8 +65,8 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
         if (count >= 0) {
             *got = (size_t)count;
             source->ended = count == 0;
-            if (source->ended) {
-                source->status = check_end(source);
+            if (source->ended && source->first_bytes > 0) {
+                source->status = source_check_unchanged(source);
             }
             break;
         }
@@ -234,6 +217,15 @@ int source_read(struct source *source, uint64_t offset, void *to, size_t count)
     return source_pread(source, source->base + offset, to, count);
 }
 
+static int complain_changed(const struct source *source)
+{
+    return complain(
+        EXIT_LOCAL,
+        "%s was written to while it was read, and its sums would be of both: give it "
+        "again when it is complete",
+        source->name);
+}
+
 int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
 {
     size_t done = 0;
@@ -244,7 +236,7 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
             continue;
         }
         if (got <= 0) {
-            return got == 0 ? complain_shorter(source)
+            return got == 0 ? complain_changed(source)
                             : complain_errno(EXIT_LOCAL, source->name);
         }
         done += (size_t)got;
@@ -256,14 +248,10 @@ int source_check_unchanged(const struct source *source)
 {
     struct stat about;
     bool same = fstat(source->fd, &about) == 0 &&
+                (uint64_t)about.st_size == source->first_bytes &&
                 about.st_mtim.tv_sec == source->changed.tv_sec &&
                 about.st_mtim.tv_nsec == source->changed.tv_nsec;
-    return same
-               ? EXIT_DONE
-               : complain(EXIT_LOCAL,
-                          "%s was written to while it was read, and its sums would be of both: "
-                          "give it again when it is complete",
-                          source->name);
+    return same ? EXIT_DONE : complain_changed(source);
 }
 
 int source_load(struct source *source)

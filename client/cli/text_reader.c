@@ -111,25 +111,8 @@ static int refuse_return(const struct text_reader *reader)
                     reader->bytes->name, reader->line);
 }
 
-/* The type to ask for where the first line made it one that does not hold the number; NULL:
- * there is none. What uint64 holds it sums exactly. */
-static const char *type_to_ask_for(const struct text_reader *reader, const char *text,
-                                   size_t count)
-{
-    static const enum tally_dtype wider[] = {TALLY_UINT64, TALLY_FLOAT64};
-    for (size_t i = 0; i < ARRAY_COUNT(wider); i++) {
-        char stored[ELEMENT_MOST];
-        struct text_reader other = *reader;
-        other.dtype = wider[i];
-        if (!reader->typed && reader->dtype == TALLY_INT64 &&
-            read_odd_number(&other, text, count, stored)) {
-            return tally_dtype_name(wider[i]);
-        }
-    }
-    return NULL;
-}
-
-/* The types that take what the one that was asked for does not; or "". */
+/* The types that take what the one that was asked for does not, or ""; where the first line
+ * made it that, the one to ask for: what uint64 holds it sums exactly. */
 static void takers_text(const struct text_reader *reader, const char *text, size_t count,
                         char takers[TAKERS_TEXT])
 {
@@ -139,6 +122,12 @@ static void takers_text(const struct text_reader *reader, const char *text, size
         char stored[ELEMENT_MOST];
         other.dtype = (enum tally_dtype)i;
         set |= (unsigned)read_odd_number(&other, text, count, stored) << i;
+    }
+    unsigned wider = set & (1U << DTYPE_U64 | 1U << DTYPE_F64);
+    if (!reader->typed && reader->dtype == TALLY_INT64 && wider != 0) {
+        (void)snprintf(takers, TAKERS_TEXT, ", which the first line made it; give --dtype %s",
+                       (wider >> DTYPE_U64 & 1U) != 0 ? "uint64" : "float64");
+        return;
     }
     dtype_takers((enum dtype)reader->dtype, set, takers, TAKERS_TEXT);
 }
@@ -179,14 +168,10 @@ static int refuse_number(const struct text_reader *reader, const char *text, siz
         quote[i] = isprint((unsigned char)text[i]) != 0 ? text[i] : '?';
     }
     char takers[TAKERS_TEXT];
-    const char *wider = type_to_ask_for(reader, text, count);
     takers_text(reader, text, count, takers);
-    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s%s",
+    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s",
                     reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
-                    wider == NULL ? "" : ", which the first line made it; give --dtype ",
-                    wider != NULL       ? wider
-                    : takers[0] != '\0' ? takers
-                                        : advice_about(reader, text, count));
+                    takers[0] != '\0' ? takers : advice_about(reader, text, count));
 }
 
 /* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
