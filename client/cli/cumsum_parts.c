@@ -112,9 +112,9 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
                                .progress_user = worker};
 }
 
-/* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection that broke the first time may have
- * done so inside the very first answer, which the library cannot ask for again: it was written
- * where the elements were. */
+/* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection
+ * that broke the first time may have done so inside the very first answer, which the library cannot
+ * ask for again: it was written where the elements were. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {

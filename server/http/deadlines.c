@@ -17,8 +17,8 @@
  * All bounds are absolute: a byte now and then moves none of them (MHD's own timeout it does). They
  * are also long, for the sake of slow links; so while reservations of memory are refused, those who
  * hold some of it and hardly move give way, the slowest first; and while all connections are taken
- * and a client waits for one, the client that has most of them gives up one that asks for nothing, or
- * whose body has trickled in, below --min-upload-rate, for two seconds.
+ * and a client waits for one, the client that has most of them gives up one that asks for nothing,
+ * or whose body has trickled in, below --min-upload-rate, for two seconds.
  *
  * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
  * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
