@@ -457,6 +457,9 @@ static void transport_error(struct call *call, CURLcode code)
     long number = 0;
     long tunnel = 0;
     curl_off_t answered_us = 0;
+    enum {
+        TOO_LARGE = 100 /* CURLE_TOO_LARGE of libcurl 8.6 */
+    };
     server_url_print(client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     bool used_up = code == CURLE_COULDNT_CONNECT && descriptors_are_used_up();
@@ -504,8 +507,11 @@ static void transport_error(struct call *call, CURLcode code)
             call->received > 0 ? "in the middle of the answer" : "before the answer", words,
             strncmp(server, "http:", 5) == 0 ? connect_advice(code, words) : "");
         return;
+    case TOO_LARGE: /* a header line is longer than libcurl takes (100 KiB) */
+        headers_too_long(call);
+        return;
     case CURLE_OUT_OF_MEMORY:
-        /* libcurl says so, too, of a header line that is longer than it takes (100 KiB). */
+        /* Older libcurl says so of such a line, too. */
         (void)curl_easy_getinfo(call->easy, CURLINFO_STARTTRANSFER_TIME_T, &answered_us);
         if (answered_us > 0 && !call->answer.complete) {
             headers_too_long(call);
