@@ -20,7 +20,7 @@ enum {
     FORGET_STEP = 16 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
-    TOUCH_STEP = 1 << 20,    /* ... in steps */
+    TOUCH_STEP = 2 << 20,    /* ... and by one thread: a huge page */
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
@@ -225,7 +225,21 @@ static struct landing landing_of(struct request *request)
                             request->call.payload_max, body->payload_room};
 }
 
-/* Codec pool. */
+/* Pages that are made side by side. */
+struct touching {
+    const struct memory_block *block;
+    uint64_t end;
+};
+
+static void touch_piece(void *context, int index)
+{
+    const struct touching *touching = context;
+    const uint64_t from = touching->block->touched + (uint64_t)index * TOUCH_STEP;
+    memory_touch(touching->block, from, smaller_of(from + TOUCH_STEP, touching->end));
+}
+
+/* Codec pool: any thread that has nothing to do helps, because a virtual machine's host may take
+ * milliseconds for a huge page, and gives several at a time. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
@@ -235,13 +249,12 @@ static void touch_job(struct request *request)
     /* A slow client is promised, and has, a step at a time. */
     const uint64_t most =
         smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
-    const uint64_t end = smaller_of(block->touched + request->cost, most);
-    bool wanted = true;
-    while (wanted && block->touched < end) {
-        memory_touch(block, block->touched + smaller_of(end - block->touched, TOUCH_STEP));
-        wanted = parallel_step(&codecs.parallel);
-    }
-    if (!wanted) {
+    struct touching touching = {block, smaller_of(block->touched + request->cost, most)};
+    const uint64_t lack = touching.end > block->touched ? touching.end - block->touched : 0;
+    const int count = (int)((lack + TOUCH_STEP - 1) / TOUCH_STEP);
+    if (codecs.parallel.run(&codecs.parallel, count, touch_piece, &touching)) {
+        block->touched += lack;
+    } else {
         (void)codec_pool_explain(request);
     }
     completion_post(completion, request);

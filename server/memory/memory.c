@@ -522,15 +522,12 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
     return fits;
 }
 
-void memory_touch(struct memory_block *block, size_t end)
+void memory_touch(const struct memory_block *block, size_t from, size_t end)
 {
     char *bytes = (char *)slab_data(block->slab) + block->offset;
-    const uintptr_t first = (uintptr_t)bytes + block->touched;
-    const uintptr_t page = (first + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
-    for (size_t at = page - (uintptr_t)bytes; at < end; at += SLAB_ALIGN) {
+    for (size_t at = round_up(from, SLAB_ALIGN); at < end; at += SLAB_ALIGN) {
         (void)__atomic_fetch_or(bytes + at, 0, __ATOMIC_RELAXED);
     }
-    block->touched = end > block->touched ? end : block->touched;
 }
 
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to)

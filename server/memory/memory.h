@@ -84,10 +84,10 @@ void memory_give(struct memory *memory, struct memory_block *block); /* NULL sla
  * want of memory, or if the block is small. Thread: who owns it. */
 MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
 
-/* Have the system make the pages of the usable bytes before `end` that are not there, 2 MiB of
- * which take from 0.1 to 7 ms. Nothing is changed in them, and they may be written to meanwhile
- * but for those from block->touched on. Thread: who owns the block. */
-void memory_touch(struct memory_block *block, size_t end);
+/* Have the system make the pages of the usable bytes from `from` to `end`, 2 MiB of which take
+ * from 0.1 to 7 ms. Nothing is changed in them, and others may be written to meanwhile. Who owns the
+ * block says in block->touched what has its pages. Thread: any, several for one block, too. */
+void memory_touch(const struct memory_block *block, size_t from, size_t end);
 
 /* Give the whole pages of an own block between two places back to the system: they read as zeroes
  * afterwards. Returns how many bytes they are. Thread: who owns it. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct fixture {
     struct config config;
@@ -107,7 +108,7 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
 }
 
-static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void **state)
+static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void **state)
 {
     struct fixture *f = *state;
     struct request *request = &f->request;
@@ -116,11 +117,11 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     struct client client = {.requests = 0};
     static const char bytes[1000];
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
-    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
+    assert_int_equal(codec_pool_create(2, &f->server.codecs, &err), STATUS_OK);
     request->completion = &completion;
     request->client = &client;
-    assert_int_equal(begin_raw(f, "512,1024", 2 << 20, &err), STATUS_OK);
-    request->admission.claim = 2 << 20;
+    assert_int_equal(begin_raw(f, "768,1024", 3 << 20, &err), STATUS_OK);
+    request->admission.claim = 3 << 20;
     request_enter(request, REQUEST_BODY);
     assert_false(body_has_pages(request, sizeof bytes));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};
@@ -128,7 +129,12 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
     assert_int_equal(request_state(request), REQUEST_PAUSED);
-    assert_int_equal(request->block.touched, 2 << 20);
+    assert_int_equal(request->block.touched, 3 << 20);
+    for (size_t at = 0; at < 3 << 20; at += SLAB_ALIGN) {
+        unsigned char there = 0;
+        assert_int_equal(mincore(input_of(f) + at, SLAB_ALIGN, &there), 0);
+        assert_int_equal(there & 1, 1);
+    }
 
     request_enter(request, REQUEST_BODY);
     assert_true(body_has_pages(request, sizeof bytes));
@@ -685,7 +691,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(raw_payload_lands_in_the_slab_piece_by_piece, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(
-            a_large_payload_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
+            a_large_payload_waits_until_codec_threads_have_made_its_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_long_text_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
