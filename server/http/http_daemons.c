@@ -158,6 +158,14 @@ static size_t places_behind(const struct http_loop *loop, const struct crowd *cr
     return (index + loop->daemon_count - crowd->turn % loop->daemon_count) % loop->daemon_count;
 }
 
+/* Texts that are read long before their turn have left the processor's caches by then. What their
+ * client sends on connections that bring none is read all the same. */
+static bool has_read_enough(struct http_daemon *daemon)
+{
+    return daemon->brings_texts &&
+           text_turn_has_enough(&daemon->loop->completion.texts, crowd_served(daemon)->client);
+}
+
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
     struct http_daemon *next = NULL;
@@ -165,7 +173,7 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     for (size_t i = 0; i < loop->daemon_count; i++) {
         struct http_daemon *daemon = &loop->daemons[i];
         struct crowd *crowd = crowd_served(daemon);
-        if (!daemon->need_run) {
+        if (!daemon->need_run || has_read_enough(daemon)) {
             continue;
         }
         /* Whoever has had less than the last one was idle when that had its turn. */

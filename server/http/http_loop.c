@@ -51,11 +51,12 @@ static void on_noop(uv_idle_t *idle)
     (void)idle;
 }
 
-/* Run them all before the loop sleeps. */
+/* Run them all before the loop sleeps, whatever they brought before. */
 static void wake_daemons(struct http_loop *loop)
 {
     for (size_t i = 0; i < loop->daemon_count; i++) {
         loop->daemons[i].need_run = true;
+        loop->daemons[i].brings_texts = false;
     }
 }
 
@@ -303,6 +304,7 @@ static void convert_waiting_texts(struct http_loop *loop)
     for (struct request *request = text_turn_next(texts); request != NULL;
          request = text_turn_next(texts)) {
         const uint64_t now_ns = clock_now_ns();
+        exchange_of(request)->conn->daemon->brings_texts = true;
         if (request_verdict(request, now_ns) == STATUS_OK) {
             take_back(request);
         } else {

@@ -43,7 +43,9 @@ static struct text_line *line_of(struct text_turn *turn, const struct client *cl
 void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes)
 {
     request->cost = bytes;
-    request_append(&line_of(turn, request->client)->requests, request);
+    struct text_line *line = line_of(turn, request->client);
+    request_append(&line->requests, request);
+    line->bytes += bytes;
     turn->waiting_bytes += bytes;
 }
 
@@ -61,6 +63,7 @@ struct request *text_turn_next(struct text_turn *turn)
     struct request *request = line.requests.first;
     line.requests.first = request->next;
     request->next = NULL;
+    line.bytes -= request->cost;
     turn->waiting_bytes -= request->cost;
     turn->first = (turn->first + 1) % TEXT_TURN_LINES;
     turn->count--;
@@ -68,6 +71,17 @@ struct request *text_turn_next(struct text_turn *turn)
         *line_at(turn, turn->count++) = line;
     }
     return request;
+}
+
+bool text_turn_has_enough(const struct text_turn *turn, const struct client *client)
+{
+    for (size_t i = 0; turn->waiting_bytes > TEXT_TURN_BYTES && i < turn->count; i++) {
+        const struct text_line *line = &turn->lines[(turn->first + i) % TEXT_TURN_LINES];
+        if (line->client == client) {
+            return line->bytes > TEXT_TURN_BYTES;
+        }
+    }
+    return false;
 }
 
 bool text_turn_waits(const struct text_turn *turn)

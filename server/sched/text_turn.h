@@ -23,6 +23,7 @@ enum {
 struct text_line {
     const struct client *client;  /* borrowed from them */
     struct request_list requests; /* owned, oldest first */
+    uint64_t bytes;               /* of their texts */
 };
 
 /* Zeroed: nothing was done, nothing waits. */
@@ -53,6 +54,9 @@ void text_turn_begin(struct text_turn *turn);
 /* The one that waits whose client is next, if there is room for it in this turn: then its
  * text_turn_place() is TEXT_NOW. NULL: none. */
 struct request *text_turn_next(struct text_turn *turn);
+
+/* Whether more than a turn's worth of the client's waits: then it is early to read others. */
+bool text_turn_has_enough(const struct text_turn *turn, const struct client *client);
 
 /* Whether any waits. */
 bool text_turn_waits(const struct text_turn *turn);

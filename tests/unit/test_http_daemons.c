@@ -195,6 +195,39 @@ static void time_that_the_thread_had_no_processor_is_not_held_against_a_client(v
     }
 }
 
+/* Not so small requests of the same client, on others of its daemons. */
+static void connections_that_bring_texts_are_not_read_while_enough_of_them_wait(void **state)
+{
+    struct world *world = *state;
+    struct text_turn *texts = &world->loop.completion.texts;
+    struct client *client = client_at(world, 1);
+    struct request texts_waiting[2] = {{.client = client}, {.client = client}};
+    struct http_daemon *daemons[2 + FEW];
+    for (int i = 0; i < 2 + FEW; i++) {
+        daemons[i] = join(world, client);
+        daemons[i]->need_run = i > 0;
+    }
+    struct http_daemon *brings_texts = daemons[1];
+    struct http_daemon *other = daemons[1 + FEW];
+    assert_ptr_not_equal(brings_texts, other);
+    brings_texts->brings_texts = true;
+    assert_ptr_equal(http_daemons_next(&world->loop), brings_texts);
+    for (int i = 0; i < 2; i++) {
+        text_turn_wait(texts, &texts_waiting[i], TEXT_TURN_BYTES);
+    }
+    assert_ptr_equal(http_daemons_next(&world->loop), other);
+    assert_ptr_equal(http_daemons_next(&world->loop), other);
+    text_turn_begin(texts);
+    assert_ptr_equal(text_turn_next(texts), &texts_waiting[0]);
+    assert_ptr_equal(http_daemons_next(&world->loop), brings_texts);
+    text_turn_begin(texts);
+    assert_ptr_equal(text_turn_next(texts), &texts_waiting[1]);
+    for (int i = 0; i < 2 + FEW; i++) {
+        leave(daemons[i], client);
+    }
+    client_release(client);
+}
+
 static void first_connections_have_a_turn_for_each_of_their_daemons(void **state)
 {
     enum {
@@ -335,6 +368,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             time_that_the_thread_had_no_processor_is_not_held_against_a_client, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            connections_that_bring_texts_are_not_read_while_enough_of_them_wait, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(first_connections_have_a_turn_for_each_of_their_daemons,
                                         set_up, tear_down),

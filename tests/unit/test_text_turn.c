@@ -139,6 +139,28 @@ static void no_more_wait_than_a_few_turns_take(void **state)
     assert_int_equal(text_turn_place(&turn, HALF, MOST), TEXT_LATER);
 }
 
+static void a_client_has_sent_enough_while_more_of_it_waits_than_a_turn_takes(void **state)
+{
+    struct text_turn turn = {0};
+    struct client clients[2] = {{0}};
+    struct request requests[4] = {{.client = &clients[0]},
+                                  {.client = &clients[0]},
+                                  {.client = &clients[1]},
+                                  {.client = &clients[0]}};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(text_turn_has_enough(&turn, &clients[0]));
+        text_turn_wait(&turn, &requests[i], HALF);
+    }
+    assert_true(text_turn_has_enough(&turn, &clients[0]));
+    assert_false(text_turn_has_enough(&turn, &clients[1]));
+    text_turn_begin(&turn);
+    assert_ptr_equal(text_turn_next(&turn), &requests[0]);
+    assert_false(text_turn_has_enough(&turn, &clients[0]));
+    while (text_turn_next(&turn) != NULL) {
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +172,7 @@ int main(void)
         cmocka_unit_test(every_client_whose_texts_wait_has_turns_of_its_own),
         cmocka_unit_test(who_comes_back_waits_for_one_of_each_client),
         cmocka_unit_test(no_more_wait_than_a_few_turns_take),
+        cmocka_unit_test(a_client_has_sent_enough_while_more_of_it_waits_than_a_turn_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
