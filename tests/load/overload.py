@@ -4,7 +4,8 @@ of its own for each kind of work:
 
     make overload [ARGS='--only fairness']
     tests/load/overload.py [--quick] [--seconds 300] [--only goodput|fairness] [--match WORD]
-        [--impatient] [--binary build/bin/tallyd] [--json FILE] [-- FLAGS OF TALLYD]
+        [--impatient] [--real-time] [--binary build/bin/tallyd] [--json FILE]
+        [-- FLAGS OF TALLYD]
 
 Goodput: answers within their deadline. First the load that gives the most is looked for, then 2, 4
 and 8 times that load is offered. Goal: at 8 times at least 95 % of the most.
@@ -241,12 +242,23 @@ def set_nice(pid, nice):
         pathlib.Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
+def real_time(thread):
+    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
+
+
 def more_important(pid):
     """For clients that stand for another machine: the server does not keep them from a core."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+        real_time(pid)
         return
     set_nice(pid, NICE)
+
+
+def http_threads(pid):
+    """Of a tallyd that is ready."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text() == "tally-http\n":
+            yield int(task.name)
 
 
 @contextlib.contextmanager
@@ -363,6 +375,9 @@ class Bench:
         with load.process([*command, *self.settings.flags], base + "/readyz") as child:
             server = Server(port, child.pid)
             set_nice(child.pid, NICE)
+            if self.settings.real_time:
+                for thread in http_threads(child.pid):
+                    real_time(thread)
             for kind in kinds:
                 self.warm(server, kind)
             alone = [dataclasses.replace(kind, deadline_ms=0, flags="-") for kind in kinds]
@@ -712,6 +727,7 @@ def arguments():
     add("--only", choices=("goodput", "fairness"))
     add("--match", default="", help="only work whose name contains this text")
     add("--impatient", action="store_true", help="refused clients come back at once")
+    add("--real-time", action="store_true", help="of the server's HTTP threads (chrt -r 1)")
     add("--aggressor-nice", type=int, default=NICE + 5, help="of the aggressor's clients")
     add("--binary", type=pathlib.Path, default=load.BIN / "tallyd")
     add("--client", type=pathlib.Path, default=load.BIN / "load_client")
