@@ -610,6 +610,8 @@ struct round {
     char *room;
     size_t piece_room; /* bytes for each */
     size_t bytes[ROUND_PIECES];
+    atomic_int joined;   /* pieces whose texts lie together from the start of the room, ... */
+    size_t joined_bytes; /* ... and how long they are: the next piece's to read and write */
 };
 
 static void print_piece(void *context, int index)
@@ -617,15 +619,20 @@ static void print_piece(void *context, int index)
     struct round *round = context;
     uint64_t first = round->first + (uint64_t)index * round->piece;
     uint64_t count = smaller_of(round->piece, round->layout->items - first);
-    char *to = round->room + (size_t)index * round->piece_room;
+    const bool joins = atomic_load(&round->joined) == index;
+    char *to = round->room + (joins ? round->joined_bytes : (size_t)index * round->piece_room);
     round->bytes[index] = (size_t)(print_items(round->layout, first, count, to) - to);
+    if (joins) {
+        round->joined_bytes += round->bytes[index];
+        atomic_store(&round->joined, index + 1);
+    }
 }
 
 /* Move the texts of a round together; returns their length. */
 static size_t close_up(const struct round *round, int count)
 {
-    size_t bytes = round->bytes[0];
-    for (int i = 1; i < count; i++) {
+    size_t bytes = round->joined_bytes;
+    for (int i = atomic_load(&round->joined); i < count; i++) {
         memmove(round->room + bytes, round->room + (size_t)i * round->piece_room,
                 round->bytes[i]);
         bytes += round->bytes[i];
@@ -633,9 +640,9 @@ static size_t close_up(const struct round *round, int count)
     return bytes;
 }
 
-/* How long a piece gets is known only when it is there. So the pieces of a round are printed each
- * where it cannot meet the next, and then moved together. A writer whose work was given up has
- * failed. */
+/* How long a piece gets is known only when it is there. A piece that begins when all before it are
+ * there is printed behind them; the others of a round are printed each where it cannot meet the
+ * next, and then moved together. A writer whose work was given up has failed. */
 static void write_pieces(const struct layout *layout, uint64_t piece,
                          const struct parallel *parallel, struct json_writer *w)
 {
@@ -653,6 +660,8 @@ static void write_pieces(const struct layout *layout, uint64_t piece,
         uint64_t last = smaller_of(left - before_last * piece, piece);
         round.room = json_writer_space(
             w, (size_t)(before_last * round.piece_room + print_max(layout, last)));
+        atomic_store(&round.joined, 0);
+        round.joined_bytes = 0;
         if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
             w->failed = true;
             return;

@@ -38,6 +38,18 @@ static bool run_from_the_last(const struct parallel *self, int count, parallel_p
     return true;
 }
 
+static bool run_every_second_first(const struct parallel *self, int count, parallel_piece piece,
+                                   void *context)
+{
+    (void)self;
+    for (int i = 0; i < count; i++) {
+        const int evens = (count + 1) / 2;
+        piece(context, i < evens ? 2 * i : 2 * (i - evens) + 1);
+    }
+    pieces_run += count;
+    return true;
+}
+
 struct half {
     int from;
     int count;
@@ -68,9 +80,10 @@ static bool run_on_two_threads(const struct parallel *self, int count, parallel_
 }
 
 static const struct parallel runners[] = {
-    {.grain = 8, .run = run_in_order},       {.grain = 12, .run = run_in_order},
-    {.grain = 64, .run = run_in_order},      {.grain = 8, .run = run_from_the_last},
-    {.grain = 33, .run = run_from_the_last}, {.grain = 16, .run = run_on_two_threads}};
+    {.grain = 8, .run = run_in_order},          {.grain = 12, .run = run_in_order},
+    {.grain = 64, .run = run_in_order},         {.grain = 8, .run = run_from_the_last},
+    {.grain = 33, .run = run_from_the_last},    {.grain = 16, .run = run_on_two_threads},
+    {.grain = 8, .run = run_every_second_first}};
 
 static int set_up(void **state)
 {
