@@ -22,7 +22,7 @@
 
 enum {
     EARLY_BYTES = 8192,
-    SEND_WHOLE_BYTES = 1 << 20, /* longer answers are sent in blocks: one send() goes on for as
+    SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() goes on for as
                                  * long as the client reads, and the loop stands still */
     SEND_BLOCK_BYTES = 256 << 10,
     TIMING_BYTES = 128,
