@@ -320,11 +320,11 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
  * not slow, or not in our way. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
-    const uint64_t held = conn->exchange == NULL ? 0 : conn->exchange->request.reserved_bytes;
-    const double rate = held == 0 ? -1 : recent_rate(conn, now_ns);
-    if (rate < 0) {
+    const double rate = recent_rate(conn, now_ns);
+    if (rate < 0) { /* or its memory is another thread's to count, while it is away */
         return 0;
     }
+    const uint64_t held = conn->exchange->request.reserved_bytes;
     const uint64_t wanted = larger_of(smaller_of(held / TURNOVER_S, LINK_RATE),
                                       conn->loop->server->config->min_upload_rate);
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
