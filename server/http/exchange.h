@@ -218,7 +218,7 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * exchange yet, so nothing is mixed up. */
 void respond_early(struct exchange *exchange);
 
-/* ---- client_socket.c: what a client's socket is asked and told, beside its bytes. Thread: any ---- */
+/* ---- client_socket.c: what a socket is asked and told, beside its bytes. Thread: any ---- */
 
 /* Whether bytes from the client are there that nobody has read yet. */
 bool client_socket_unread(int fd);
@@ -242,8 +242,9 @@ uint64_t client_socket_silent_ms(int fd);
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */
 uint64_t client_socket_taken(int fd, uint64_t given);
 
-/* Acknowledge what has come, though there is nothing to send: the system would wait for 40 ms, and
- * that of a client which sends little at a time (Nagle's algorithm) keeps what follows until then. */
+/* Acknowledge what has come, though there is nothing to send: the system would wait for 40 ms,
+ * and that of a client which sends little at a time (Nagle's algorithm) keeps what follows until
+ * then. */
 void client_socket_acknowledge(int fd);
 
 #endif
