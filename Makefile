@@ -84,7 +84,8 @@ build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 	cc -std=c17 -O1 $(DEFS) -DTALLY_TESTING -ffunction-sections -Wl,--gc-sections -o $@ $(LIST_SRC) -lOpenCL -lpthread
 $(AHEAD_DIR)/list: build/ahead/list_kernels
 	@mkdir -p $(@D)
-	@$< $(if $(HOST_$(MODE)),--all) >$@.new
+	@$< $(if $(HOST_$(MODE)),--all) >$@.all
+	@awk '!seen[$$0]++' $@.all >$@.new
 	@cmp -s $@.new $@ || { rm -f $(AHEAD_DIR)/*/*.[od] && cp $@.new $@; }
 $(AHEAD): $(AHEAD_DIR)/list $(AHEAD_SRC)
 	$(call ahead,$(AHEAD_DIR)/list,$(AHEAD_DIR),$@)

@@ -18,7 +18,8 @@ extern const struct program_text {
     const char *end;
 } program_sources[], program_sources_end[];
 
-const char *program_source(const char *name, size_t *bytes)
+/* The text of an embedded file; NULL if there is none of that name. */
+static const char *program_source(const char *name, size_t *bytes)
 {
     for (const struct program_text *text = program_sources; text != program_sources_end;
          text++) {
@@ -95,23 +96,21 @@ void program_kernel_name(const char *kernel, const char *options, char name[PROG
 {
     static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};
     size_t used = (size_t)snprintf(name, PROGRAM_NAME_ROOM, "%s", kernel);
-    while (*options != '\0') {
-        size_t length = strcspn(options, " ");
-        const char *end = options + length + (options[length] == ' ');
-        for (size_t i = 0; length > 0 && i < ARRAY_COUNT(prefixes); i++) {
-            if (strncmp(options, prefixes[i], strlen(prefixes[i])) == 0) {
-                options += strlen(prefixes[i]);
-                length -= strlen(prefixes[i]);
-                name[used++] = '_';
-                break;
-            }
+    while (*options != '\0' && used < PROGRAM_NAME_ROOM - 1) {
+        size_t i = 0;
+        while (i < ARRAY_COUNT(prefixes) &&
+               strncmp(options, prefixes[i], strlen(prefixes[i])) != 0) {
+            i++;
         }
-        for (size_t i = 0; i < length && used < PROGRAM_NAME_ROOM - 2; i++) {
-            if (options[i] != '=') {
-                name[used++] = (char)tolower((unsigned char)options[i]);
-            }
+        if (i < ARRAY_COUNT(prefixes)) {
+            options += strlen(prefixes[i]);
+            name[used++] = '_';
+            continue;
         }
-        options = end;
+        if (*options != ' ' && *options != '=') {
+            name[used++] = (char)tolower((unsigned char)*options);
+        }
+        options++;
     }
     name[used] = '\0';
 }

@@ -56,9 +56,6 @@ bool program_wide_only(const struct opencl *device);
  * element and accumulator types, offsets, option. "scan_narrow_f32_f64_ulong_inner3" */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM]);
 
-/* The text of an embedded file; NULL if there is none of that name. */
-const char *program_source(const char *name, size_t *bytes);
-
 /* Build from source. err DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */
 MUST_CHECK enum status program_build(const struct opencl *device,
                                      const struct program_spec *spec, cl_program *program,
