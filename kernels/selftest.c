@@ -1,15 +1,17 @@
-/* Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
+/* Preparing a device for a kind of jobs: its programs are built, then tested. A device whose
+ * kernels see other bytes than the host wrote is tried with transfers before it is given up;
+ * look-back is used if a trial of it was right and fast.
+ *
+ * Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
  * included. One shape for every way that memory is walked, each in all directions; and for
  * floats the smallest number and a NaN, which tell a device that flushes subnormals or makes
  * NaNs of its own. A wrong result is DEVICE_ERROR and says what was expected. Thread: that of
  * the device. */
-#include "kernels/selftest.h"
-
-#include "kernels/testing.h"
+#include "kernels/batch.h"
 #include "proto/macros.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Shapes of [outer, length, inner] with the axis in the middle. */
@@ -43,6 +45,7 @@ enum {
     SMALL_CELLS = 4096,
     MOST_CELLS = 70 * 41 * 67 * 2, /* the last shape's two sides */
     TRIAL_LINE = 150000,           /* two superblocks and some */
+    TRIAL_ROOM = 3 * TRIAL_LINE,   /* of cells: it, its sums, and those of the first run */
     TRIAL_RUNS = 50,               /* of that line, compared each time */
     TRIAL_TILE = 8192,             /* elements, about */
     TRIAL_RESIDENT = 8,            /* work-groups of 256 that a compute unit holds */
@@ -58,6 +61,7 @@ struct check {
     struct slab *slab;
     unsigned char *cells; /* of the slab */
     size_t bytes;         /* of an element */
+    uint64_t compute_ns;  /* of all scans so far */
     bool wrong;           /* a result was wrong */
 };
 
@@ -159,13 +163,16 @@ static enum status visit_lines(struct check *check, const struct scan_plan *plan
     return STATUS_OK;
 }
 
-static enum status run_one(const struct check *check, const struct scan_plan *plan,
+/* Scan what begins at cell 0 of the slab to cell `out_at`. */
+static enum status run_one(struct check *check, const struct scan_plan *plan, uint64_t out_at,
                            struct error *err)
 {
     struct scan_report report;
     const struct scan_job job = {
-        .plan = plan, .slab = check->slab, .out_offset = output_at(plan) * check->bytes};
-    return scan_device_run(check->device, &job, 1, &report, err);
+        .plan = plan, .slab = check->slab, .out_offset = out_at * check->bytes};
+    TRY(scan_device_run(check->device, &job, 1, &report, err));
+    check->compute_ns += report.compute_ns;
+    return STATUS_OK;
 }
 
 static enum status check_shape(struct check *check, const struct shape *shape, int flags,
@@ -176,7 +183,7 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
     struct scan_plan plan;
     TRY(scan_plan_make(&desc, &plan, err));
     TRY(visit_lines(check, &plan, false, err));
-    TRY(run_one(check, &plan, err));
+    TRY(run_one(check, &plan, output_at(&plan), err));
     return visit_lines(check, &plan, true, err);
 }
 
@@ -195,7 +202,7 @@ static enum status check_floats(struct check *check, struct error *err)
     put_element(check, 0, 1);
     put_element(check, 1, 1);
     put_element(check, 2, sign | nan | 1);
-    TRY(run_one(check, &plan, err));
+    TRY(run_one(check, &plan, 0, err));
     for (uint64_t i = 0; i < 2; i++) {
         TRY(expect_bits(check, "a sum of subnormal numbers", get_element(check, i), i + 1,
                         err));
@@ -205,29 +212,40 @@ static enum status check_floats(struct check *check, struct error *err)
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
  * processor treats floats, which small shapes tell within microseconds. */
-enum status selftest_run(struct scan_device *device, struct scan_kind kind, bool *wrong_result,
-                         struct error *err)
+static enum status check_kind(struct check *check, struct error *err)
 {
-    const bool built_in = scan_device_info(device)->built_in;
-    struct check check;
-    *wrong_result = false;
-    enum status status = check_init(&check, device, kind, MOST_CELLS, err);
-    for (size_t i = 0; i < ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
+    const bool built_in = scan_device_info(check->device)->built_in;
+    for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
         const int64_t *sizes = shapes[i].sizes;
         const bool run = !built_in || sizes[0] * sizes[1] * sizes[2] <= SMALL_CELLS;
-        for (int flags = 0; flags < 4 && run && status == STATUS_OK; flags++) {
-            status = check_shape(&check, &shapes[i], flags, err);
+        for (int flags = 0; flags < 4 && run; flags++) {
+            TRY(check_shape(check, &shapes[i], flags, err));
         }
     }
-    if (status == STATUS_OK && dtype_info(kind.dtype)->kind == DTYPE_KIND_FLOAT) {
-        status = check_floats(&check, err);
+    if (dtype_info(check->kind.dtype)->kind == DTYPE_KIND_FLOAT) {
+        TRY(check_floats(check, err));
     }
+    return expect_bits(check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
+}
+
+/* With 32-bit offsets, where there are such programs, and with wide ones.
+ * out   *wrong: a result was wrong; false before */
+static enum status run_selftest(struct scan_device *device, struct scan_kind kind, bool *wrong,
+                                struct error *err)
+{
+    const bool wide = device->cl.wide_index;
+    struct check check;
+    enum status status = check_init(&check, device, kind, MOST_CELLS, err);
     if (status == STATUS_OK) {
-        status =
-            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
+        status = check_kind(&check, err);
+    }
+    if (status == STATUS_OK && !device->cl.info.built_in) {
+        device->cl.wide_index = true;
+        status = check_kind(&check, err);
+        device->cl.wide_index = wide;
     }
     slab_destroy(check.slab);
-    *wrong_result = check.wrong;
+    *wrong = check.wrong;
     return status;
 }
 
@@ -238,11 +256,10 @@ static uint64_t long_line(const struct scan_device *device)
 {
     const uint64_t units = scan_device_info(device)->compute_units;
     const uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
-    const uint64_t least = UINT64_C(2) * TRIAL_LINE;
-    return smaller_of(larger_of(cells, least), TRIAL_CELLS);
+    return smaller_of(larger_of(cells, TRIAL_ROOM), TRIAL_CELLS);
 }
 
-/* The same line again and again: the same bits each time. */
+/* The same line again and again: the same bits each time. *ns: what it took. */
 static enum status repeat_line(struct check *check, uint64_t *ns, struct error *err)
 {
     const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
@@ -250,69 +267,115 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
         describe_shape(&line, check->kind.dtype, check->kind.precision, false, false);
     const size_t bytes = TRIAL_LINE * check->bytes;
     unsigned char *out = check->cells + bytes;
-    unsigned char *first = malloc(bytes);
+    unsigned char *first = out + bytes;
     struct scan_plan plan;
-    struct scan_report report;
-    const struct scan_job job = {.plan = &plan, .slab = check->slab, .out_offset = bytes};
-    if (first == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
-    }
-    enum status status = scan_plan_make(&desc, &plan, err);
-    if (status == STATUS_OK) {
-        status = visit_lines(check, &plan, false, err);
-    }
-    for (int i = 0; i < TRIAL_RUNS && status == STATUS_OK; i++) {
+    TRY(scan_plan_make(&desc, &plan, err));
+    TRY(visit_lines(check, &plan, false, err));
+    check->compute_ns = 0;
+    for (int i = 0; i < TRIAL_RUNS; i++) {
         memset(out, 0xA5, bytes);
-        status = scan_device_run(check->device, &job, 1, &report, err);
-        *ns += report.compute_ns;
-        if (status == STATUS_OK && i == 0) {
+        TRY(run_one(check, &plan, TRIAL_LINE, err));
+        if (i == 0) {
             memcpy(first, out, bytes);
-            status = visit_line(check, &plan, TRIAL_LINE, true, err);
-        } else if (status == STATUS_OK) {
-            status =
-                expect_bits(check, "a repeated sum", memcmp(first, out, bytes) != 0, 0, err);
+            TRY(visit_line(check, &plan, TRIAL_LINE, true, err));
+        }
+        TRY(expect_bits(check, "a repeated sum", memcmp(first, out, bytes) != 0, 0, err));
+    }
+    *ns = check->compute_ns;
+    return STATUS_OK;
+}
+
+/* The same line as usual, then with look-back: lines in every direction, the first one of more
+ * tiles than run at a time, if `cells` are as many, and the same line again. */
+static enum status run_trial(struct check *check, uint64_t cells, struct error *err)
+{
+    uint64_t usual_ns = 0;
+    uint64_t ns = 0;
+    TRY(repeat_line(check, &usual_ns, err));
+    TRY(launcher_use_lookback(&check->device->launcher, check->kind, err));
+    for (int flags = 0; flags < 4; flags++) {
+        const struct shape line = {{1, flags == 0 ? (int64_t)cells : TRIAL_LINE, 1}, {0}, {0}};
+        TRY(check_shape(check, &line, flags, err));
+    }
+    TRY(repeat_line(check, &ns, err));
+    TRY(expect_bits(check, "a test's fault", IN_TESTS(cl_fault_lookback(), 0), 0, err));
+    if (ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
+        return error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",
+                         (int)TRIAL_RUNS, (unsigned long long)(ns / 1000000),
+                         (unsigned long long)(usual_ns / 1000000));
+    }
+    return STATUS_OK;
+}
+
+/* Long lines of the kind go in one pass if that proves right on this device; if it does not, or
+ * not for one kind, it is not used at all. */
+static void try_lookback(struct scan_device *device, struct scan_kind kind)
+{
+    char *note = device->cl.info.lookback;
+    const size_t room = sizeof device->cl.info.lookback;
+    const uint64_t cells = device->lookback_tried ? TRIAL_ROOM : long_line(device);
+    struct check check;
+    struct error why = ERROR_INIT;
+    if (device->cl.lookback != SCAN_LOOKBACK_AUTO || device->lookback_failed) {
+        return;
+    }
+    enum status status = check_init(&check, device, kind, cells, &why);
+    if (status == STATUS_OK) {
+        status = run_trial(&check, cells, &why);
+    }
+    slab_destroy(check.slab);
+    device->lookback_tried = true;
+    device->lookback_failed = status != STATUS_OK;
+    (void)snprintf(note, room, "on");
+    if (device->lookback_failed) {
+        launcher_drop_lookback(&device->launcher);
+        (void)snprintf(note, room, "given up: %.140s", why.detail);
+    }
+}
+
+/* ---- preparing ---- */
+
+/* The device does not see what the host writes into a slab, or the other way round: copy. */
+static enum status use_transfers(struct scan_device *device, struct error *err)
+{
+    TRY(transfer_init(&device->transfer, &device->cl, err));
+    launcher_drop_table(&device->launcher);
+    device->cl.info.host_memory = false;
+    return STATUS_OK;
+}
+
+static enum status prepare_kind(struct scan_device *device, struct scan_kind kind,
+                                struct error *err)
+{
+    bool wrong = false;
+    struct error first = ERROR_INIT;
+    enum status status = STATUS_OK;
+    if (!device->cl.info.built_in) {
+        status = launcher_prepare(&device->launcher, kind, &first);
+    }
+    if (status == STATUS_OK) {
+        status = run_selftest(device, kind, &wrong, &first);
+    }
+    if (wrong && !device->verified && device->cl.info.host_memory) {
+        struct error second = ERROR_INIT;
+        if (use_transfers(device, &second) == STATUS_OK &&
+            run_selftest(device, kind, &wrong, &second) == STATUS_OK) {
+            status = STATUS_OK;
         }
     }
-    free(first);
-    return status;
+    if (status != STATUS_OK) {
+        return error_set(err, status, "%s: %s", dtype_info(kind.dtype)->name, first.detail);
+    }
+    device->verified = true;
+    try_lookback(device, kind);
+    return STATUS_OK;
 }
 
-enum status selftest_usual(struct scan_device *device, struct scan_kind kind, uint64_t *ns,
-                           struct error *err)
+/* Only float32 and narrower floats know two precisions. */
+enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
 {
-    struct check check;
-    *ns = 0;
-    enum status status = check_init(&check, device, kind, UINT64_C(2) * TRIAL_LINE, err);
-    if (status == STATUS_OK) {
-        status = repeat_line(&check, ns, err);
-    }
-    slab_destroy(check.slab);
-    return status;
-}
-
-enum status selftest_lookback(struct scan_device *device, struct scan_kind kind, bool first,
-                              uint64_t usual_ns, struct error *err)
-{
-    const uint64_t cells = first ? long_line(device) : UINT64_C(2) * TRIAL_LINE;
-    uint64_t ns = 0;
-    struct check check;
-    enum status status = check_init(&check, device, kind, cells, err);
-    for (int flags = 0; flags < 4 && status == STATUS_OK; flags++) {
-        const struct shape line = {{1, flags == 0 ? (int64_t)cells : TRIAL_LINE, 1}, {0}, {0}};
-        status = check_shape(&check, &line, flags, err);
-    }
-    if (status == STATUS_OK) {
-        status = repeat_line(&check, &ns, err);
-    }
-    if (status == STATUS_OK) {
-        status =
-            expect_bits(&check, "a test's fault", IN_TESTS(cl_fault_lookback(), 0), 0, err);
-    }
-    if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
-        status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",
-                           (int)TRIAL_RUNS, (unsigned long long)(ns / 1000000),
-                           (unsigned long long)(usual_ns / 1000000));
-    }
-    slab_destroy(check.slab);
-    return status;
+    TRY(prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err));
+    return dtype_has_native(dtype)
+               ? prepare_kind(device, (struct scan_kind){dtype, PRECISION_NATIVE}, err)
+               : STATUS_OK;
 }
