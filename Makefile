@@ -71,7 +71,7 @@ AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
 AHEAD_SRC := $(wildcard kernels/cl/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
-             $(addprefix kernels/,variants.c split.c plan.c overlap.c program.c opencl.c) $(KERNEL_PROTO_SRC)
+             $(addprefix kernels/,variants.c split.c plan.c program.c opencl.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)
@@ -238,7 +238,7 @@ FUZZ_TIMEOUT := 10
 fuzz-wire: FUZZ_TIMEOUT := 60
 fuzz-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c kernels/overlap.c tests/lib/oracle.c)
+FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
 # Of the service it takes what the tokens need.

@@ -4,8 +4,6 @@
  * Thread: any. */
 #include "kernels/plan.h"
 
-#include "kernels/overlap.h"
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -139,12 +137,148 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
     return count;
 }
 
+/* ---- do two elements of the output share an address? ----
+ *
+ * They do if there are index differences d[i], |d[i]| < size[i], not all zero, with sum
+ * d[i] * stride[i] = 0. The question is hard in general, but not for layouts that occur: none do
+ * where each stride is larger than all smaller dimensions reach together, more elements than
+ * addresses always do (pigeonhole), two dimensions have a closed form, and more are searched,
+ * largest stride first, where the smaller ones must make up for what the larger ones are off by.
+ * That leaves few choices. A search that takes too long ends as UNKNOWN. */
+
+enum scan_overlap {
+    SCAN_OVERLAP_NONE,
+    SCAN_OVERLAP_FOUND,
+    SCAN_OVERLAP_UNKNOWN
+};
+
+struct search {
+    const struct scan_dim *dims;
+    size_t count;
+    int64_t below[LIMIT_RANK + 1]; /* what dims[i..] reach together */
+};
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static bool has_more_elements_than_cells(const struct search *s)
+{
+    uint64_t cells = (uint64_t)s->below[0] + 1;
+    uint64_t elements = 1;
+    for (size_t i = 0; i < s->count; i++) {
+        if (__builtin_mul_overflow(elements, s->dims[i].size, &elements) || elements > cells) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* d0 * a + d1 * b = 0 has the smallest solution d0 = b/g, d1 = -a/g. */
+static bool two_overlap(const struct scan_dim *a, const struct scan_dim *b)
+{
+    uint64_t step = gcd(a->out_stride, b->out_stride);
+    return b->out_stride / step < a->size && a->out_stride / step < b->size;
+}
+
+__extension__ typedef __int128 wide_int;
+
+/* The least d with d * stride >= bound. */
+static int64_t first_above(wide_int bound, uint64_t stride)
+{
+    if (bound <= 0) {
+        return -(int64_t)((uint64_t)-bound / stride);
+    }
+    return (int64_t)(((uint64_t)bound - 1) / stride) + 1;
+}
+
+/* One dimension of the search: which differences are left to try, and what the larger ones sum
+ * to. */
+struct level {
+    int64_t next;
+    int64_t last;
+    int64_t off;
+    bool zero; /* all larger dimensions have difference zero */
+};
+
+/* The differences d that keep |off + d * stride| within what the smaller dimensions reach. Both
+ * are at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
+static struct level level_enter(const struct search *s, size_t depth, int64_t off, bool zero)
+{
+    const struct scan_dim *dim = &s->dims[depth];
+    const wide_int room = s->below[depth + 1];
+    const int64_t most = (int64_t)dim->size - 1;
+    const int64_t low = first_above(-off - room, dim->out_stride);
+    const int64_t high = -first_above(off - room, dim->out_stride);
+    struct level level = {.last = high < most ? high : most, .off = off, .zero = zero};
+    if (!zero) { /* the first difference that is not zero is positive without loss */
+        level.next = low > -most ? low : -most;
+    }
+    return level;
+}
+
+/* Depth first. Of differences that sum to zero the smaller dimensions may all be zero. */
+static enum scan_overlap search_run(const struct search *s)
+{
+    struct level levels[LIMIT_RANK];
+    size_t depth = 0;
+    levels[0] = level_enter(s, 0, 0, true);
+    for (int steps = 0; steps < SCAN_OVERLAP_STEPS; steps++) {
+        struct level *level = &levels[depth];
+        bool done = level->next > level->last;
+        if (done && depth == 0) {
+            return SCAN_OVERLAP_NONE;
+        }
+        if (done) {
+            depth--;
+            continue;
+        }
+        int64_t d = level->next++;
+        int64_t sum = level->off + d * (int64_t)s->dims[depth].out_stride;
+        bool zero = level->zero && d == 0;
+        if (sum == 0 && !zero) {
+            return SCAN_OVERLAP_FOUND;
+        }
+        if (depth + 1 < s->count) {
+            depth++;
+            levels[depth] = level_enter(s, depth, sum, zero);
+        }
+    }
+    return SCAN_OVERLAP_UNKNOWN;
+}
+
+/* Of dimensions that do not nest (scan_plan_sorted()). Exact but for UNKNOWN. */
+static enum scan_overlap find_overlap(const struct scan_dim *dims, size_t count)
+{
+    if (dims[count - 1].out_stride == 0) {
+        return SCAN_OVERLAP_FOUND;
+    }
+    struct search s = {.dims = dims, .count = count};
+    for (size_t i = count; i > 0; i--) {
+        const struct scan_dim *dim = &dims[i - 1];
+        s.below[i - 1] = s.below[i] + (int64_t)((dim->size - 1) * dim->out_stride);
+    }
+    if (has_more_elements_than_cells(&s)) {
+        return SCAN_OVERLAP_FOUND;
+    }
+    if (count == 2) {
+        return two_overlap(&dims[0], &dims[1]) ? SCAN_OVERLAP_FOUND : SCAN_OVERLAP_NONE;
+    }
+    return search_run(&s);
+}
+
 static enum status check_overlap(const struct scan_plan *plan, struct error *err)
 {
     struct scan_dim dims[LIMIT_RANK + 1];
     bool nested = false;
     const int count = scan_plan_sorted(plan, dims, &nested);
-    switch (nested ? SCAN_OVERLAP_NONE : scan_overlap_find(dims, (size_t)count)) {
+    switch (nested ? SCAN_OVERLAP_NONE : find_overlap(dims, (size_t)count)) {
     case SCAN_OVERLAP_NONE:
         return STATUS_OK;
     case SCAN_OVERLAP_FOUND:
@@ -161,6 +295,8 @@ static enum status check_overlap(const struct scan_plan *plan, struct error *err
         "the smaller ones reach, or leave the output's strides out",
         SCAN_OVERLAP_STEPS);
 }
+
+/* ---- plans ---- */
 
 /* What follows from the axis and the dimensions. */
 static void plan_settle(struct scan_plan *plan)

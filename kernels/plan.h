@@ -40,6 +40,13 @@ struct scan_plan {
     uint64_t out_elements; /* elements of the output buffer the plan reaches */
 };
 
+/* Steps of search for elements that share an address, spent on one layout: a third of a
+ * millisecond, as clients choose the layout and an HTTP thread searches it. Those that occur take
+ * some steps for each dimension. */
+enum {
+    SCAN_OVERLAP_STEPS = 1 << 16
+};
+
 /* Validate desc and fold it.
  * out   *plan untouched on failure
  * err   INVALID_SHAPE (rank 0 or > LIMIT_RANK, a negative size, more than INT64_MAX bytes),
