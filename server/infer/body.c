@@ -105,8 +105,12 @@ enum status body_begin(struct request *request, struct error *err)
     bool packed = body->coding != CODING_IDENTITY;
     bool unknown = body->chunked || (packed && body->declared > 0);
     int64_t declared = body->declared < 0 ? 0 : body->declared;
-    body->limit =
-        request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
+    body->limit = BODY_PAGE_BYTES;
+    if (request->codec != NULL) {
+        body->limit = request->server->config->max_body_bytes;
+        request->codecs = codec_pool_parallel(request->server->codecs, request);
+        request->parallel = &request->codecs.parallel;
+    }
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
         char has[64];
@@ -119,8 +123,7 @@ enum status body_begin(struct request *request, struct error *err)
     return ask_head(request, err);
 }
 
-enum status body_forget_text(struct request *request, struct json_cut text,
-                             const struct parallel *parallel, struct error *err)
+enum status body_forget_text(struct request *request, struct json_cut text, struct error *err)
 {
     struct text *head = &request->head;
     const size_t first = (size_t)(text.text - head->bytes);
@@ -134,7 +137,7 @@ enum status body_forget_text(struct request *request, struct json_cut text,
         infer_discharge(request, back);
         head->charged -= back;
         at -= step;
-        if (at > first && !parallel_step(parallel)) {
+        if (at > first && !parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
@@ -388,15 +391,14 @@ void body_release(struct request *request)
 }
 
 /* Unpack what is kept in steps of about a millisecond, and give its memory back. */
-static enum status unpack_kept(struct request *request, uint64_t most,
-                               const struct parallel *parallel, struct error *err)
+static enum status unpack_kept(struct request *request, uint64_t most, struct error *err)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && packed->at < packed->count) {
         size_t count = smaller_of(packed->count - packed->at, UNPACK_STEP_BYTES);
-        if (!parallel_step(parallel)) {
+        if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
         if (body->unpacked >= most) {
@@ -413,14 +415,13 @@ static enum status unpack_kept(struct request *request, uint64_t most,
     return status;
 }
 
-enum status body_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
-                        struct error *err)
+enum status body_unpack(struct request *request, uint64_t most, struct error *err)
 {
     struct request_body *body = &request->body;
     if (body->inflate == NULL) {
         return STATUS_OK;
     }
-    enum status status = unpack_kept(request, most, parallel, err);
+    enum status status = unpack_kept(request, most, err);
     return status == STATUS_OK && body->inflate == NULL ? check_head_is_whole(request, err)
                                                         : status;
 }
@@ -430,5 +431,5 @@ enum status body_finish(struct request *request, struct error *err)
     if (request->body.inflate == NULL) {
         return check_head_is_whole(request, err);
     }
-    return request->codec == NULL ? body_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
+    return request->codec == NULL ? body_unpack(request, UINT64_MAX, err) : STATUS_OK;
 }

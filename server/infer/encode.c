@@ -69,14 +69,13 @@ static enum status pack_input(struct request *request, z_stream *stream, int flu
 }
 
 static enum status pack_view(struct request *request, z_stream *stream, struct byte_view view,
-                             const struct parallel *parallel, struct text *text,
-                             struct error *err)
+                             struct text *text, struct error *err)
 {
     for (size_t at = 0; at < view.count; at += STEP_BYTES) {
         stream->next_in = (const unsigned char *)view.bytes + at;
         stream->avail_in = (uInt)smaller_of(view.count - at, STEP_BYTES);
         TRY(pack_input(request, stream, Z_NO_FLUSH, text, err));
-        if (!parallel_step(parallel)) {
+        if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
@@ -84,11 +83,10 @@ static enum status pack_view(struct request *request, z_stream *stream, struct b
 }
 
 /* Pack both, one after the other; *out has the *bytes that come out.
- * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up by `parallel`. Nothing is
+ * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up. Nothing is
  *       left reserved then */
 static enum status pack_views(struct request *request, const struct infer_bytes *views,
-                              const struct parallel *parallel, struct text *out, size_t *bytes,
-                              struct error *err)
+                              struct text *out, size_t *bytes, struct error *err)
 {
     z_stream stream = {.zalloc = Z_NULL};
     struct text text = {.bytes = NULL};
@@ -97,9 +95,9 @@ static enum status pack_views(struct request *request, const struct infer_bytes 
                      Z_DEFAULT_STRATEGY) != Z_OK) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
     }
-    enum status status = pack_view(request, &stream, views->head, parallel, &text, err);
+    enum status status = pack_view(request, &stream, views->head, &text, err);
     if (status == STATUS_OK) {
-        status = pack_view(request, &stream, views->payload, parallel, &text, err);
+        status = pack_view(request, &stream, views->payload, &text, err);
     }
     if (status == STATUS_OK) {
         status = pack_input(request, &stream, Z_FINISH, &text, err);
@@ -129,16 +127,14 @@ static void discard_head(struct request *request)
 
 /* Compress the answer if there is memory for that; else leave it.
  * err   CLIENT_GONE: given up */
-static enum status compress_answer(struct request *request, const struct parallel *parallel,
-                                   struct error *err)
+static enum status compress_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->answer;
     struct text packed;
     size_t packed_bytes = 0;
     struct error trouble = ERROR_INIT;
     const struct infer_bytes bytes = infer_answer_bytes(request);
-    enum status status =
-        pack_views(request, &bytes, parallel, &packed, &packed_bytes, &trouble);
+    enum status status = pack_views(request, &bytes, &packed, &packed_bytes, &trouble);
     if (status == STATUS_CLIENT_GONE) {
         discard_head(request);
         return parallel_given_up(err);
@@ -156,8 +152,7 @@ static enum status compress_answer(struct request *request, const struct paralle
 }
 
 /* A long text is printed to memory of ours. It may be shorter than what was reserved for it. */
-static enum status print_answer(struct request *request, const struct parallel *parallel,
-                                struct error *err)
+static enum status print_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->answer;
     struct text *text = &request->answer_text;
@@ -168,11 +163,8 @@ static enum status print_answer(struct request *request, const struct parallel *
     }
     answer->room = text->bytes;
     answer->room_bytes = text->capacity;
-    request->call.parallel = parallel;
-    enum status status = request->codec->encode(&request->call, request_output_bytes(request),
-                                                request->out_bytes, answer, err);
-    request->call.parallel = NULL;
-    TRY(status);
+    TRY(request->codec->encode(&request->call, request_output_bytes(request),
+                               request->out_bytes, answer, err));
     if (answer->head == answer->room) {
         text_wrote(text, answer->head_bytes);
     }
@@ -182,29 +174,26 @@ static enum status print_answer(struct request *request, const struct parallel *
     return STATUS_OK;
 }
 
-static enum status make_answer(struct request *request, const struct parallel *parallel,
-                               struct error *err)
+static enum status make_answer(struct request *request, struct error *err)
 {
     if (part_is_one(request)) {
-        TRY(part_finish(request, parallel, err));
+        TRY(part_finish(request, err));
     }
-    TRY(infer_shm_write_output(request, request_output_bytes(request), request->out_bytes,
-                               parallel, err));
-    TRY(print_answer(request, parallel, err));
+    TRY(infer_shm_write_output(request, err));
+    TRY(print_answer(request, err));
     return request->accept_coding == CODING_IDENTITY ? STATUS_OK
-                                                     : compress_answer(request, parallel, err);
+                                                     : compress_answer(request, err);
 }
 
 void infer_encode(struct request *request)
 {
-    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     struct answer *answer = &request->answer;
     answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
     answer->header_count = 0;
     answer->head = NULL;
     answer->head_bytes = 0;
     answer->payload_bytes = 0;
-    if (make_answer(request, &codecs.parallel, &request->error) != STATUS_OK) {
+    if (make_answer(request, &request->error) != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */
         (void)codec_pool_explain(request);
     }

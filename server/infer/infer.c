@@ -89,6 +89,7 @@ enum status infer_decode(struct request *request, struct error *err)
     const struct byte_view head = {request->head.bytes, request->head_bytes};
     TRY(codec_decode(request->codec, &request->codec_request, head, &request->call, err));
     request->decoded = true;
+    request->call.parallel = request->parallel;
     apply_body_timeout(request);
     apply_body_priority(request);
     if (request->call.axis_pending) {
@@ -126,11 +127,10 @@ static uint64_t computed_bytes(const struct request *request)
 }
 
 /* Zero the gaps: of an output apart with all of it, else between the elements. */
-static enum status zero_gaps(struct request *request, const struct parallel *parallel,
-                             struct error *err)
+static enum status zero_gaps(struct request *request, struct error *err)
 {
-    if (request->plan.in_place &&
-        !scan_gaps_zero(&request->plan, false, parallel, request_output_bytes(request))) {
+    if (request->plan.in_place && !scan_gaps_zero(&request->plan, false, request->parallel,
+                                                  request_output_bytes(request))) {
         return parallel_given_up(err);
     }
     request->plan.gaps = false;
@@ -151,16 +151,14 @@ static enum status decode_body(struct request *request)
     if (request->decoded) {
         return STATUS_OK;
     }
-    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
-    request->codec_request.parallel = &codecs.parallel;
+    request->codec_request.parallel = request->parallel;
     enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
     return explain_given_up(request, status);
 }
 
 /* The steps from a decoded body to a request that a device can take. */
-static enum status complete_input(struct request *request, const struct parallel *parallel,
-                                  struct error *err)
+static enum status complete_input(struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
     struct scan_call *call = &request->call;
@@ -169,36 +167,26 @@ static enum status complete_input(struct request *request, const struct parallel
     if (body->spill) { /* the payload lies behind the long head */
         size_t count = smaller_of(body->spilled, body->payload_room);
         request->payload_received = body->spilled;
-        TRY(parallel_copy(parallel, input, request->head.bytes + request->head_bytes + 1, count,
-                          err));
+        TRY(parallel_copy(request->parallel, input,
+                          request->head.bytes + request->head_bytes + 1, count, err));
     }
     TRY(infer_shm_read_axis(request, err));
     TRY(request->codec->complete(call, input, request->payload_received, err));
     if (call->source == CALL_SOURCE_TEXT) {
-        TRY(body_forget_text(request, call->data, parallel, err));
+        TRY(body_forget_text(request, call->data, err));
     }
-    TRY(infer_shm_read_input(request, input, parallel, err));
+    TRY(infer_shm_read_input(request, err));
     if (call->axis_pending) {
         TRY(plan_scan(request, err));
         infer_settle(request);
     }
     if (part_is_one(request)) {
-        TRY(part_prepare(request, parallel, err));
+        TRY(part_prepare(request, err));
     }
     uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
-    TRY(parallel_zero(parallel, request_output_bytes(request) + computed,
+    TRY(parallel_zero(request->parallel, request_output_bytes(request) + computed,
                       request->out_bytes - computed, err));
-    return gaps_come_first(request) ? zero_gaps(request, parallel, err) : STATUS_OK;
-}
-
-/* Complete it, or say why that was given up. Thread: the owner. */
-static enum status prepare_scan(struct request *request)
-{
-    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
-    request->call.parallel = &codecs.parallel;
-    enum status status = complete_input(request, &codecs.parallel, &request->error);
-    request->call.parallel = NULL;
-    return explain_given_up(request, status);
+    return gaps_come_first(request) ? zero_gaps(request, err) : STATUS_OK;
 }
 
 /* ---- what is long ---- */
@@ -288,7 +276,8 @@ static uint64_t encode_cost(const struct request *request)
 /* Prepare, and answer if there is nothing to compute. Thread: the owner. */
 static bool prepare_to_queue(struct request *request)
 {
-    if (prepare_scan(request) != STATUS_OK) {
+    enum status status = complete_input(request, &request->error);
+    if (explain_given_up(request, status) != STATUS_OK) {
         return false;
     }
     if (request->plan.elements == 0) {
@@ -320,10 +309,9 @@ static void parse_job(struct request *request);
 static bool unpack_all(struct request *request)
 {
     struct codec_pool *pool = request->server->codecs;
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     bool small = request->cost <= CODEC_SMALL_BYTES;
-    enum status status = body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
-                                     &codecs.parallel, &request->error);
+    enum status status =
+        body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX, &request->error);
     if (status == STATUS_OK && request->body.inflate != NULL) {
         const struct packed_body *packed = &request->body.packed;
         uint64_t ratio = request->body.unpacked / packed->at + 1;
@@ -331,10 +319,7 @@ static bool unpack_all(struct request *request)
         codec_pool_submit(pool, request, CODEC_SMALL_BYTES + rest, parse_job);
         return false;
     }
-    if (status == STATUS_CLIENT_GONE) {
-        (void)codec_pool_explain(request);
-    }
-    if (status != STATUS_OK) {
+    if (explain_given_up(request, status) != STATUS_OK) {
         completion_post(request->completion, request);
     }
     return status == STATUS_OK;
@@ -375,7 +360,8 @@ static void print_job(struct request *request)
 enum infer_place infer_submit(struct request *request)
 {
     if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
-        body_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
+        explain_given_up(request, body_unpack(request, UINT64_MAX, &request->error)) !=
+            STATUS_OK) {
         return INFER_ENDED;
     }
     const enum text_place place = head_place(request);

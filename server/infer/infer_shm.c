@@ -107,8 +107,7 @@ enum status infer_shm_read_axis(struct request *request, struct error *err)
                     smaller_of(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
 }
 
-enum status infer_shm_read_input(struct request *request, void *input,
-                                 const struct parallel *parallel, struct error *err)
+enum status infer_shm_read_input(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
     const struct shm_region *region = request->shm[SHM_INPUT].region;
@@ -121,7 +120,8 @@ enum status infer_shm_read_input(struct request *request, void *input,
                          (unsigned long long)call->input_shm.bytes,
                          (unsigned long long)call->input_bytes);
     }
-    return shm_read(region, &call->input_shm, input, call->input_bytes, parallel, err);
+    return shm_read(region, &call->input_shm, request_block_at(request, request->in_offset),
+                    call->input_bytes, request->parallel, err);
 }
 
 /* What a device worked on is what the client shared. */
@@ -138,8 +138,7 @@ static enum status verify_windows(const struct request *request, struct error *e
     return STATUS_OK;
 }
 
-enum status infer_shm_write_output(struct request *request, const void *output, uint64_t bytes,
-                                   const struct parallel *parallel, struct error *err)
+enum status infer_shm_write_output(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
     const struct shm_region *region = request->shm[SHM_OUTPUT].region;
@@ -147,13 +146,15 @@ enum status infer_shm_write_output(struct request *request, const void *output, 
     if (!infer_shm_copies(request, SHM_OUTPUT)) {
         return STATUS_OK;
     }
-    if (call->output_shm.bytes < bytes) {
+    if (call->output_shm.bytes < request->out_bytes) {
         return error_set(err, STATUS_SHM_ERROR,
                          "the shared memory window for the output holds %llu bytes, the result "
                          "has %llu; register a larger region",
-                         (unsigned long long)call->output_shm.bytes, (unsigned long long)bytes);
+                         (unsigned long long)call->output_shm.bytes,
+                         (unsigned long long)request->out_bytes);
     }
-    return shm_write(region, &call->output_shm, output, bytes, parallel, err);
+    return shm_write(region, &call->output_shm, request_output_bytes(request),
+                     request->out_bytes, request->parallel, err);
 }
 
 bool infer_shm_used(const struct request *request)

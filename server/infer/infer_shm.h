@@ -17,14 +17,11 @@ void infer_shm_place(struct request *request);
 /* Before codec->complete(): a pending axis. */
 MUST_CHECK enum status infer_shm_read_axis(struct request *request, struct error *err);
 /* After codec->complete(): the input buffer, unless it is in use where it is. */
-MUST_CHECK enum status infer_shm_read_input(struct request *request, void *input,
-                                            const struct parallel *parallel, struct error *err);
-/* The output is computed: `bytes` of it. Copies it unless it is where it belongs.
+MUST_CHECK enum status infer_shm_read_input(struct request *request, struct error *err);
+/* The output is computed. Copies it unless it is where it belongs.
  * err   SHM_ERROR: it does not fit, or what was in use has lost pages meanwhile; CLIENT_GONE:
- * given up by `parallel` */
-MUST_CHECK enum status infer_shm_write_output(struct request *request, const void *output,
-                                              uint64_t bytes, const struct parallel *parallel,
-                                              struct error *err);
+ * given up */
+MUST_CHECK enum status infer_shm_write_output(struct request *request, struct error *err);
 
 /* True if the input or the output lies in shared memory. */
 bool infer_shm_used(const struct request *request);

@@ -173,9 +173,9 @@ static void copy_lines(const struct part_planes *move, uint64_t line, uint64_t a
     }
 }
 
-/* err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK static enum status part_planes_move(const struct part_planes *move,
-                                               const struct parallel *parallel,
+/* err   CLIENT_GONE: given up */
+MUST_CHECK static enum status part_planes_move(const struct request *request,
+                                               const struct part_planes *move,
                                                struct error *err)
 {
     const struct scan_plan *plan = move->plan;
@@ -202,7 +202,7 @@ MUST_CHECK static enum status part_planes_move(const struct part_planes *move,
         moved += count * move->count * dtype_info(plan->dtype)->bytes;
         if (moved >= PARALLEL_STEP_BYTES) {
             moved = 0;
-            if (!parallel_step(parallel)) {
+            if (!parallel_step(request->parallel)) {
                 return parallel_given_up(err);
             }
         }
@@ -212,16 +212,14 @@ MUST_CHECK static enum status part_planes_move(const struct part_planes *move,
 
 /* Copy `count` elements of every line of the input, from `first` on, to planes. */
 MUST_CHECK static enum status part_read_planes(const struct request *request, uint64_t first,
-                                               uint64_t count, void *planes,
-                                               const struct parallel *parallel,
-                                               struct error *err)
+                                               uint64_t count, void *planes, struct error *err)
 {
     const struct part_planes move = {.plan = &request->plan,
                                      .cells = request_block_at(request, request->in_offset),
                                      .first = first,
                                      .count = count,
                                      .planes = planes};
-    return part_planes_move(&move, parallel, err);
+    return part_planes_move(request, &move, err);
 }
 
 /* ---- phases ---- */
@@ -310,7 +308,7 @@ static enum status take_memory(struct request *request, struct error *err)
 
 /* The sums that came, as the kernels have them. */
 static enum status take_sums(const struct request *request, unsigned char *sums,
-                             const struct parallel *parallel, struct error *err)
+                             struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     const unsigned char *came = request->call.carry.start;
@@ -319,8 +317,8 @@ static enum status take_sums(const struct request *request, unsigned char *sums,
         return STATUS_OK;
     }
     if (came != NULL && sizes->is_float) {
-        return parallel_copy(parallel, sums, came + CARRY_HEADER_BYTES, sizes->both_sums_bytes,
-                             err);
+        return parallel_copy(request->parallel, sums, came + CARRY_HEADER_BYTES,
+                             sizes->both_sums_bytes, err);
     }
     for (uint64_t at = 0; at < sizes->lines; at += SUMS_AT_ONCE) {
         const uint64_t count = smaller_of(sizes->lines - at, SUMS_AT_ONCE);
@@ -331,7 +329,7 @@ static enum status take_sums(const struct request *request, unsigned char *sums,
             memcpy(sums + i * sizes->sum_bytes,
                    came + CARRY_HEADER_BYTES + i * sizes->element_bytes, sizes->element_bytes);
         }
-        if (!parallel_step(parallel)) {
+        if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
@@ -340,8 +338,7 @@ static enum status take_sums(const struct request *request, unsigned char *sums,
 
 /* What came with the carry, and the rest of its block. *position: of the first of them; then of
  * what comes behind. */
-static enum status prepare_aside(struct request *request, uint64_t *position,
-                                 const struct parallel *parallel, struct error *err)
+static enum status prepare_aside(struct request *request, uint64_t *position, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     char *aside = part_aside(request);
@@ -349,8 +346,8 @@ static enum status prepare_aside(struct request *request, uint64_t *position,
     const unsigned char *held =
         request->call.carry.start + CARRY_HEADER_BYTES + sizes->both_sums_bytes;
     struct part_phase *phase = NULL;
-    TRY(parallel_copy(parallel, aside, held, bytes, err));
-    TRY(part_read_planes(request, 0, sizes->head, aside + bytes, parallel, err));
+    TRY(parallel_copy(request->parallel, aside, held, bytes, err));
+    TRY(part_read_planes(request, 0, sizes->head, aside + bytes, err));
     TRY(part_phase_add_aside(request, sizes->held + sizes->head, &phase, err));
     phase->position = part_kernel_position(*position);
     phase->more = sizes->held + sizes->head == SCAN_BLOCK;
@@ -360,8 +357,7 @@ static enum status prepare_aside(struct request *request, uint64_t *position,
 
 /* Elements for the carry to answer, behind its sums: those since the last whole block. Of
  * integers the last ones, in the place of the sums, until these are known. */
-static enum status keep_held(struct request *request, const struct parallel *parallel,
-                             struct error *err)
+static enum status keep_held(struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     const char *came = (const char *)request->call.carry.start;
@@ -376,29 +372,28 @@ static enum status keep_held(struct request *request, const struct parallel *par
         const char *held = came + CARRY_HEADER_BYTES + sizes->both_sums_bytes;
         const uint64_t bytes = sizes->held * sizes->lines * sizes->element_bytes;
         if (held != keep) {
-            TRY(parallel_copy(parallel, keep, held, bytes, err));
+            TRY(parallel_copy(request->parallel, keep, held, bytes, err));
         }
         keep += bytes;
         count = sizes->elements;
     }
-    return part_read_planes(request, sizes->elements - count, count, keep, parallel, err);
+    return part_read_planes(request, sizes->elements - count, count, keep, err);
 }
 
-static enum status prepare_part(struct request *request, const struct parallel *parallel,
-                                struct error *err)
+static enum status prepare_part(struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     const struct scan_call *call = &request->call;
     uint64_t position = 0;
-    TRY(take_sums(request, request->part->sums, parallel, err));
+    TRY(take_sums(request, request->part->sums, err));
     if (call->carry.start != NULL) { /* of integers: any but 0 */
         position = sizes->is_float ? call->carry.position - sizes->held : SCAN_SUPERBLOCK;
     }
     if (sizes->held > 0 && sizes->head > 0 && sizes->lines > 0) {
-        TRY(prepare_aside(request, &position, parallel, err));
+        TRY(prepare_aside(request, &position, err));
     }
     if (sizes->hands_on) {
-        TRY(keep_held(request, parallel, err));
+        TRY(keep_held(request, err));
     }
     if (request->plan.elements == 0) {
         return STATUS_OK;
@@ -444,8 +439,7 @@ static void keep_sums_of(const struct request *request, const char *outputs, cha
 
 /* An integer's sum after the part: the last output, and the last element where that is not in
  * it. Without elements it is what it was. */
-static enum status keep_last_sums(const struct request *request,
-                                  const struct parallel *parallel, struct error *err)
+static enum status keep_last_sums(const struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     char *kept = request->part->carry.bytes + CARRY_HEADER_BYTES;
@@ -462,11 +456,11 @@ static enum status keep_last_sums(const struct request *request,
                                          .first = sizes->elements - 1,
                                          .count = 1,
                                          .planes = outputs};
-        TRY(part_planes_move(&move, parallel, err));
+        TRY(part_planes_move(request, &move, err));
     }
     for (uint64_t at = 0; at < sizes->lines; at += SUMS_AT_ONCE) {
         keep_sums_of(request, outputs, kept, at, smaller_of(sizes->lines, at + SUMS_AT_ONCE));
-        if (!parallel_step(parallel)) {
+        if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
@@ -500,8 +494,7 @@ static void finish_piece(void *context, int index)
 }
 
 /* The carry has all that it hands on: settle its sums, write its header, and offer it. */
-static enum status answer_carry(struct request *request, const struct parallel *parallel,
-                                struct error *err)
+static enum status answer_carry(struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     const struct scan_desc *desc = &request->call.desc;
@@ -528,7 +521,7 @@ static enum status answer_carry(struct request *request, const struct parallel *
         }
         if (count == 1) {
             finish_piece(&round, 0);
-        } else if (!parallel->run(parallel, count, finish_piece, &round)) {
+        } else if (!request->parallel->run(request->parallel, count, finish_piece, &round)) {
             return parallel_given_up(err);
         }
         for (int i = 0; i < count; i++) {
@@ -543,8 +536,7 @@ static enum status answer_carry(struct request *request, const struct parallel *
     return STATUS_OK;
 }
 
-static enum status finish_part(struct request *request, const struct parallel *parallel,
-                               struct error *err)
+static enum status finish_part(struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
     if (sizes->held > 0 && sizes->head > 0 && sizes->lines > 0) {
@@ -554,15 +546,15 @@ static enum status finish_part(struct request *request, const struct parallel *p
             .output = true,
             .count = sizes->head,
             .planes = part_aside(request) + sizes->held * sizes->lines * sizes->element_bytes};
-        TRY(part_planes_move(&move, parallel, err));
+        TRY(part_planes_move(request, &move, err));
     }
     if (!sizes->hands_on) {
         return STATUS_OK;
     }
     if (!sizes->is_float) {
-        TRY(keep_last_sums(request, parallel, err));
+        TRY(keep_last_sums(request, err));
     }
-    return answer_carry(request, parallel, err);
+    return answer_carry(request, err);
 }
 
 /* ---- totals ---- */
@@ -571,25 +563,24 @@ static enum status finish_part(struct request *request, const struct parallel *p
  * with elements that change nothing. */
 
 /* Fill lines up, in steps: for short lines these are up to 255 times as many bytes as came. */
-static enum status fill_with_zeros(const struct part_sizes *sizes, char *elements,
-                                   uint64_t count, const struct parallel *parallel,
-                                   struct error *err)
+static enum status fill_with_zeros(const struct request *request, char *elements,
+                                   uint64_t count, struct error *err)
 {
+    const struct part_sizes *sizes = &request->part->sizes;
     const size_t bytes = sizes->element_bytes;
     const uint64_t step = PARALLEL_STEP_BYTES / bytes;
     const uint64_t first = smaller_of(count, step); /* what the others are copies of */
     put_zeros(elements, bytes, sizes->is_float, first);
     for (uint64_t at = first; at < count; at += step) {
         memcpy(elements + at * bytes, elements, smaller_of(count - at, step) * bytes);
-        if (!parallel_step(parallel)) {
+        if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
     return STATUS_OK;
 }
 
-static enum status part_totals_prepare(struct request *request, const struct parallel *parallel,
-                                       struct error *err)
+static enum status part_totals_prepare(struct request *request, struct error *err)
 {
     struct part *part = request->part;
     const struct part_sizes *sizes = &part->sizes;
@@ -617,10 +608,9 @@ static enum status part_totals_prepare(struct request *request, const struct par
     }
     if (sizes->tail > 0) {
         char *aside = part_aside(request);
-        TRY(fill_with_zeros(sizes, aside + sizes->tail * sizes->lines * sizes->element_bytes,
-                            (SCAN_BLOCK - sizes->tail) * sizes->lines, parallel, err));
-        TRY(part_read_planes(request, whole + sizes->block_elements, sizes->tail, aside,
-                             parallel, err));
+        TRY(fill_with_zeros(request, aside + sizes->tail * sizes->lines * sizes->element_bytes,
+                            (SCAN_BLOCK - sizes->tail) * sizes->lines, err));
+        TRY(part_read_planes(request, whole + sizes->block_elements, sizes->tail, aside, err));
         TRY(part_phase_add_aside(request, SCAN_BLOCK, &phase, err));
         phase->sums = rest;
         phase->position = sizes->block_elements;
@@ -656,8 +646,7 @@ static uint64_t total_of(const struct part_sizes *sizes, const unsigned char *su
     return total;
 }
 
-static enum status part_totals_finish(struct request *request, const struct parallel *parallel,
-                                      struct error *err)
+static enum status part_totals_finish(struct request *request, struct error *err)
 {
     const struct scan_desc *desc = &request->call.desc;
     const struct part *part = request->part;
@@ -685,7 +674,7 @@ static enum status part_totals_finish(struct request *request, const struct para
             }
             memcpy(out + (line * sizes->totals_per_line + k) * bytes, &total, bytes);
         }
-        if (line % TOTALS_AT_ONCE == TOTALS_AT_ONCE - 1 && !parallel_step(parallel)) {
+        if (line % TOTALS_AT_ONCE == TOTALS_AT_ONCE - 1 && !parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
     }
@@ -712,8 +701,7 @@ enum status part_measure(const struct request *request, uint64_t *aside, uint64_
     return STATUS_OK;
 }
 
-enum status part_prepare(struct request *request, const struct parallel *parallel,
-                         struct error *err)
+enum status part_prepare(struct request *request, struct error *err)
 {
     struct part_sizes sizes;
     if (!part_sizes_of(request, &sizes)) {
@@ -725,8 +713,7 @@ enum status part_prepare(struct request *request, const struct parallel *paralle
     }
     request->part->sizes = sizes;
     TRY(take_memory(request, err));
-    return sizes.totals ? part_totals_prepare(request, parallel, err)
-                        : prepare_part(request, parallel, err);
+    return sizes.totals ? part_totals_prepare(request, err) : prepare_part(request, err);
 }
 
 void part_destroy(struct part *part, struct memory *memory)
@@ -738,9 +725,8 @@ void part_destroy(struct part *part, struct memory *memory)
     }
 }
 
-enum status part_finish(struct request *request, const struct parallel *parallel,
-                        struct error *err)
+enum status part_finish(struct request *request, struct error *err)
 {
-    return request->part->sizes.totals ? part_totals_finish(request, parallel, err)
-                                       : finish_part(request, parallel, err);
+    return request->part->sizes.totals ? part_totals_finish(request, err)
+                                       : finish_part(request, err);
 }

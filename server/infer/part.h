@@ -88,14 +88,12 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *asi
 
 /* The input is complete: make the phases, and copy what the scan would overwrite. The memory
  * was reserved.
- * err   OUT_OF_MEMORY, CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_prepare(struct request *request, const struct parallel *parallel,
-                                    struct error *err);
+ * err   OUT_OF_MEMORY, CLIENT_GONE: given up */
+MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
 /* The part is scanned: complete its output, and make the carry the head of the answer. err
- * CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_finish(struct request *request, const struct parallel *parallel,
-                                   struct error *err);
+ * CLIENT_GONE: given up */
+MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 
 void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */
 

@@ -58,6 +58,7 @@
 #include "server/memory/shm.h"
 #include "server/memory/text.h"
 #include "server/sched/admission.h"
+#include "server/sched/codec_pool.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -155,9 +156,12 @@ struct request {
     uint64_t deadline_ns;          /* absolute, 0 for none */
     struct metrics_times times;
 
-    const struct codec *codec; /* static; NULL for requests without a tensor */
-    bool decoded;              /* call is valid */
-    bool planned;              /* plan is valid */
+    const struct codec *codec;    /* static; NULL for requests without a tensor */
+    struct codec_parallel codecs; /* what `parallel` is, for tensors */
+    const struct parallel
+        *parallel; /* `codecs`, for the long work of a tensor; NULL: no tensor */
+    bool decoded;  /* call is valid */
+    bool planned;  /* plan is valid */
 
     size_t head_bytes; /* in `head`, its NUL not counted */
     struct request_body body;

@@ -276,14 +276,14 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
         assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.charged);
-        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_OK);
         assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
         assert_null(f->request.body.packed.text.bytes);
         assert_null(f->request.body.inflate);
         assert_int_equal(f->request.reserved_bytes, 65536);
-        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err),
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err),
                          STATUS_OK); /* nothing is left to do */
         assert_int_equal(f->request.payload_received, 65536);
         int failed = tear_down(state);
@@ -309,7 +309,8 @@ static void unpacking_is_given_up_between_two_steps(void **state)
     struct error err = ERROR_INIT;
     (void)feed_packed(f, true, &err);
     steps_left = 0;
-    assert_int_equal(body_unpack(&f->request, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
+    f->request.parallel = &stepper;
+    assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_CLIENT_GONE);
     assert_int_equal(f->request.payload_received, 0);
 }
 
@@ -331,11 +332,12 @@ static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **s
     assert_int_equal(body_feed(&f->request, packed, count, &err), STATUS_OK);
     free(packed);
     steps_left = INT32_MAX;
+    f->request.parallel = &stepper;
     uint64_t before = 0;
     uint64_t most = 0;
     for (uint64_t stop = 1; f->request.body.inflate != NULL;
          stop = f->request.body.unpacked + 1) {
-        assert_int_equal(body_unpack(&f->request, stop, &stepper, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->request, stop, &err), STATUS_OK);
         uint64_t step = f->request.body.unpacked - before;
         most = step > most ? step : most;
         before = f->request.body.unpacked;
@@ -361,7 +363,7 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
         assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
         assert_int_equal(body_feed(&f->request, packed, count, &err), STATUS_OK);
         free(packed);
-        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err),
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err),
                          more > 0 ? STATUS_TOO_LARGE : STATUS_OK);
         assert_true(f->request.payload_received <= LIMIT);
         assert_null(f->request.body.packed.text.bytes);
@@ -405,7 +407,7 @@ static void an_empty_packed_body_is_no_stream(void **state)
     f->packed = true;
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
     assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
-    assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
+    assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_INVALID_ENCODING);
 }
 
 static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)

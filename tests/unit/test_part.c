@@ -114,7 +114,8 @@ static void totals_of_short_lines_are_filled_up_in_steps(void **state)
     struct error err = ERROR_INIT;
     struct stepper patient = make_stepper(INT32_MAX);
     begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
-    assert_int_equal(part_prepare(&f->request, &patient.parallel, &err), STATUS_OK);
+    f->request.parallel = &patient.parallel;
+    assert_int_equal(part_prepare(&f->request, &err), STATUS_OK);
     assert_true(f->request.part->sizes.aside_bytes == 16384 * 256 * sizeof(float));
     assert_true((uint64_t)patient.done >= f->request.part->sizes.aside_bytes / STEP_BYTES);
 }
@@ -125,7 +126,8 @@ static void filling_up_is_given_up_between_two_steps(void **state)
     struct error err = ERROR_INIT;
     struct stepper hasty = make_stepper(3);
     begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
-    assert_int_equal(part_prepare(&f->request, &hasty.parallel, &err), STATUS_CLIENT_GONE);
+    f->request.parallel = &hasty.parallel;
+    assert_int_equal(part_prepare(&f->request, &err), STATUS_CLIENT_GONE);
     assert_int_equal(hasty.done, 4);
 }
 
@@ -135,13 +137,14 @@ static void sums_of_many_integer_lines_are_kept_in_steps(void **state)
     struct error err = ERROR_INIT;
     struct stepper patient = make_stepper(INT32_MAX);
     begin_part(f, "int8", "2097152,1", "first", 2097152);
-    assert_int_equal(part_prepare(&f->request, &patient.parallel, &err), STATUS_OK);
+    f->request.parallel = &patient.parallel;
+    assert_int_equal(part_prepare(&f->request, &err), STATUS_OK);
     patient.done = 0;
     patient.most = 40; /* of 16 to read the outputs, and 128 to keep the sums */
-    assert_int_equal(part_finish(&f->request, &patient.parallel, &err), STATUS_CLIENT_GONE);
+    assert_int_equal(part_finish(&f->request, &err), STATUS_CLIENT_GONE);
     patient.done = 0;
     patient.most = INT32_MAX;
-    assert_int_equal(part_finish(&f->request, &patient.parallel, &err), STATUS_OK);
+    assert_int_equal(part_finish(&f->request, &err), STATUS_OK);
     assert_true(patient.done >= 2097152 / PARALLEL_STEP_BYTES + 2097152 / (16 << 10));
 }
 
