@@ -3,7 +3,6 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/base/file_read.h"
 #include "server/base/file_watch.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
@@ -19,7 +18,6 @@
 #include <gnutls/x509.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -302,24 +300,12 @@ static enum status use_texts(struct tls_credentials *credentials, const struct f
     return STATUS_OK;
 }
 
-static enum status load_credentials(struct tls_credentials *credentials, bool may_wait,
-                                    struct error *err)
+static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
-    static const char *const flags[FILE_COUNT] = {[FILE_CERT] = "--tls-cert",
-                                                  [FILE_KEY] = "--tls-key",
-                                                  [FILE_CLIENT_CA] = "--tls-client-ca"};
-    const char *const *paths = credentials->files->watch.paths;
     struct file_text texts[FILE_COUNT] = {{.count = 0}};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < FILE_COUNT && status == STATUS_OK; i++) {
-        char context[512];
-        if (paths[i][0] != '\0') {
-            status = file_read(paths[i], FILE_BYTES_MAX, may_wait, &texts[i], err);
-        }
-        if (status != STATUS_OK) {
-            (void)snprintf(context, sizeof context, "%s %.400s", flags[i], paths[i]);
-            error_prefix(err, context);
-        }
+        status = file_watch_read(&credentials->files->watch, i, FILE_BYTES_MAX, &texts[i], err);
     }
     if (status == STATUS_OK) {
         status = use_texts(credentials, texts, err);
@@ -364,7 +350,7 @@ static struct tls_credentials *credentials_get(struct tls_files *files)
 }
 
 /* Read the files, and give new connections what they say. */
-static enum status take_up_files(struct tls_files *files, bool may_wait, struct error *err)
+static enum status take_up_files(struct tls_files *files, struct error *err)
 {
     char text[32] = "";
     struct tm tm;
@@ -375,7 +361,7 @@ static enum status take_up_files(struct tls_files *files, bool may_wait, struct 
     credentials->files = files;
     credentials->references = 1;
     file_watch_take(&files->watch);
-    enum status status = load_credentials(credentials, may_wait, err);
+    enum status status = load_credentials(credentials, err);
     if (status != STATUS_OK) {
         credentials_free(credentials);
         return status;
@@ -428,8 +414,11 @@ enum status tls_files_open(const struct config *config, struct log *log,
     files->watch = (struct file_watch){.count = FILE_COUNT,
                                        .paths = {[FILE_CERT] = config->tls_cert,
                                                  [FILE_KEY] = config->tls_key,
-                                                 [FILE_CLIENT_CA] = config->tls_client_ca}};
-    status = take_up_files(files, true, err);
+                                                 [FILE_CLIENT_CA] = config->tls_client_ca},
+                                       .flags = {[FILE_CERT] = "--tls-cert",
+                                                 [FILE_KEY] = "--tls-key",
+                                                 [FILE_CLIENT_CA] = "--tls-client-ca"}};
+    status = take_up_files(files, err);
     if (status != STATUS_OK) {
         tls_files_close(files);
         return status;
@@ -452,7 +441,7 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (files != NULL && file_watch_due(&files->watch, now_ns) &&
-        take_up_files(files, false, &err) != STATUS_OK) {
+        take_up_files(files, &err) != STATUS_OK) {
         file_watch_failed(&files->watch, now_ns);
         log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
                     err.detail);

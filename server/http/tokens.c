@@ -3,7 +3,6 @@
 
 #include "server/base/address.h"
 #include "server/base/clock.h"
-#include "server/base/file_read.h"
 #include "server/base/file_watch.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
@@ -12,7 +11,6 @@
 #include <ctype.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -171,16 +169,6 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
     return STATUS_OK;
 }
 
-static enum status load_tokens(const char *path, bool may_wait, struct token_list **list,
-                               struct error *err)
-{
-    struct file_text text;
-    TRY(file_read(path, FILE_BYTES_MAX, may_wait, &text, err));
-    enum status status = tokens_parse(text.bytes, text.count, list, err);
-    file_text_free(&text);
-    return status;
-}
-
 static uint16_t *bucket_of(struct tokens *tokens, const uint8_t *hash)
 {
     uint64_t hash_begin = 0;
@@ -201,15 +189,16 @@ static void fill_buckets(struct tokens *tokens)
     }
 }
 
-static enum status take_up_tokens(struct tokens *tokens, bool may_wait, struct error *err)
+static enum status take_up_tokens(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
+    struct file_text text = {.count = 0};
     file_watch_take(&tokens->watch);
-    enum status status = load_tokens(tokens->watch.paths[0], may_wait, &list, err);
+    TRY(file_watch_read(&tokens->watch, 0, FILE_BYTES_MAX, &text, err));
+    enum status status = tokens_parse(text.bytes, text.count, &list, err);
+    file_text_free(&text);
     if (status != STATUS_OK) {
-        char context[512];
-        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.paths[0]);
-        error_prefix(err, context);
+        file_watch_blame(&tokens->watch, 0, err);
         return status;
     }
     size_t count = list->count;
@@ -236,11 +225,11 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
     tokens->log = log;
-    tokens->watch = (struct file_watch){.count = 1, .paths = {path}};
+    tokens->watch = (struct file_watch){.count = 1, .paths = {path}, .flags = {"--token-file"}};
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
-    enum status status = take_up_tokens(tokens, true, err);
+    enum status status = take_up_tokens(tokens, err);
     if (status != STATUS_OK) {
         tokens_close(tokens);
         return status;
@@ -262,7 +251,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
-        take_up_tokens(tokens, false, &err) != STATUS_OK) {
+        take_up_tokens(tokens, &err) != STATUS_OK) {
         file_watch_failed(&tokens->watch, now_ns);
         log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
                     err.detail);
