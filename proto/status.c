@@ -24,35 +24,17 @@ enum status_category status_category(enum status status)
     return status_rows[status].category;
 }
 
-static void error_fill(struct error *err, enum status status, const char *field,
-                       const char *format, va_list args) PRINTF_LIKE(4, 0);
-
-static void error_fill(struct error *err, enum status status, const char *field,
-                       const char *format, va_list args)
-{
-    if (err == NULL || err->status != STATUS_OK) {
-        return;
-    }
-    err->status = status;
-    (void)snprintf(err->field, sizeof err->field, "%s", field);
-    (void)vsnprintf(err->detail, sizeof err->detail, format, args);
-}
-
-enum status(error_set)(struct error *err, enum status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_fill(err, status, "", format, args);
-    va_end(args);
-    return status;
-}
-
 enum status(error_set_field)(struct error *err, enum status status, const char *field,
                              const char *format, ...)
 {
+    if (err == NULL || err->status != STATUS_OK) {
+        return status;
+    }
     va_list args;
     va_start(args, format);
-    error_fill(err, status, field, format, args);
+    err->status = status;
+    (void)snprintf(err->field, sizeof err->field, "%s", field);
+    (void)vsnprintf(err->detail, sizeof err->detail, format, args);
     va_end(args);
     return status;
 }
@@ -63,9 +45,7 @@ void error_prefix(struct error *err, const char *context)
         return;
     }
     char whole[sizeof err->detail];
-    int written = snprintf(whole, sizeof whole, "%s: %s", context, err->detail);
-    if (written > 0) {
+    if (snprintf(whole, sizeof whole, "%s: %s", context, err->detail) > 0) {
         memcpy(err->detail, whole, sizeof whole);
-        err->detail[sizeof err->detail - 1] = '\0';
     }
 }

@@ -91,21 +91,19 @@ struct error {
         .status = STATUS_OK, .field = "", .detail = "" \
     }
 
-/* Record an error and return its status: a failing line reads `return error_set(...)`. */
-enum status error_set(struct error *err, enum status status, const char *format, ...)
-    PRINTF_LIKE(3, 4);
-
-/* The same, blaming `field` (a JSON path, a query parameter or a header; not NULL). */
+/* Record an error that blames `field` (a JSON path, a query parameter or a header; not NULL), and
+ * return its status: a failing line reads `return error_set_field(...)`. */
 enum status error_set_field(struct error *err, enum status status, const char *field,
                             const char *format, ...) PRINTF_LIKE(4, 5);
 
-/* The calls return the status they were given: said so here that compilers and analysers see
- * that a failing path does not go on as if nothing had failed. */
-/* NOLINTNEXTLINE(readability-identifier-naming) */
-#define error_set(err, status, ...) ((void)error_set(err, status, __VA_ARGS__), (status))
+/* The call returns the status it was given: said so here that compilers and analysers see that a
+ * failing path does not go on as if nothing had failed. */
 /* NOLINTNEXTLINE(readability-identifier-naming) */
 #define error_set_field(err, status, field, ...) \
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
+
+/* The same where there is no field to blame. */
+#define error_set(err, status, ...) error_set_field(err, status, "", __VA_ARGS__)
 
 /* Make a call that can fail; if it does, this function ends with its status. Where something must
  * be given back first, the status is kept in a variable instead. */
