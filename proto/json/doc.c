@@ -1,7 +1,7 @@
 /* Cutting the bulk arrays out of a JSON text, and jansson on what is left.
  *
  *     {"dtype":"float32", "data" : [[1,2],[3,4]], "axis":1}     text
- *     {"dtype":"float32", "data" : [0], "axis":1}               skeleton: [k] is array k
+ *     {"dtype":"float32", "data" : [10], "axis":1}              skeleton: [10 + k] is array k
  *
  * Every array that is the value of a key "data", however that key is escaped, is cut; so
  * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
@@ -15,6 +15,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    FIRST_STAND_IN = 10, /* they all have two digits */
+    STAND_IN_BYTES = 4
+};
 
 struct builder {
     const char *text;
@@ -41,9 +46,6 @@ static enum status append_skeleton(struct builder *builder, const char *text, si
                          "included, which no setting changes: numbers of tensors belong under "
                          "\"data\"",
                          LIMIT_JSON_SKELETON / 1024);
-    }
-    if (bytes == 0) {
-        return STATUS_OK;
     }
     size_t need = builder->skeleton_bytes + bytes;
     if (need > builder->skeleton_capacity) {
@@ -135,7 +137,6 @@ static bool string_spells(const char *text, size_t at, size_t end, const char *n
 /* Measure the array whose '[' is at `at` and put its stand-in into the skeleton. */
 static enum status cut_array(struct builder *builder, size_t at, struct error *err)
 {
-    char stand_in[8] = {'[', 0};
     if (builder->doc.array_count == LIMIT_TENSORS) {
         return error_set(err, STATUS_INVALID_JSON,
                          "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
@@ -147,18 +148,15 @@ static enum status cut_array(struct builder *builder, size_t at, struct error *e
     TRY(append_skeleton(builder, builder->text + builder->copied, at - builder->copied, err));
     TRY(json_tensor_measure(builder->text + at, builder->bytes - at, builder->parallel, array,
                             err));
-    int k = builder->doc.array_count++;
+    const int k = builder->doc.array_count++;
+    const int number = FIRST_STAND_IN + k;
+    const char stand_in[STAND_IN_BYTES] = {'[', (char)('0' + number / 10),
+                                           (char)('0' + number % 10), ']'};
     builder->doc.arrays[k] = array;
-    size_t n = 1;
-    if (k >= 10) {
-        stand_in[n++] = (char)('0' + k / 10);
-    }
-    stand_in[n++] = (char)('0' + k % 10);
-    stand_in[n++] = ']';
     builder->skeleton_at[k] = builder->skeleton_bytes;
     builder->at = at + array->cut.bytes;
     builder->copied = builder->at;
-    return append_skeleton(builder, stand_in, n, err);
+    return append_skeleton(builder, stand_in, sizeof stand_in, err);
 }
 
 /* Take the string whose opening quote is at `at` as the carry, and put an empty one into the
@@ -182,23 +180,25 @@ static enum status cut_carry(struct builder *builder, size_t at, struct error *e
 /* The string at builder->at, and the array or the carry that it may be the key of. */
 static enum status read_string(struct builder *builder, struct error *err)
 {
-    size_t begin = builder->at + 1;
-    builder->at = skip_string(builder, builder->at);
-    if (builder->at >= search_limit(builder)) {
+    const char *text = builder->text;
+    const size_t limit = search_limit(builder);
+    const size_t begin = builder->at + 1;
+    const size_t end = skip_string(builder, builder->at);
+    builder->at = end;
+    if (end >= limit) {
         return STATUS_OK;
     }
-    const bool data = string_spells(builder->text, begin, builder->at - 1, "data");
-    const bool carry =
-        builder->depth == 1 && string_spells(builder->text, begin, builder->at - 1, "carry");
+    const bool data = string_spells(text, begin, end - 1, "data");
+    const bool carry = builder->depth == 1 && string_spells(text, begin, end - 1, "carry");
     if (!data && !carry) {
         return STATUS_OK;
     }
-    size_t colon = skip_space(builder, builder->at);
-    if (colon >= search_limit(builder) || builder->text[colon] != ':') {
+    const size_t colon = skip_space(builder, end);
+    if (colon >= limit || text[colon] != ':') {
         return STATUS_OK;
     }
-    size_t value = skip_space(builder, colon + 1);
-    if (value >= search_limit(builder) || builder->text[value] != (data ? '[' : '"')) {
+    const size_t value = skip_space(builder, colon + 1);
+    if (value >= limit || text[value] != (data ? '[' : '"')) {
         return STATUS_OK;
     }
     return data ? cut_array(builder, value, err) : cut_carry(builder, value, err);
@@ -211,8 +211,7 @@ static size_t place_in_text(const struct builder *builder, size_t at)
                        ? builder->doc.carry.bytes
                        : 0;
     for (int k = 0; k < builder->doc.array_count && builder->skeleton_at[k] < at; k++) {
-        size_t stand_in = k < 10 ? 3 : 4;
-        moved += builder->doc.arrays[k]->cut.bytes - stand_in;
+        moved += builder->doc.arrays[k]->cut.bytes - STAND_IN_BYTES;
     }
     return at + moved;
 }
@@ -448,6 +447,6 @@ const struct json_array *json_doc_array(const struct json_doc *doc, const json_t
     if (!json_is_array(value)) {
         return NULL;
     }
-    json_int_t k = json_integer_value(json_array_get(value, 0));
+    const int k = (int)json_number_value(json_array_get(value, 0)) - FIRST_STAND_IN;
     return k >= 0 && k < doc->array_count ? doc->arrays[k] : NULL;
 }
