@@ -35,10 +35,10 @@ enum {
 
 /* One feature level and its row of the operator's "Tensor support" table. */
 struct level {
-    const char *name;  /* DML_FEATURE_LEVEL_5_0 without its prefix */
-    unsigned types;    /* bit (1u << dtype) per supported type; 0: there is no such operator */
-    uint32_t dims_min; /* least and greatest DimensionCount */
-    uint32_t dims_max;
+    const char *name; /* DML_FEATURE_LEVEL_5_0 without its prefix */
+    unsigned types;   /* bit (1u << dtype) per supported type; 0: there is no such operator */
+    int dims_min;     /* least and greatest DimensionCount */
+    int dims_max;
 };
 
 /* clang-format off */
@@ -55,11 +55,12 @@ static const struct level levels[] = {
 
 /* DML_BUFFER_TENSOR_DESC. */
 struct tensor {
-    struct scan_desc scan; /* DataType, Sizes, Strides */
-    bool owned_by_dml;     /* Flags: the only flag there is */
-    uint64_t reach;        /* elements from the first to the last of the layout */
-    uint64_t total_bytes;  /* TotalTensorSizeInBytes, 0: the minimum */
-    uint32_t alignment;    /* GuaranteedBaseOffsetAlignment, 0: no guarantee */
+    struct json_place place; /* of its members */
+    struct scan_desc scan;   /* DataType, Sizes, Strides */
+    bool owned_by_dml;       /* Flags: the only flag there is */
+    uint64_t reach;          /* elements from the first to the last of the layout */
+    uint64_t total_bytes;    /* TotalTensorSizeInBytes, 0: the minimum */
+    uint32_t alignment;      /* GuaranteedBaseOffsetAlignment, 0: no guarantee */
 };
 
 /* Two words of an enumeration, case-sensitive. */
@@ -155,27 +156,26 @@ static enum status read_uint_list(const struct json_place *place, const char *na
     return STATUS_OK;
 }
 
-static enum status read_data_type(const struct json_place *place, struct tensor *tensor,
-                                  struct error *err)
+static enum status read_data_type(struct tensor *tensor, struct error *err)
 {
     const char *text = NULL;
-    TRY(json_require_string(place, "DataType", &text, err));
+    TRY(json_require_string(&tensor->place, "DataType", &text, err));
     const char *name = strip_prefix(text, "DML_TENSOR_DATA_TYPE_");
     if (dtype_find(DTYPE_FAMILY_DIRECTML, name, strlen(name), &tensor->scan.dtype)) {
         return STATUS_OK;
     }
     return json_field_refuse(
-        place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+        &tensor->place, "DataType", -1, STATUS_INVALID_DTYPE, err,
         "unknown DML_TENSOR_DATA_TYPE \"%.60s\": expected FLOAT32, FLOAT16, INT64, INT32, "
         "UINT64 or UINT32, in upper case, with or without the prefix DML_TENSOR_DATA_TYPE_",
         text);
 }
 
 /* Flags: one name or an array of names. */
-static enum status read_flags(const struct json_place *place, struct tensor *tensor,
-                              struct error *err)
+static enum status read_flags(struct tensor *tensor, struct error *err)
 {
     static const struct words words = {"DML_TENSOR_FLAG_", "NONE", "OWNED_BY_DML"};
+    const struct json_place *place = &tensor->place;
     const json_t *flags = json_field(place, "Flags");
     if (flags == NULL) {
         return STATUS_OK;
@@ -191,29 +191,21 @@ static enum status read_flags(const struct json_place *place, struct tensor *ten
     return STATUS_OK;
 }
 
-static enum status check_dims(const struct level *level, const struct json_place *place,
-                              int dims, struct error *err)
-{
-    if (dims >= (int)level->dims_min && dims <= (int)level->dims_max) {
-        return STATUS_OK;
-    }
-    const bool one = level->dims_min == level->dims_max;
-    return json_field_refuse(place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
-                             "found %d dimensions: feature level %s allows %s", dims,
-                             level->name,
-                             one ? "exactly 4 (4_0 and later allow 1 to 8)" : "1 to 8");
-}
-
 /* Sizes, and DimensionCount, which must count them. */
-static enum status read_sizes(const struct level *level, const struct json_place *place,
-                              struct tensor *tensor, struct error *err)
+static enum status read_sizes(const struct level *level, struct tensor *tensor,
+                              struct error *err)
 {
-    int count = -1;
+    const struct json_place *place = &tensor->place;
+    int count = 0;
+    TRY(json_require(place, "Sizes", err));
     TRY(read_uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->scan.sizes, &count, err));
-    if (count < 0) {
-        return json_field_missing(place, "Sizes", err);
+    if (count < level->dims_min || count > level->dims_max) {
+        return json_field_refuse(
+            place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
+            "found %d dimensions: feature level %s allows %s", count, level->name,
+            level->dims_min == level->dims_max ? "exactly 4 (4_0 and later allow 1 to 8)"
+                                               : "1 to 8");
     }
-    TRY(check_dims(level, place, count, err));
     uint32_t counted = (uint32_t)count;
     TRY(read_uint(place, "DimensionCount", &counted, err));
     if (counted != (uint32_t)count) {
@@ -225,9 +217,9 @@ static enum status read_sizes(const struct level *level, const struct json_place
     return STATUS_OK;
 }
 
-static enum status read_strides(const struct json_place *place, struct tensor *tensor,
-                                struct error *err)
+static enum status read_strides(struct tensor *tensor, struct error *err)
 {
+    const struct json_place *place = &tensor->place;
     if (json_field_given(place, "Strides") == NULL) {
         return STATUS_OK; /* as with a null pointer: packed */
     }
@@ -245,9 +237,10 @@ static enum status read_strides(const struct json_place *place, struct tensor *t
 
 /* ---- the rules ---- */
 
-static enum status check_type(const struct level *level, enum dtype dtype,
-                              const struct json_place *place, struct error *err)
+static enum status check_type(const struct level *level, const struct tensor *tensor,
+                              struct error *err)
 {
+    const enum dtype dtype = tensor->scan.dtype;
     char known[128] = "";
     if ((level->types & 1U << dtype) != 0) {
         return STATUS_OK;
@@ -258,15 +251,15 @@ static enum status check_type(const struct level *level, enum dtype dtype,
                         dtype_info((enum dtype)i)->directml);
         }
     }
-    return json_field_refuse(place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+    return json_field_refuse(&tensor->place, "DataType", -1, STATUS_INVALID_DTYPE, err,
                              "%s is not supported at feature level %s: expected one of %s",
                              dtype_info(dtype)->directml, level->name, known);
 }
 
 /* No zero, and at most 2^32-1 elements, as a product of sizes and as the reach of the strides. */
-static enum status check_sizes(struct tensor *tensor, const struct json_place *place,
-                               struct error *err)
+static enum status check_sizes(struct tensor *tensor, struct error *err)
 {
+    const struct json_place *place = &tensor->place;
     const struct scan_desc *scan = &tensor->scan;
     uint64_t elements = 0;
     for (int i = 0; i < scan->rank; i++) {
@@ -307,12 +300,13 @@ static uint64_t total_bytes(const struct tensor *tensor)
 }
 
 static enum status check_tensor(const struct level *level, struct tensor *tensor,
-                                const struct json_place *place, struct error *err)
+                                struct error *err)
 {
+    const struct json_place *place = &tensor->place;
     const size_t element = dtype_info(tensor->scan.dtype)->bytes;
     const uint32_t alignment = tensor->alignment;
-    TRY(check_type(level, tensor->scan.dtype, place, err));
-    TRY(check_sizes(tensor, place, err));
+    TRY(check_type(level, tensor, err));
+    TRY(check_sizes(tensor, err));
     const uint64_t minimum = minimum_bytes(tensor);
     if (tensor->total_bytes != 0 && tensor->total_bytes < minimum) {
         return json_field_refuse(place, "TotalTensorSizeInBytes", -1, STATUS_INVALID_FIELD, err,
@@ -339,7 +333,6 @@ static enum status unwrap_buffer_tensor(struct json_place *place, struct error *
 {
     static const char *const known[] = {"Type", "Desc"};
     const char *type = NULL;
-    struct json_place inner;
     if (json_field(place, "Type") == NULL && json_field(place, "Desc") == NULL) {
         return STATUS_OK;
     }
@@ -351,18 +344,13 @@ static enum status unwrap_buffer_tensor(struct json_place *place, struct error *
                                  "DML_TENSOR_TYPE_BUFFER, the only kind of tensor there is",
                                  type);
     }
-    TRY(json_field_object(place, "Desc", &inner, err));
-    if (inner.object == NULL) {
-        return json_field_missing(place, "Desc", err);
-    }
-    *place = inner;
-    return STATUS_OK;
+    TRY(json_require(place, "Desc", err));
+    return json_field_object(place, "Desc", place, err);
 }
 
-/* Read and check the descriptor desc.<name>; *place becomes that of its members. */
+/* Read and check the descriptor desc.<name>. */
 static enum status read_tensor(const struct level *level, const struct json_place *desc,
-                               const char *name, struct json_place *place,
-                               struct tensor *tensor, struct error *err)
+                               const char *name, struct tensor *tensor, struct error *err)
 {
     static const char *const known[] = {"DataType",
                                         "Flags",
@@ -371,26 +359,26 @@ static enum status read_tensor(const struct level *level, const struct json_plac
                                         "Strides",
                                         "TotalTensorSizeInBytes",
                                         "GuaranteedBaseOffsetAlignment"};
+    struct json_place *place = &tensor->place;
+    TRY(json_require(desc, name, err));
     TRY(json_field_object(desc, name, place, err));
-    if (place->object == NULL) {
-        return json_field_missing(desc, name, err);
-    }
     TRY(unwrap_buffer_tensor(place, err));
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    TRY(read_data_type(place, tensor, err));
-    TRY(read_flags(place, tensor, err));
-    TRY(read_sizes(level, place, tensor, err));
-    TRY(read_strides(place, tensor, err));
+    TRY(read_data_type(tensor, err));
+    TRY(read_flags(tensor, err));
+    TRY(read_sizes(level, tensor, err));
+    TRY(read_strides(tensor, err));
     TRY(json_field_size(place, "TotalTensorSizeInBytes", &tensor->total_bytes, err));
     TRY(read_uint(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
-    return check_tensor(level, tensor, place, err);
+    return check_tensor(level, tensor, err);
 }
 
 /* "InputTensor and OutputTensor must have the same DataType, DimensionCount, and Sizes", and
- * OWNED_BY_DML is for inputs; blames the member of the output, which is at `place`. */
+ * OWNED_BY_DML is for inputs; blames the member of the output. */
 static enum status check_output(const struct tensor *input, const struct tensor *output,
-                                const struct json_place *place, struct error *err)
+                                struct error *err)
 {
+    const struct json_place *place = &output->place;
     if (output->owned_by_dml) {
         return json_field_refuse(
             place, "Flags", -1, STATUS_INVALID_FIELD, err,
@@ -424,9 +412,8 @@ static enum status check_output(const struct tensor *input, const struct tensor 
 /* ---- the operator ---- */
 
 struct directml {
-    struct framed framed;           /* text: OutputTensor as the client wrote it */
-    const struct json_array *array; /* of the input buffer, NULL if binary */
-    unsigned types;                 /* those of the level */
+    struct framed framed; /* text: OutputTensor as the client wrote it */
+    const struct level *level;
     struct tensor input;
     struct tensor output;
 };
@@ -445,22 +432,20 @@ static enum status read_axis(const struct json_place *desc, struct scan_desc *sc
     return STATUS_OK;
 }
 
-static enum status read_desc(const struct level *level, const struct json_place *desc,
-                             struct directml *dml, struct scan_desc *scan, struct error *err)
+static enum status read_desc(const struct json_place *desc, struct directml *dml,
+                             struct scan_desc *scan, struct error *err)
 {
     static const char *const known[] = {"InputTensor", "OutputTensor", "Axis", "AxisDirection",
                                         "HasExclusiveSum"};
     static const struct words direction = {"DML_AXIS_DIRECTION_", "INCREASING", "DECREASING"};
-    const struct scan_desc *output_scan = &dml->output.scan;
-    struct json_place input;
-    struct json_place output;
+    const struct scan_desc *output = &dml->output.scan;
     TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
-    TRY(read_tensor(level, desc, "InputTensor", &input, &dml->input, err));
-    TRY(read_tensor(level, desc, "OutputTensor", &output, &dml->output, err));
-    TRY(check_output(&dml->input, &dml->output, &output, err));
+    TRY(read_tensor(dml->level, desc, "InputTensor", &dml->input, err));
+    TRY(read_tensor(dml->level, desc, "OutputTensor", &dml->output, err));
+    TRY(check_output(&dml->input, &dml->output, err));
     *scan = dml->input.scan;
-    scan->has_output_strides = output_scan->has_strides;
-    memcpy(scan->output_strides, output_scan->strides, sizeof output_scan->strides);
+    scan->has_output_strides = output->has_strides;
+    memcpy(scan->output_strides, output->strides, sizeof output->strides);
     TRY(read_axis(desc, scan, err));
     TRY(json_require(desc, "AxisDirection", err));
     TRY(read_word(desc, "AxisDirection", -1, &direction, &scan->reverse, err));
@@ -479,7 +464,6 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
 {
     static const char *const known[] = {"type", "feature_level", "desc", "data"};
     struct json_place root = {.object = dml->framed.doc.root, .path = ""};
-    const struct level *level = NULL;
     const char *type = NULL;
     struct json_place desc;
     TRY(framed_no_parts(&root, err));
@@ -491,13 +475,10 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
             &root, "type", "DML_OPERATOR_CUMULATIVE_SUMMATION, the one that this route runs",
             err);
     }
-    TRY(read_level(&root, &level, err));
-    dml->types = level->types;
+    TRY(read_level(&root, &dml->level, err));
+    TRY(json_require(&root, "desc", err));
     TRY(json_field_object(&root, "desc", &desc, err));
-    if (desc.object == NULL) {
-        return json_field_missing(&root, "desc", err);
-    }
-    return read_desc(level, &desc, dml, scan, err);
+    return read_desc(&desc, dml, scan, err);
 }
 
 /* ---- the request ---- */
@@ -538,32 +519,33 @@ static enum status locate_payload(const struct codec_request *request,
 
 /* The elements of a text: those the layout reaches, and no more than the buffer has. A text
  * answer has all elements of an output buffer whose size was given, else those reached. */
-static enum status locate_text(const struct codec_request *request, struct directml *dml,
-                               struct scan_call *call, struct error *err)
+static enum status locate_text(const struct codec_request *request, const struct directml *dml,
+                               const struct json_array *array, struct scan_call *call,
+                               struct error *err)
 {
     size_t size = dtype_info(dml->input.scan.dtype)->bytes;
-    TRY(framed_check_flat(dml->array, "data", dml->input.reach, total_bytes(&dml->input) / size,
+    TRY(framed_check_flat(array, "data", dml->input.reach, total_bytes(&dml->input) / size,
                           err));
     TRY(framed_check_announced(request, 0, err));
     call->source = CALL_SOURCE_TEXT;
-    call->data = dml->array->cut;
-    call->input_bytes = dml->array->elements * size;
+    call->data = array->cut;
+    call->input_bytes = array->elements * size;
     call->output_bytes =
         dml->output.total_bytes != 0 ? dml->output.total_bytes : least_bytes(&dml->output);
     return STATUS_OK;
 }
 
-static enum status locate_input(const struct codec_request *request, struct directml *dml,
+static enum status locate_input(const struct codec_request *request, const struct directml *dml,
                                 struct scan_call *call, struct error *err)
 {
     struct json_place root = {.object = dml->framed.doc.root, .path = ""};
     const json_t *data = json_field_given(&root, "data");
+    const struct json_array *array = json_doc_array(&dml->framed.doc, data);
+    if (array != NULL) {
+        return locate_text(request, dml, array, call, err);
+    }
     if (data != NULL) {
-        dml->array = json_doc_array(&dml->framed.doc, data);
-        if (dml->array == NULL) {
-            return json_field_error(&root, "data", "a flat array of numbers", err);
-        }
-        return locate_text(request, dml, call, err);
+        return json_field_error(&root, "data", "a flat array of numbers", err);
     }
     if (request->head_bytes < 0) {
         return json_field_missing(&root, "data", err);
@@ -590,22 +572,17 @@ static enum status directml_complete(struct scan_call *call, void *input,
     }
     TRY(framed_check_payload(payload_bytes, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
-                             .types = dml->types,
+                             .types = dml->level->types,
                              .any_spelling = true,
                              .field = "data",
                              .parallel = call->parallel};
-    return json_tensor_read(&read, call->data, dml->array->elements, input, err);
+    return json_tensor_read(&read, call->data,
+                            call->input_bytes / dtype_info(read.dtype)->bytes, input, err);
 }
 
 static uint64_t directml_head_max(const struct scan_call *call)
 {
-    enum {
-        KEYS = 50 /* bytes of keys and of what stands between them */
-    };
-    const struct directml *dml = call->dialect;
-    const struct json_print print = framed_print(call, NULL, call->output_bytes);
-    uint64_t around = KEYS + strlen(dml->framed.text);
-    return call->source == CALL_SOURCE_PAYLOAD ? around : json_tensor_write_max(&print, around);
+    return framed_head_max(call, call->source == CALL_SOURCE_TEXT);
 }
 
 static enum status directml_encode(const struct scan_call *call, const void *output,

@@ -28,14 +28,8 @@
 enum kserve_tensor {
     TENSOR_X,
     TENSOR_AXIS,
-    TENSOR_CARRY
-};
-
-struct kserve_inputs {
-    struct framed_tensor x;
-    struct framed_tensor axis;
-    struct framed_tensor carry;
-    uint64_t payload_bytes; /* of all binary inputs together */
+    TENSOR_CARRY,
+    TENSOR_COUNT
 };
 
 /* An output as it is asked for: y, or the carry beside it. */
@@ -49,7 +43,7 @@ struct kserve_output {
 struct kserve {
     struct framed framed;
     const struct model *model;
-    struct kserve_inputs inputs;
+    struct framed_tensor inputs[TENSOR_COUNT];
     struct kserve_attributes attributes;
     struct kserve_output output;
     struct kserve_output carry_output;
@@ -71,35 +65,8 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 
 /* ---- inputs and outputs ---- */
 
-static const char *const input_names[] = {
+static const char *const input_names[TENSOR_COUNT] = {
     [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
-
-/* JSON data: an array of the right count, nested anyhow; for the axis also a lone number. */
-static enum status take_json(const struct json_doc *doc, const json_t *data, bool axis,
-                             struct framed_tensor *input, struct error *err)
-{
-    TRY(framed_tensor_take_data(doc, data, axis, input, err));
-    if (input->array == NULL) {
-        return STATUS_OK;
-    }
-    char path[JSON_PATH_MAX];
-    json_path_of(&input->place, "data", -1, path);
-    return json_tensor_require_count(input->array, path, input->elements, input->elements, NULL,
-                                     err);
-}
-
-static enum status take_shm(const struct kserve_location *location, struct framed_tensor *input,
-                            struct error *err)
-{
-    if (location->shm.bytes != input->bytes) {
-        return json_field_refuse(
-            &input->place, "parameters.shared_memory_byte_size", -1, STATUS_LENGTH_MISMATCH,
-            err, "found %" PRIu64 ", but shape and datatype take %" PRIu64 " bytes",
-            location->shm.bytes, input->bytes);
-    }
-    input->shm = location->shm;
-    return STATUS_OK;
-}
 
 static enum status locate_tensor(const struct json_doc *doc,
                                  const struct kserve_location *location, bool axis,
@@ -116,12 +83,17 @@ static enum status locate_tensor(const struct json_doc *doc,
                                "parameters.shared_memory_region, found %s",
                                places > 1 ? "more" : "none");
     }
-    if (data != NULL) {
-        return take_json(doc, data, axis, input, err);
+    if (data != NULL) { /* an array of the right count, nested anyhow */
+        TRY(framed_tensor_take_data(doc, data, axis, input, err));
+        return framed_tensor_check_data(input, false, err);
     }
-    if (shm) {
-        return take_shm(location, input, err);
+    if (shm && location->shm.bytes != input->bytes) {
+        return json_field_refuse(
+            &input->place, "parameters.shared_memory_byte_size", -1, STATUS_LENGTH_MISMATCH,
+            err, "found %" PRIu64 ", but shape and datatype take %" PRIu64 " bytes",
+            location->shm.bytes, input->bytes);
     }
+    input->shm = location->shm;
     return location->has_binary_size
                ? framed_tensor_take_payload(input, "parameters.binary_data_size",
                                             (int64_t)location->binary_size, payload, err)
@@ -164,25 +136,24 @@ static enum status check_x(const struct framed_tensor *x, const struct model *mo
 }
 
 /* One element of `inputs`, whichever it is. */
-static enum status read_input(const struct json_doc *doc, const struct json_place *place,
-                              struct kserve_inputs *out, struct kserve_attributes *attributes,
-                              struct error *err)
+static enum status read_input(const struct json_place *place, struct kserve *kserve,
+                              struct scan_call *call, struct error *err)
 {
-    struct framed_tensor *const inputs[] = {&out->x, &out->axis, &out->carry};
+    struct kserve_attributes *attributes = &kserve->attributes;
     struct kserve_location location = {.binary_size = 0};
     const char *name = NULL;
     TRY(json_require_string(place, "name", &name, err));
     unsigned which = 0;
-    while (which < ARRAY_COUNT(input_names) && strcmp(name, input_names[which]) != 0) {
+    while (which < TENSOR_COUNT && strcmp(name, input_names[which]) != 0) {
         which++;
     }
-    if (which == ARRAY_COUNT(input_names)) {
+    if (which == TENSOR_COUNT) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected input \"%.60s\": the models take \"" MODEL_INPUT
                                "\", and \"" MODEL_AXIS "\" and \"" MODEL_CARRY "\" as options",
                                name);
     }
-    struct framed_tensor *input = inputs[which];
+    struct framed_tensor *input = &kserve->inputs[which];
     if (input->place.object != NULL) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the input \"%s\" is there twice", name);
@@ -191,34 +162,31 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     TRY(json_require(place, "datatype", err));
     TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
     TRY(framed_tensor_read_shape(input, err));
-    attributes->rank = out->x.rank;
+    attributes->rank = kserve->inputs[TENSOR_X].rank;
     TRY(kserve_read_input_parameters(place, &location, attributes, err));
-    TRY(locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err));
+    TRY(locate_tensor(&kserve->framed.doc, &location, which == TENSOR_AXIS, input,
+                      &call->payload_max, err));
     if (which == TENSOR_AXIS) {
         return framed_tensor_check_axis(input, "datatype", err);
     }
     return which == TENSOR_CARRY ? check_carry(input, err) : STATUS_OK;
 }
 
-static enum status read_inputs(const struct json_doc *doc, const struct model *model,
-                               struct kserve_inputs *out, struct kserve_attributes *attributes,
-                               struct error *err)
+static enum status read_inputs(const struct json_place *root, struct kserve *kserve,
+                               struct scan_call *call, struct error *err)
 {
-    struct json_place root = {.object = doc->root, .path = ""};
-    const json_t *list = NULL;
-    TRY(json_field_array(&root, "inputs", &list, err));
-    if (list == NULL) {
-        return json_field_missing(&root, "inputs", err);
+    struct json_place place;
+    size_t count = 0;
+    TRY(json_require_array(root, "inputs", &count, err));
+    for (size_t i = 0; i < count; i++) { /* a fourth is refused */
+        TRY(json_array_object(root, "inputs", i, &place, err));
+        TRY(read_input(&place, kserve, call, err));
     }
-    for (size_t i = 0; i < json_array_size(list); i++) { /* a fourth is refused */
-        struct json_place place;
-        TRY(json_array_object(&root, "inputs", list, (int)i, &place, err));
-        TRY(read_input(doc, &place, out, attributes, err));
-    }
-    TRY(check_x(&out->x, model, err));
-    if (model->axis_input && out->axis.place.object == NULL) {
+    TRY(check_x(&kserve->inputs[TENSOR_X], kserve->model, err));
+    if (kserve->model->axis_input && kserve->inputs[TENSOR_AXIS].place.object == NULL) {
         return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
-                               "model %s needs the input \"" MODEL_AXIS "\"", model->name);
+                               "model %s needs the input \"" MODEL_AXIS "\"",
+                               kserve->model->name);
     }
     return STATUS_OK;
 }
@@ -227,7 +195,6 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
                                struct error *err)
 {
     const char *name = NULL;
-    struct kserve_location location = {.binary_size = 0};
     TRY(json_require_string(place, "name", &name, err));
     const bool carry = strcmp(name, MODEL_CARRY) == 0;
     struct kserve_output *out = carry ? &kserve->carry_output : &kserve->output;
@@ -241,34 +208,30 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the output \"%s\" is there twice", name);
     }
-    TRY(kserve_read_output_parameters(place, &location, err));
-    if (carry && location.shm.region[0] != '\0') {
+    TRY(kserve_read_output_parameters(place, &out->shm, &out->binary, err));
+    if (carry && out->shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
                                  STATUS_INVALID_FIELD, err,
                                  "the carry is answered in the body: as binary or JSON data");
     }
     out->named = true;
     out->place = *place;
-    out->shm = location.shm;
-    if (location.has_binary_data || location.shm.region[0] != '\0') { /* not the request's */
-        out->binary = location.binary_data;
-    }
     return STATUS_OK;
 }
 
 static enum status read_outputs(const struct json_place *root, bool binary_default,
                                 struct kserve *kserve, struct error *err)
 {
-    const json_t *list = NULL;
+    struct json_place place;
+    size_t count = 0;
     kserve->output.binary = binary_default;
     kserve->carry_output.binary = binary_default;
     if (json_field_given(root, "outputs") == NULL) {
         return STATUS_OK;
     }
-    TRY(json_field_array(root, "outputs", &list, err));
-    struct json_place place;
-    for (size_t i = 0; i < json_array_size(list); i++) { /* a third is refused */
-        TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
+    TRY(json_require_array(root, "outputs", &count, err));
+    for (size_t i = 0; i < count; i++) { /* a third is refused */
+        TRY(json_array_object(root, "outputs", i, &place, err));
         TRY(read_output(&place, kserve, err));
     }
     return STATUS_OK;
@@ -310,6 +273,7 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
 static void place_x(const struct framed_tensor *x, struct scan_call *call)
 {
     call->input_bytes = x->bytes;
+    call->output_bytes = x->bytes; /* both are packed */
     if (x->array != NULL) {
         call->source = CALL_SOURCE_TEXT;
         call->data = x->array->cut;
@@ -328,7 +292,7 @@ static void place_x(const struct framed_tensor *x, struct scan_call *call)
 /* Where the axis is, if it is a tensor; one written as JSON joins the attributes. */
 static enum status place_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
 {
-    const struct framed_tensor *axis = &kserve->inputs.axis;
+    const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     if (axis->place.object == NULL) {
         return STATUS_OK;
     }
@@ -367,12 +331,11 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     bool binary_output = false;
     TRY(read_id(&root, call, err));
     TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
-    TRY(read_inputs(&kserve->framed.doc, kserve->model, &kserve->inputs, &kserve->attributes,
-                    err));
+    TRY(read_inputs(&root, kserve, call, err));
     TRY(read_outputs(&root, binary_output, kserve, err));
-    call->payload_max = kserve->inputs.payload_bytes;
-    place_x(&kserve->inputs.x, call);
-    json_path_of(&kserve->inputs.x.place, "shape", -1, kserve->shape_field);
+    const struct framed_tensor *x = &kserve->inputs[TENSOR_X];
+    place_x(x, call);
+    json_path_of(&x->place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
     TRY(place_output(kserve, call, err));
     return framed_check_announced(request, call->payload_max, err);
@@ -408,6 +371,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
         call->payload_max = bytes;
     }
     call->input_bytes = bytes;
+    call->output_bytes = bytes;
     call->desc.dtype = model->dtype;
     call->desc.rank = 1;
     call->desc.sizes[0] = (int64_t)(bytes / size);
@@ -418,7 +382,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
 static enum status place_carry(const struct kserve *kserve, struct scan_call *call,
                                struct error *err)
 {
-    const struct framed_tensor *carry = &kserve->inputs.carry;
+    const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const struct scan_desc *desc = &call->desc;
     const bool part = desc->part != SCAN_PART_WHOLE;
     if (part && call->axis_pending) {
@@ -464,7 +428,7 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
 static enum status complete_axis(struct scan_call *call, const void *input, struct error *err)
 {
     struct kserve *kserve = call->dialect;
-    const struct framed_tensor *axis = &kserve->inputs.axis;
+    const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                      : (const void *)call->axis_bytes;
     int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
@@ -479,23 +443,18 @@ static enum status read_text(const struct scan_call *call, void *input, struct e
     if (kserve->framed.doc.root == NULL) {
         return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
     }
-    char path[JSON_PATH_MAX];
-    const struct framed_tensor *x = &kserve->inputs.x;
-    json_path_of(&x->place, "data", -1, path);
-    struct json_read read = {.dtype = x->dtype,
-                             .null_is_nan = true,
-                             .bare_nan = true,
-                             .any_spelling = true,
-                             .field = path,
-                             .parallel = call->parallel};
-    return json_tensor_read(&read, call->data, x->elements, input, err);
+    const struct json_read how = {.null_is_nan = true,
+                                  .bare_nan = true,
+                                  .any_spelling = true,
+                                  .parallel = call->parallel};
+    return framed_tensor_read_data(&kserve->inputs[TENSOR_X], how, input, err);
 }
 
 /* The carry, into memory of its own, before its place is taken. */
 static enum status complete_carry(struct scan_call *call, const void *input, struct error *err)
 {
     const struct kserve *kserve = call->dialect;
-    const struct framed_tensor *carry = &kserve->inputs.carry;
+    const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const size_t bytes = (size_t)carry->bytes;
     call->carry.owned = malloc(bytes);
     if (call->carry.owned == NULL) {
@@ -505,13 +464,8 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
         TRY(parallel_copy(call->parallel, call->carry.owned,
                           (const char *)input + carry->payload_offset, bytes, err));
     } else {
-        char path[JSON_PATH_MAX];
-        json_path_of(&carry->place, "data", -1, path);
-        const struct json_read read = {.dtype = DTYPE_U8,
-                                       .types = 1U << DTYPE_U8,
-                                       .field = path,
-                                       .parallel = call->parallel};
-        TRY(json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err));
+        const struct json_read how = {.types = 1U << DTYPE_U8, .parallel = call->parallel};
+        TRY(framed_tensor_read_data(carry, how, call->carry.owned, err));
     }
     const struct byte_view came = {call->carry.owned, bytes};
     return cumsum_take_carry(NULL, came, call->parallel, call, err);
@@ -542,44 +496,35 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
 static uint64_t kserve_head_max(const struct scan_call *call)
 {
     enum {
-        KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
-        ESCAPED = 6 /* most bytes for one of the id's */
+        KEYS = 250 /* bytes of keys, names and sizes of the carry */
     };
-    const struct json_print print = framed_print(call, NULL, call->input_bytes);
-    uint64_t around =
-        KEYS + ESCAPED * strlen(call->id) + JSON_INT_MAX * (uint64_t)call->desc.rank;
+    const uint64_t most = framed_head_max(call, has_text(call));
     const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
-    if (carry > 0 && carry < SIZE_MAX / 16) {
-        const struct json_print bytes = {.dtype = DTYPE_U8, .elements = carry};
-        around = json_tensor_write_max(&bytes, around + KEYS); /* more than its bytes, too */
-    } else if (carry > 0) {
-        return UINT64_MAX;
+    if (carry == 0) {
+        return most;
     }
-    return has_text(call) ? json_tensor_write_max(&print, around) : around;
+    const struct json_print print = {.dtype = DTYPE_U8, .elements = carry};
+    const bool fits = carry < SIZE_MAX / 16 && most < UINT64_MAX - KEYS;
+    return fits ? json_tensor_write_max(&print, most + KEYS)
+                : UINT64_MAX; /* and of its bytes */
 }
 
-/* Where the elements of an output are. */
-enum elements_at {
-    ELEMENTS_BEHIND, /* the text, as bytes */
-    ELEMENTS_TEXT,
-    ELEMENTS_SHARED /* memory */
-};
-
+/* The elements follow as bytes, or are text here, or are in shared memory. */
 static void write_tensor(struct json_writer *w, const char *name,
                          const struct json_print *print, const int64_t *sizes, int rank,
-                         enum elements_at at)
+                         const struct kserve_output *as)
 {
     const struct dtype_info *info = dtype_info(print->dtype);
     json_writer_begin_object(w);
     json_writer_member_string(w, "name", name);
     json_writer_member_string(w, "datatype", info->kserve);
     json_writer_member_int_list(w, "shape", sizes, rank);
-    if (at == ELEMENTS_BEHIND) {
+    if (as->binary) {
         /* the only key that may be here: clients take others for an error */
         json_writer_member_object(w, "parameters");
         json_writer_member_uint(w, "binary_data_size", print->elements * info->bytes);
         json_writer_end_object(w);
-    } else if (at == ELEMENTS_TEXT) {
+    } else if (as->shm.region[0] == '\0') {
         json_writer_key(w, "data");
         json_tensor_write(print, w);
     }
@@ -591,7 +536,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
                                  struct error *err)
 {
     const struct kserve *kserve = call->dialect;
-    uint64_t bytes = call->input_bytes; /* input and output are packed: the same size */
+    uint64_t bytes = call->output_bytes;
     (void)output_bytes;
     struct json_writer w;
     answer_begin_text(answer, &w, kserve_head_max(call));
@@ -606,15 +551,12 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         const int64_t size = (int64_t)answer->head_bytes;
         const struct json_print print = {
             .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
-        write_tensor(&w, MODEL_CARRY, &print, &size, 1,
-                     kserve->carry_output.binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
+        write_tensor(&w, MODEL_CARRY, &print, &size, 1, &kserve->carry_output);
     }
     if (has_output(kserve)) {
         const struct json_print print = framed_print(call, output, bytes);
         write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
-                     kserve->output.binary ? ELEMENTS_BEHIND
-                     : has_text(call)      ? ELEMENTS_TEXT
-                                           : ELEMENTS_SHARED);
+                     &kserve->output);
     }
     json_writer_end_array(&w);
     json_writer_end_object(&w);
@@ -632,8 +574,8 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
     const struct framed_name names[] = {
         {"shape", kserve->shape_field},
         {"axis", axis_field[0] != '\0' ? axis_field : "parameters.axis"},
-        {"input_shm", kserve->inputs.x.place.path},
-        {"axis_shm", kserve->inputs.axis.place.path},
+        {"input_shm", kserve->inputs[TENSOR_X].place.path},
+        {"axis_shm", kserve->inputs[TENSOR_AXIS].place.path},
         {"output_shm", kserve->output.place.path}};
     return framed_plan_field(names, ARRAY_COUNT(names), field);
 }

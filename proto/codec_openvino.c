@@ -75,38 +75,29 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
 
 static enum status check_data(const struct framed_tensor *port, struct error *err)
 {
-    char path[JSON_PATH_MAX];
     if (port->rank < 1) {
         return json_field_refuse(&port->place, "shape", -1, STATUS_INVALID_SHAPE, err,
                                  "found a scalar: CumSum takes a tensor of rank 1 or more");
     }
-    if (port->array == NULL) {
-        return STATUS_OK;
-    }
-    json_path_of(&port->place, "data", -1, path);
-    return framed_check_flat(port->array, path, port->elements, port->elements, err);
+    return framed_tensor_check_data(port, true, err);
 }
 
 static enum status check_axis(const struct framed_tensor *port, struct scan_call *call,
                               struct error *err)
 {
     TRY(framed_tensor_check_axis(port, "precision", err));
-    if (port->array != NULL) {
-        char path[JSON_PATH_MAX];
-        json_path_of(&port->place, "data", -1, path);
-        TRY(framed_check_flat(port->array, path, 1, 1, err));
-    }
+    TRY(framed_tensor_check_data(port, true, err));
     call->axis_pending = port->binary;
     return port->binary ? STATUS_OK : framed_axis_from_json(port, &call->desc.axis, err);
 }
 
 /* Input 0, the data, or 1, the axis. */
-static enum status read_input(const struct json_place *root, const json_t *list, int index,
+static enum status read_input(const struct json_place *root, size_t index,
                               struct openvino *openvino, struct scan_call *call,
                               struct error *err)
 {
     struct framed_tensor *port = index == 0 ? &openvino->data : &openvino->axis;
-    TRY(json_array_object(root, "inputs", list, index, &port->place, err));
+    TRY(json_array_object(root, "inputs", index, &port->place, err));
     TRY(read_port(&openvino->framed.doc, index == 1, port, &call->payload_max, err));
     return index == 0 ? check_data(port, err) : check_axis(port, call, err);
 }
@@ -114,22 +105,17 @@ static enum status read_input(const struct json_place *root, const json_t *list,
 static enum status read_inputs(const struct json_place *root, struct openvino *openvino,
                                struct scan_call *call, struct error *err)
 {
-    const json_t *list = NULL;
-    TRY(json_field_array(root, "inputs", &list, err));
-    if (list == NULL) {
-        return json_field_missing(root, "inputs", err);
-    }
-    size_t count = json_array_size(list);
+    size_t count = 0;
+    TRY(json_require_array(root, "inputs", &count, err));
     if (count < 1 || count > 2) {
         return error_set_field(
             err, STATUS_INVALID_FIELD, "inputs",
             "found %zu inputs: expected the data and, as an option, the axis", count);
     }
-    TRY(read_input(root, list, 0, openvino, call, err));
-    if (count == 2 && !json_is_null(json_array_get(list, 1))) {
-        TRY(read_input(root, list, 1, openvino, call, err));
-    }
-    return STATUS_OK;
+    TRY(read_input(root, 0, openvino, call, err));
+    const bool axis =
+        count == 2 && !json_is_null(json_array_get(json_field(root, "inputs"), 1));
+    return axis ? read_input(root, 1, openvino, call, err) : STATUS_OK;
 }
 
 static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
@@ -149,6 +135,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     call->desc.rank = data->rank;
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
     call->input_bytes = data->bytes;
+    call->output_bytes = data->bytes; /* both are packed */
     call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
     call->answer_format = data->binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     if (data->array != NULL) {
@@ -169,20 +156,13 @@ static enum status openvino_complete(struct scan_call *call, void *input,
     if (call->source == CALL_SOURCE_PAYLOAD) {
         return STATUS_OK; /* it is the first tensor: in its place */
     }
-    struct json_read read = {
-        .dtype = call->desc.dtype, .field = "inputs[0].data", .parallel = call->parallel};
-    return json_tensor_read(&read, call->data, openvino->data.elements, input, err);
+    const struct json_read how = {.parallel = call->parallel};
+    return framed_tensor_read_data(&openvino->data, how, input, err);
 }
 
 static uint64_t openvino_head_max(const struct scan_call *call)
 {
-    enum {
-        KEYS = 200 /* bytes of keys, names and sizes, and of what stands between them */
-    };
-    const struct openvino *openvino = call->dialect;
-    const struct json_print print = framed_print(call, NULL, call->input_bytes);
-    uint64_t around = KEYS + JSON_INT_MAX * (uint64_t)openvino->data.rank;
-    return openvino->data.binary ? around : json_tensor_write_max(&print, around);
+    return framed_head_max(call, call->source == CALL_SOURCE_TEXT);
 }
 
 static enum status openvino_encode(const struct scan_call *call, const void *output,
@@ -203,7 +183,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     if (port->binary) {
         json_writer_member_uint(&w, "binary_data_size", port->bytes);
     } else {
-        const struct json_print print = framed_print(call, output, call->input_bytes);
+        const struct json_print print = framed_print(call, output, call->output_bytes);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

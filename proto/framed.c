@@ -126,6 +126,20 @@ enum status framed_answer(struct json_writer *w, struct byte_view carry, bool fr
     return STATUS_OK;
 }
 
+uint64_t framed_head_max(const struct scan_call *call, bool text)
+{
+    enum {
+        KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
+        ESCAPED = 6 /* most bytes for one of the id's */
+    };
+    const struct framed *framed = call->dialect;
+    const struct json_print print = framed_print(call, NULL, call->output_bytes);
+    uint64_t around = KEYS + ESCAPED * strlen(call->id);
+    around += JSON_INT_MAX * (uint64_t)call->desc.rank;
+    around += framed->text != NULL ? strlen(framed->text) : 0;
+    return text ? json_tensor_write_max(&print, around) : around;
+}
+
 struct json_print framed_print(const struct scan_call *call, const void *output, uint64_t bytes)
 {
     enum dtype dtype = call->desc.dtype;
@@ -139,11 +153,9 @@ struct json_print framed_print(const struct scan_call *call, const void *output,
 
 enum status framed_tensor_read_shape(struct framed_tensor *tensor, struct error *err)
 {
-    int rank = -1;
+    int rank = 0;
+    TRY(json_require(&tensor->place, "shape", err));
     TRY(json_field_int64_list(&tensor->place, "shape", LIMIT_RANK, tensor->sizes, &rank, err));
-    if (rank < 0) {
-        return json_field_missing(&tensor->place, "shape", err);
-    }
     struct scan_desc desc = {.dtype = tensor->dtype, .rank = rank};
     for (int i = 0; i < rank; i++) {
         desc.sizes[i] = tensor->sizes[i];
@@ -177,6 +189,30 @@ enum status framed_tensor_take_data(const struct json_doc *doc, const json_t *da
     return json_field_error(&tensor->place, "data",
                             scalar ? "an integer or an array of one" : "an array of numbers",
                             err);
+}
+
+enum status framed_tensor_check_data(const struct framed_tensor *tensor, bool flat,
+                                     struct error *err)
+{
+    const struct json_array *array = tensor->array;
+    const uint64_t count = tensor->elements;
+    char path[JSON_PATH_MAX];
+    if (array == NULL) {
+        return STATUS_OK;
+    }
+    json_path_of(&tensor->place, "data", -1, path);
+    return flat ? framed_check_flat(array, path, count, count, err)
+                : json_tensor_require_count(array, path, count, count, NULL, err);
+}
+
+enum status framed_tensor_read_data(const struct framed_tensor *tensor, struct json_read how,
+                                    void *out, struct error *err)
+{
+    char path[JSON_PATH_MAX];
+    json_path_of(&tensor->place, "data", -1, path);
+    how.dtype = tensor->dtype;
+    how.field = path;
+    return json_tensor_read(&how, tensor->array->cut, tensor->elements, out, err);
 }
 
 enum status framed_tensor_take_payload(struct framed_tensor *tensor, const char *name,
@@ -232,12 +268,9 @@ enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *a
         (void)json_integer_of(tensor->scalar, axis);
         return STATUS_OK;
     }
-    char path[JSON_PATH_MAX];
     int64_t value = 0;
-    json_path_of(&tensor->place, "data", -1, path);
-    struct json_read read = {
-        .dtype = tensor->dtype, .types = 1U << DTYPE_I32 | 1U << DTYPE_I64, .field = path};
-    TRY(json_tensor_read(&read, tensor->array->cut, 1, &value, err));
+    const struct json_read how = {.types = 1U << DTYPE_I32 | 1U << DTYPE_I64};
+    TRY(framed_tensor_read_data(tensor, how, &value, err));
     *axis = framed_axis_from_bytes(tensor->dtype, &value);
     return STATUS_OK;
 }

@@ -71,6 +71,9 @@ MUST_CHECK enum status framed_answer(struct json_writer *w, struct byte_view car
                                      uint64_t payload_bytes, struct answer *answer,
                                      struct error *err);
 
+/* codec.head_max() of these dialects; `text`: with call->output_bytes of numbers in it. */
+uint64_t framed_head_max(const struct scan_call *call, bool text);
+
 /* So many bytes of the output as numbers of the tensor's type, one flat array. */
 struct json_print framed_print(const struct scan_call *call, const void *output,
                                uint64_t bytes);
@@ -101,6 +104,17 @@ MUST_CHECK enum status framed_tensor_read_shape(struct framed_tensor *tensor,
  * err   INVALID_FIELD: not an array */
 MUST_CHECK enum status framed_tensor_take_data(const struct json_doc *doc, const json_t *data,
                                                bool scalar, struct framed_tensor *tensor,
+                                               struct error *err);
+
+/* LENGTH_MISMATCH unless the numbers that were taken, if any were, are as many as the shape says;
+ * INVALID_DATA unless they are one flat array, if they have to be. */
+MUST_CHECK enum status framed_tensor_check_data(const struct framed_tensor *tensor, bool flat,
+                                                struct error *err);
+
+/* Convert the numbers that were taken, as `how` says but for type and field.
+ * err   INVALID_DATA; CLIENT_GONE: given up by how.parallel */
+MUST_CHECK enum status framed_tensor_read_data(const struct framed_tensor *tensor,
+                                               struct json_read how, void *out,
                                                struct error *err);
 
 /* Take the next bytes of the payload, whose length so far is *payload, as the tensor's; `size`

@@ -260,7 +260,8 @@ static enum status read_window(const struct json_place *place, struct shm_window
 }
 
 enum status kserve_read_output_parameters(const struct json_place *tensor,
-                                          struct kserve_location *out, struct error *err)
+                                          struct shm_window *shm, bool *binary,
+                                          struct error *err)
 {
     static const char *const known[] = {"binary_data", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset"};
@@ -271,13 +272,17 @@ enum status kserve_read_output_parameters(const struct json_place *tensor,
                                  "the models do not classify: a cumulative sum has no labels");
     }
     TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
-    out->has_binary_data = json_field(&place, "binary_data") != NULL;
-    TRY(json_field_bool(&place, "binary_data", true, &out->binary_data, err));
-    TRY(read_window(&place, &out->shm, err));
-    if (out->shm.region[0] != '\0' && out->binary_data) {
+    const bool given = json_field(&place, "binary_data") != NULL;
+    TRY(json_field_bool(&place, "binary_data", true, binary, err));
+    TRY(read_window(&place, shm, err));
+    if (shm->region[0] == '\0') {
+        return STATUS_OK;
+    }
+    if (given && *binary) {
         return json_field_error(&place, "binary_data",
                                 "false, as the output goes to shared memory", err);
     }
+    *binary = false;
     return STATUS_OK;
 }
 

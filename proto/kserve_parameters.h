@@ -26,12 +26,10 @@ struct kserve_attributes {
     char axis_field[JSON_PATH_MAX]; /* where the axis stands in the request, "" if nowhere */
 };
 
-/* Where a tensor's bytes are, from its parameters. */
+/* Where an input's bytes are, from its parameters. */
 struct kserve_location {
     bool has_binary_size;
-    uint64_t binary_size; /* binary_data_size */
-    bool has_binary_data;
-    bool binary_data;      /* outputs: binary_data */
+    uint64_t binary_size;  /* binary_data_size */
     struct shm_window shm; /* region "" if not in shared memory */
 };
 
@@ -44,13 +42,14 @@ MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *r
                                                       struct kserve_attributes *attributes,
                                                       struct error *err);
 
-/* The same of an input, which may have attributes, too, or of an output. */
+/* The same of an input, which may have attributes, too, or of an output: *shm is zeroed by the
+ * caller, *binary what the request says of all outputs. */
 MUST_CHECK enum status kserve_read_input_parameters(const struct json_place *tensor,
                                                     struct kserve_location *out,
                                                     struct kserve_attributes *attributes,
                                                     struct error *err);
 MUST_CHECK enum status kserve_read_output_parameters(const struct json_place *tensor,
-                                                     struct kserve_location *out,
+                                                     struct shm_window *shm, bool *binary,
                                                      struct error *err);
 
 /* Read the query of a raw binary request: the attributes and binary_data_output. */

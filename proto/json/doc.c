@@ -447,6 +447,6 @@ const struct json_array *json_doc_array(const struct json_doc *doc, const json_t
     if (!json_is_array(value)) {
         return NULL;
     }
-    const int k = (int)json_number_value(json_array_get(value, 0)) - FIRST_STAND_IN;
+    const int k = (int)json_integer_value(json_array_get(value, 0)) - FIRST_STAND_IN;
     return k >= 0 && k < doc->array_count ? doc->arrays[k] : NULL;
 }

@@ -65,24 +65,25 @@ static const char *describe_value(const json_t *value, char room[NUMBER_ROOM])
     return "null";
 }
 
-static enum status value_error(const json_t *value, const char *path, enum status status,
-                               const char *expected, struct error *err)
+/* The field is there, and if `index` is not negative, so is that element of it. */
+static enum status value_error(const struct json_place *place, const char *name, int index,
+                               enum status status, const char *expected, struct error *err)
 {
+    const json_t *value = json_field(place, name);
+    char path[JSON_PATH_MAX];
     char room[NUMBER_ROOM];
-    return error_set_field(err, status, path, "%s is %s, expected %s", path,
-                           describe_value(value, room), expected);
+    json_path_of(place, name, index, path);
+    return error_set_field(
+        err, status, path, "%s is %s, expected %s", path,
+        describe_value(index < 0 ? value : json_array_get(value, (size_t)index), room),
+        expected);
 }
 
 enum status json_field_error(const struct json_place *place, const char *name,
                              const char *expected, struct error *err)
 {
-    const json_t *value = json_field(place, name);
-    if (value == NULL) {
-        return json_field_missing(place, name, err);
-    }
-    char path[JSON_PATH_MAX];
-    json_path_of(place, name, -1, path);
-    return value_error(value, path, STATUS_INVALID_FIELD, expected, err);
+    TRY(json_require(place, name, err));
+    return value_error(place, name, -1, STATUS_INVALID_FIELD, expected, err);
 }
 
 enum status json_field_missing(const struct json_place *place, const char *name,
@@ -260,7 +261,6 @@ enum status json_field_int64_list(const struct json_place *place, const char *na
                                   int64_t *out, int *count, struct error *err)
 {
     const json_t *list = json_field(place, name);
-    char path[JSON_PATH_MAX];
     if (list == NULL) {
         return STATUS_OK;
     }
@@ -269,6 +269,7 @@ enum status json_field_int64_list(const struct json_place *place, const char *na
     }
     size_t size = json_array_size(list);
     if (size > (size_t)max) {
+        char path[JSON_PATH_MAX];
         json_path_of(place, name, -1, path);
         return error_set_field(err, STATUS_INVALID_SHAPE, path,
                                "%s has %zu entries, at most %d are possible", path, size, max);
@@ -277,8 +278,8 @@ enum status json_field_int64_list(const struct json_place *place, const char *na
     for (size_t i = 0; i < size; i++) {
         const json_t *value = json_array_get(list, i);
         if (!json_integer_of(value, &number)) {
-            json_path_of(place, name, (int)i, path);
-            return value_error(value, path, STATUS_INVALID_FIELD, integer_expected(value), err);
+            return value_error(place, name, (int)i, STATUS_INVALID_FIELD,
+                               integer_expected(value), err);
         }
     }
     for (size_t i = 0; i < size; i++) {
@@ -292,21 +293,15 @@ enum status json_field_dtype(const struct json_place *place, const char *name,
                              enum dtype_family family, enum dtype *out, struct error *err)
 {
     const json_t *value = json_field(place, name);
-    if (value == NULL) {
-        return STATUS_OK;
-    }
-    if (json_is_string(value) &&
-        dtype_find(family, json_string_value(value), json_string_length(value), out)) {
+    const bool text = json_is_string(value);
+    if (value == NULL || (text && dtype_find(family, json_string_value(value),
+                                             json_string_length(value), out))) {
         return STATUS_OK;
     }
     char expected[200];
     dtype_list(family, expected, sizeof expected);
-    if (!json_is_string(value)) {
-        return json_field_error(place, name, expected, err);
-    }
-    char path[JSON_PATH_MAX];
-    json_path_of(place, name, -1, path);
-    return value_error(value, path, STATUS_INVALID_DTYPE, expected, err);
+    return value_error(place, name, -1, text ? STATUS_INVALID_DTYPE : STATUS_INVALID_FIELD,
+                       expected, err);
 }
 
 enum status json_field_object(const struct json_place *place, const char *name,
@@ -322,26 +317,25 @@ enum status json_field_object(const struct json_place *place, const char *name,
     return STATUS_OK;
 }
 
-enum status json_field_array(const struct json_place *place, const char *name,
-                             const json_t **out, struct error *err)
+enum status json_require_array(const struct json_place *place, const char *name, size_t *count,
+                               struct error *err)
 {
     const json_t *value = json_field(place, name);
-    if (value != NULL && !json_is_array(value)) {
+    if (!json_is_array(value)) {
         return json_field_error(place, name, "an array", err);
     }
-    *out = value;
+    *count = json_array_size(value);
     return STATUS_OK;
 }
 
-enum status json_array_object(const struct json_place *place, const char *name,
-                              const json_t *array, int index, struct json_place *out,
-                              struct error *err)
+enum status json_array_object(const struct json_place *place, const char *name, size_t index,
+                              struct json_place *out, struct error *err)
 {
-    struct json_place found = {.object = json_array_get(array, (size_t)index)};
-    json_path_of(place, name, index, found.path);
+    struct json_place found = {.object = json_array_get(json_field(place, name), index)};
     if (!json_is_object(found.object)) {
-        return value_error(found.object, found.path, STATUS_INVALID_FIELD, "an object", err);
+        return value_error(place, name, (int)index, STATUS_INVALID_FIELD, "an object", err);
     }
+    json_path_of(place, name, (int)index, found.path);
     *out = found;
     return STATUS_OK;
 }

@@ -32,7 +32,8 @@ struct json_place {
 void json_path_of(const struct json_place *place, const char *name, int index,
                   char path[JSON_PATH_MAX]);
 
-/* INVALID_FIELD for `name`: "found <what the value is>, expected <expected>". */
+/* INVALID_FIELD for `name`: "<path> is <what the value is>, expected <expected>"; MISSING_FIELD if
+ * it is not there. */
 enum status json_field_error(const struct json_place *place, const char *name,
                              const char *expected, struct error *err);
 
@@ -97,11 +98,12 @@ MUST_CHECK enum status json_field_dtype(const struct json_place *place, const ch
 MUST_CHECK enum status json_field_object(const struct json_place *place, const char *name,
                                          struct json_place *out, struct error *err);
 
-/* The array under `name`, NULL if absent, and its elements, which must be objects. */
-MUST_CHECK enum status json_field_array(const struct json_place *place, const char *name,
-                                        const json_t **out, struct error *err);
+/* How many elements the array under `name` has, which must be there; and one of them, which must
+ * be an object. */
+MUST_CHECK enum status json_require_array(const struct json_place *place, const char *name,
+                                          size_t *count, struct error *err);
 MUST_CHECK enum status json_array_object(const struct json_place *place, const char *name,
-                                         const json_t *array, int index, struct json_place *out,
+                                         size_t index, struct json_place *out,
                                          struct error *err);
 
 #endif

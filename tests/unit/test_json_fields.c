@@ -156,7 +156,7 @@ static void strings_objects_and_arrays_come_with_their_place(void **state)
     struct error err = ERROR_INIT;
     const char *text = NULL;
     struct json_place object;
-    const json_t *array = NULL;
+    size_t count = 0;
     assert_int_equal(json_field_string(&place, "text", &text, &err), STATUS_OK);
     assert_string_equal(text, "abc");
     assert_int_equal(json_field_string(&place, "int", &text, NULL), STATUS_INVALID_FIELD);
@@ -168,10 +168,11 @@ static void strings_objects_and_arrays_come_with_their_place(void **state)
     assert_int_equal(json_field_object(&place, "absent", &object, &err), STATUS_OK);
     assert_null(object.object);
     assert_int_equal(json_field_object(&place, "list", &object, NULL), STATUS_INVALID_FIELD);
-    assert_int_equal(json_field_array(&place, "objects", &array, &err), STATUS_OK);
-    assert_int_equal(json_array_object(&place, "objects", array, 0, &object, &err), STATUS_OK);
+    assert_int_equal(json_require_array(&place, "objects", &count, &err), STATUS_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(json_array_object(&place, "objects", 0, &object, &err), STATUS_OK);
     assert_string_equal(object.path, "objects[0]");
-    assert_int_equal(json_array_object(&place, "objects", array, 1, &object, &err),
+    assert_int_equal(json_array_object(&place, "objects", 1, &object, &err),
                      STATUS_INVALID_FIELD);
     expect_error(&err, STATUS_INVALID_FIELD, "objects[1]",
                  "objects[1] is 3, expected an object");
