@@ -305,7 +305,7 @@ static enum status wave_run(struct batch *batch, const struct region *regions, s
     enum status status = batch->device->cl.info.host_memory
                              ? run_in_host_memory(batch, regions, count, err)
                              : run_with_transfers(batch, regions, count, err);
-    launcher_recycle(&batch->device->launcher);
+    batch->device->launcher.table.used = 0; /* the queue is empty */
     return status;
 }
 

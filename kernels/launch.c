@@ -1,22 +1,32 @@
-/* Chooses the kernels of a set of pieces, and launches the generic kernel and the vector kernels
- * for CPUs, once for all pieces that a variant runs. Those for GPUs are in launch_gpu.c.
+/* Chooses the kernels of a set of pieces, and launches them, once for all pieces that a variant
+ * runs. Those for GPUs take any number of pieces at once, work-groups sharing their lines, and a
+ * piece goes one of three ways:
+ *
+ *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
+ *   GPU       reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
+ *             superblocks and of lines that are more than a tile, or carry, and the scan itself
+ *   GENERIC   so many columns that a work-item each is enough
  *
  * A table has an entry for each piece, then a row for each of their dimensions, then what work
  * items of cut lines hand on (chain.cl), zero. Failures: launcher.h. Thread: the device's. */
 #include "kernels/launcher.h"
 
-#include "kernels/split.h"
+#include "kernels/cl/gpu_tile.cl"
 #include "proto/macros.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY == TEST_DELAY &&
+                   SCAN_LOOKBACK_OMIT == TEST_OMIT,
+               "tests ask for what gpu_lookback.cl does");
+
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size, and for
  * launches of 65535 work-items or more, in the middle of the launch. */
 enum {
     LOCAL_SIZE_CPU = 4,
-    LOCAL_SIZE_GPU = 64,
+    LOCAL_SIZE_GPU = 64,      /* of kernels without tiles */
     GENERIC_ITEMS_CPU = 65000 /* work-items of a launch of the generic kernel, about */
 };
 
@@ -25,6 +35,12 @@ enum {
 enum {
     ONE_GROUP_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
     ONE_GROUP_ITEMS = 1 << 14
+};
+
+/* From where on a way of GPUs pays (docs/design/kernels.md). */
+enum {
+    LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
+    GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
 };
 
 /* ---- room for tables ---- */
@@ -82,11 +98,6 @@ void launcher_deinit(struct launcher *launcher)
     free(launcher->entries);
 }
 
-void launcher_recycle(struct launcher *launcher)
-{
-    launcher->table.used = 0;
-}
-
 /* The programs of a variant for offsets of any width. */
 static enum status find_variant(struct launcher *launcher, enum scan_variant_id variant,
                                 struct scan_kind kind, struct error *err)
@@ -122,11 +133,6 @@ enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind ki
     return STATUS_OK;
 }
 
-void launcher_drop_lookback(struct launcher *launcher)
-{
-    memset(launcher->looks_back, 0, sizeof launcher->looks_back);
-}
-
 /* ---- the table of a launch ---- */
 
 /* What a piece's row says whoever divides it. */
@@ -154,21 +160,52 @@ static struct scan_entry make_entry(const struct scan_set *set, const struct sca
                                .lookahead_every = 1};
 }
 
-enum status launcher_fill_table(struct launcher *launcher, const struct scan_division *division,
-                                scan_divide *divide, struct launch_table *table,
-                                struct error *err)
+/* The table of a launch in launcher->table.mem, as its kernels are told. */
+struct launch_table {
+    cl_ulong entry_at; /* in 64-bit words */
+    cl_uint entry_count;
+    cl_ulong items;    /* of all pieces */
+    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
+    /* of pieces with a spine */
+    cl_ulong blocks;
+    cl_ulong superblocks;
+    cl_ulong lines;
+};
+
+/* Give an entry its numbers in the launch: those behind what is counted, which it is added to. */
+static void number_entry(struct scan_entry *entry, uint64_t items, struct launch_table *table)
 {
+    entry->first[BY_ITEM] = table->items;
+    entry->first[BY_SUPERBLOCK] = table->superblocks;
+    entry->first[BY_LINE] = table->lines;
+    entry->superblock_at = table->superblocks;
+    entry->block_at = table->blocks;
+    table->items += items;
+    if ((entry->flags & ENTRY_SPINE) != 0) {
+        table->blocks += entry->lines * entry->blocks;
+        table->superblocks += entry->lines * entry->superblocks;
+        table->lines += entry->lines;
+    }
+}
+
+/* Take room for the table of a division's pieces, write it, and make it visible to the launches
+ * that follow. */
+static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
+                              scan_divide *divide, struct launch_table *table,
+                              struct error *err)
+{
+    const struct opencl *device = launcher->device;
     const struct scan_set *set = division->set;
     struct scan_entry *entries = launcher->entries;
-    uint64_t first_item = 0;
+    struct table *room = &launcher->table;
     uint64_t states = 0; /* words */
     size_t dims = 0;
+    *table = (struct launch_table){.entry_count = (cl_uint)set->count};
     for (size_t i = 0; i < set->count; i++) {
         entries[i] = make_entry(set, &set->pieces[i]);
         const uint64_t items = divide(&set->pieces[i], division, &entries[i]);
-        entries[i].first[BY_ITEM] = first_item;
+        number_entry(&entries[i], items, table);
         entries[i].state = states;
-        first_item += items;
         states += entries[i].partitions > 1 ? items * entries[i].state_words : 0;
         dims += entries[i].dims;
     }
@@ -176,7 +213,6 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
     const size_t bytes = chain_at + chain_bytes;
-    struct table *room = &launcher->table;
     size_t at = dim_at;
     if (room->bytes - room->used < bytes) {
         TRY(table_grow(launcher, bytes, err));
@@ -193,36 +229,119 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     }
     memcpy(host, entries, dim_at);
     memset(host + chain_at, 0, chain_bytes);
-    *table = (struct launch_table){.entries = (struct scan_entry *)(void *)host,
-                                   .bytes = bytes,
-                                   .entry_at = from / sizeof(cl_ulong),
-                                   .entry_count = (cl_uint)set->count,
-                                   .items = first_item,
-                                   .chain_at =
-                                       states > 0 ? (from + chain_at) / sizeof(cl_ulong) : 0};
+    table->entry_at = from / sizeof(cl_ulong);
+    table->chain_at = states > 0 ? (from + chain_at) / sizeof(cl_ulong) : 0;
+    return device->info.host_memory
+               ? STATUS_OK
+               : CL_CALL(err, clEnqueueWriteBuffer, device->queue, room->mem, CL_FALSE, from,
+                         bytes, host, 0, NULL, NULL);
+}
+
+/* ---- the kernels for GPUs ---- */
+
+/* Let scratch memory hold so many bytes of anything. */
+static enum status grow_scratch(const struct opencl *device, struct opencl_buffer *scratch,
+                                uint64_t bytes, struct error *err)
+{
+    TRY(opencl_buffer_grow(device, scratch, bytes, err));
+    return opencl_poison(device, scratch->mem, (size_t)scratch->bytes, err);
+}
+
+/* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
+static enum status enqueue_spines(struct launcher *launcher, const struct scan_set *set,
+                                  const cl_kernel *kernels, const struct launch_table *table,
+                                  uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    const struct scan_plan *plan = set->pieces[0].plan;
+    const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
+    TRY(grow_scratch(device, &launcher->blocks, sum_bytes * table->blocks, err));
+    TRY(grow_scratch(device, &launcher->superblocks, sum_bytes * table->superblocks, err));
+    const struct opencl_arg reduce[] = {
+        OPENCL_ARG(set->in), OPENCL_ARG(launcher->table.mem), OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count), OPENCL_ARG(launcher->blocks.mem)};
+    const struct opencl_arg superblocks[] = {OPENCL_ARG(launcher->table.mem),
+                                             OPENCL_ARG(table->entry_at),
+                                             OPENCL_ARG(table->entry_count),
+                                             OPENCL_ARG(table->superblocks),
+                                             OPENCL_ARG(launcher->blocks.mem),
+                                             OPENCL_ARG(launcher->superblocks.mem),
+                                             OPENCL_ARG(set->carry)};
+    const struct opencl_arg lines[] = {
+        OPENCL_ARG(launcher->table.mem),       OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count),        OPENCL_ARG(table->lines),
+        OPENCL_ARG(launcher->superblocks.mem), OPENCL_ARG(set->carry)};
+    const struct opencl_launch steps[] = {
+        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), table->items * LANES,
+         LANES},
+        {kernels[SCAN_KERNEL_GPU_SUPERBLOCKS], superblocks, ARRAY_COUNT(superblocks),
+         table->superblocks, LOCAL_SIZE_GPU},
+        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), table->lines,
+         LOCAL_SIZE_GPU},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
+        TRY(opencl_enqueue(device, &steps[i], launches, err));
+    }
     return STATUS_OK;
 }
 
-enum status launcher_publish_table(struct launcher *launcher, const struct launch_table *table,
-                                   struct error *err)
+static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
+                             const cl_kernel *kernels, const struct launch_table *table,
+                             uint32_t *launches, struct error *err)
 {
-    const struct opencl *device = launcher->device;
-    if (device->info.host_memory) {
-        return STATUS_OK;
+    if (table->lines > 0) {
+        TRY(enqueue_spines(launcher, set, kernels, table, launches, err));
     }
-    return CL_CALL(err, clEnqueueWriteBuffer, device->queue, launcher->table.mem, CL_FALSE,
-                   table->entry_at * sizeof(cl_ulong), table->bytes, table->entries, 0, NULL,
-                   NULL);
+    const struct opencl_arg args[] = {
+        OPENCL_ARG(set->in),
+        OPENCL_ARG(set->out),
+        OPENCL_ARG(launcher->table.mem),
+        OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count),
+        OPENCL_ARG(launcher->blocks.mem),
+        OPENCL_ARG(launcher->superblocks.mem),
+    };
+    const struct opencl_launch launch = {kernels[SCAN_KERNEL_GPU_SCAN], args, ARRAY_COUNT(args),
+                                         table->items * LANES, LANES};
+    return opencl_enqueue(launcher->device, &launch, launches, err);
 }
 
-/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
+static enum status run_lookback(struct launcher *launcher, const struct scan_set *set,
+                                const cl_kernel *kernels, const struct launch_table *table,
+                                uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    /* slots for the totals of blocks, then for the S, then for the T of superblocks */
+    const cl_ulong anchors_at = table->blocks;
+    const cl_ulong totals_at = anchors_at + table->superblocks;
+    const cl_ulong slots = totals_at + table->superblocks;
+    const uint64_t bytes = (STATE_HEAD + slots * SLOT_WORDS) * sizeof(cl_uint);
+    TRY(grow_scratch(device, &launcher->lookback, bytes, err));
+    TRY(opencl_fill(device, launcher->lookback.mem, 0, 0, bytes, err));
+    const struct opencl_arg args[] = {
+        OPENCL_ARG(set->in),
+        OPENCL_ARG(set->out),
+        OPENCL_ARG(launcher->table.mem),
+        OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count),
+        OPENCL_ARG(anchors_at),
+        OPENCL_ARG(totals_at),
+        OPENCL_ARG(launcher->lookback.mem),
+    };
+    const struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args),
+                                         table->items * LANES, LANES};
+    return opencl_enqueue(device, &launch, launches, err);
+}
+
+/* ---- one variant ---- */
+
+/* Launches for all pieces, which go by one variant: of its kernel, or of each that is needed. */
 static enum status run_variant(struct launcher *launcher, const struct scan_set *set,
                                struct scan_type type, enum scan_variant_id variant,
                                uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
     const bool generic = variant == SCAN_VARIANT_GENERIC;
-    assert(set->count > 0);
     const cl_kernel *kernels = NULL;
     struct launch_table table;
     struct scan_division division = {.set = set,
@@ -236,10 +355,16 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
     for (size_t i = 0; i < set->count; i++) {
         const struct scan_plan *plan = set->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
+        scan_variant_zero_gaps(variant, &set->pieces[i]);
     }
-    TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
-    TRY(launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
-    TRY(launcher_publish_table(launcher, &table, err));
+    TRY(programs_find(&launcher->programs, device, variant, type, &kernels, err));
+    TRY(fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
+    if (variant == SCAN_VARIANT_GPU) {
+        return run_tiles(launcher, set, kernels, &table, launches, err);
+    }
+    if (variant == SCAN_VARIANT_LOOKBACK) {
+        return run_lookback(launcher, set, kernels, &table, launches, err);
+    }
     const struct opencl_arg args[] = {
         /* the last one: of the vector kernels only */
         OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
@@ -258,6 +383,27 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
 
 /* ---- choosing ---- */
 
+/* The kernels that a GPU runs the piece by. */
+static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
+                                           const struct scan_piece *piece)
+{
+    const struct opencl *device = launcher->device;
+    const struct scan_plan *plan = piece->plan;
+    const bool tried = launcher->looks_back[plan->dtype][plan->precision == PRECISION_NATIVE];
+    const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? LANES * GROUP + 1
+                                   : tried ? (uint64_t)LOOKBACK_FROM
+                                           : UINT64_MAX;
+    const bool contiguous = scan_dim_is_unit(&plan->axis);
+    const bool rows = contiguous && plan->dims <= 1;
+    const bool carries = piece->carry_in || piece->carry_out;
+    /* a test that asks for the kernels for GPUs by name gets them for every piece */
+    if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
+        return SCAN_VARIANT_GENERIC;
+    }
+    return contiguous && plan->axis.size >= lookback_from && !carries ? SCAN_VARIANT_LOOKBACK
+                                                                      : SCAN_VARIANT_GPU;
+}
+
 /* Offsets up to the piece's last cell fit signed 32-bit indices. */
 static bool fits_32(const struct scan_piece *piece)
 {
@@ -266,24 +412,6 @@ static bool fits_32(const struct scan_piece *piece)
     return piece->in_first <= most && plan->in_elements <= most - piece->in_first &&
            piece->out_first <= most && plan->out_elements <= most - piece->out_first &&
            plan->axis.size <= most;
-}
-
-static enum status make_room(struct launcher *launcher, size_t pieces, struct error *err)
-{
-    if (pieces <= launcher->room) {
-        return STATUS_OK;
-    }
-    struct scan_entry *entries =
-        reallocarray(launcher->entries, pieces,
-                     sizeof *entries + sizeof *launcher->sorted + sizeof *launcher->variants);
-    if (entries == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
-    }
-    launcher->entries = entries;
-    launcher->sorted = (struct scan_piece *)(entries + pieces);
-    launcher->variants = (unsigned char *)(launcher->sorted + pieces);
-    launcher->room = pieces;
-    return STATUS_OK;
 }
 
 static struct scan_type find_type(const struct opencl *device, const struct scan_set *set)
@@ -297,29 +425,6 @@ static struct scan_type find_type(const struct opencl *device, const struct scan
                               narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
 }
 
-/* All pieces of the set that go by this variant. */
-static enum status run_pieces(struct launcher *launcher, const struct scan_set *set,
-                              struct scan_type type, enum scan_variant_id variant,
-                              uint32_t *launches, struct error *err)
-{
-    struct scan_set few = *set;
-    few.pieces = launcher->sorted;
-    few.count = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        if (launcher->variants[i] == variant) {
-            scan_variant_zero_gaps(variant, &set->pieces[i]);
-            launcher->sorted[few.count++] = set->pieces[i];
-        }
-    }
-    if (variant == SCAN_VARIANT_GPU) {
-        return launcher_run_tiles(launcher, &few, type, launches, err);
-    }
-    if (variant == SCAN_VARIANT_LOOKBACK) {
-        return launcher_run_lookback(launcher, &few, type, launches, err);
-    }
-    return run_variant(launcher, &few, type, variant, launches, err);
-}
-
 /* Pieces that go the same way share their launches: of the vector kernel that suits them best, of
  * the kernels for GPUs, or of the one that runs everything. */
 enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
@@ -329,21 +434,37 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
     const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     const struct scan_type type = find_type(device, set);
-    bool wanted[SCAN_VARIANT_COUNT] = {false};
-    TRY(make_room(launcher, set->count, err));
-    for (size_t i = 0; i < set->count; i++) {
-        const struct scan_piece *piece = &set->pieces[i];
-        int variant = by_tiles  ? (int)launcher_choose_for_gpu(launcher, piece)
-                      : vectors ? (int)scan_variant_choose(piece)
-                                : SCAN_VARIANT_GENERIC;
-        TRY(IN_TESTS(scan_aids_choose(device, piece, &variant, err), STATUS_OK));
-        launcher->variants[i] = (unsigned char)variant;
-        wanted[variant] = true;
-    }
-    for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
-        if (wanted[i]) {
-            TRY(run_pieces(launcher, set, type, (enum scan_variant_id)i, launches, err));
+    struct scan_piece *pieces = set->pieces;
+    if (set->count > launcher->room) {
+        void *entries = reallocarray(launcher->entries, set->count, sizeof *launcher->entries);
+        if (entries == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu",
+                             set->count);
         }
+        launcher->entries = entries;
+        launcher->room = set->count;
+    }
+    for (size_t i = 0; i < set->count; i++) {
+        pieces[i].variant = by_tiles  ? (int)choose_for_gpu(launcher, &pieces[i])
+                            : vectors ? (int)scan_variant_choose(&pieces[i])
+                                      : SCAN_VARIANT_GENERIC;
+        TRY(IN_TESTS(scan_aids_choose(device, &pieces[i], &pieces[i].variant, err), STATUS_OK));
+    }
+    struct scan_set few = *set;
+    for (int variant = 0; variant < SCAN_VARIANT_COUNT; variant++) {
+        few.count = 0;
+        for (size_t i = 0; few.pieces + i < pieces + set->count; i++) {
+            if (few.pieces[i].variant == variant) { /* behind those before it */
+                const struct scan_piece piece = few.pieces[i];
+                few.pieces[i] = few.pieces[few.count];
+                few.pieces[few.count++] = piece;
+            }
+        }
+        if (few.count > 0) {
+            TRY(run_variant(launcher, &few, type, (enum scan_variant_id)variant, launches,
+                            err));
+        }
+        few.pieces += few.count;
     }
     return STATUS_OK;
 }

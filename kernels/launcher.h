@@ -18,7 +18,7 @@ struct table {
     unsigned char *host; /* owned */
     cl_mem mem;          /* owned; over `host` where the device works in host memory */
     size_t bytes;
-    size_t used;
+    size_t used; /* 0 whenever the queue is empty */
 };
 
 /* All zero but for the device: nothing to free. */
@@ -31,9 +31,7 @@ struct launcher {
     struct opencl_buffer lookback;   /* sums that work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_entry *entries;      /* owned: of the table that is being filled */
-    struct scan_piece *sorted;       /* behind them: the pieces of a set that go together */
-    unsigned char *variants;         /* and behind these: that each piece of a set goes by */
-    size_t room;                     /* of all three, in pieces */
+    size_t room;                     /* for so many */
 };
 
 /* The device is idle. */
@@ -44,55 +42,18 @@ void launcher_deinit(struct launcher *launcher);
 MUST_CHECK enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
                                         struct error *err);
 
-/* Let long lines of a kind go by look-back, or no longer: in the beginning none do, unless the
+/* Let long lines of a kind go by look-back (looks_back): in the beginning none do, unless the
  * device was opened with SCAN_LOOKBACK_ON. Builds the program. */
 MUST_CHECK enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind kind,
                                              struct error *err);
-void launcher_drop_lookback(struct launcher *launcher); /* for every kind */
 
-/* Enqueue everything the set needs; adds to *launches. Nothing of the set is borrowed after
- * the call but its buffers. */
+/* Enqueue everything the set needs; adds to *launches. The order of the pieces may change. Nothing
+ * of the set is borrowed after the call but its buffers. */
 MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
-/* The queue is empty: tables of earlier launches may be overwritten; or their memory is given
- * back, because the device does not work in host memory any more. */
-void launcher_recycle(struct launcher *launcher);
+/* The queue is empty, and the device does not work in host memory any more: tables are elsewhere
+ * from now on. */
 void launcher_drop_table(struct launcher *launcher);
-
-/* ---- between launch.c and launch_gpu.c ---- */
-
-/* The table of a launch in launcher->table.mem, as its kernel is told. */
-struct launch_table {
-    struct scan_entry *entries; /* on the host: until it is published */
-    size_t bytes;
-    cl_ulong entry_at; /* in 64-bit words */
-    cl_uint entry_count;
-    cl_ulong items;    /* of all pieces */
-    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
-};
-
-/* Take room for the table of a division's pieces, and write it. */
-MUST_CHECK enum status launcher_fill_table(struct launcher *launcher,
-                                           const struct scan_division *division,
-                                           scan_divide *divide, struct launch_table *table,
-                                           struct error *err);
-
-/* Make what was written visible to the launches that follow. */
-MUST_CHECK enum status launcher_publish_table(struct launcher *launcher,
-                                              const struct launch_table *table,
-                                              struct error *err);
-
-/* The kernels that a GPU runs the piece by. */
-enum scan_variant_id launcher_choose_for_gpu(const struct launcher *launcher,
-                                             const struct scan_piece *piece);
-
-/* The pieces of the set are launcher->sorted, whose order may change. */
-MUST_CHECK enum status launcher_run_tiles(struct launcher *launcher, const struct scan_set *set,
-                                          struct scan_type type, uint32_t *launches,
-                                          struct error *err);
-MUST_CHECK enum status launcher_run_lookback(struct launcher *launcher,
-                                             const struct scan_set *set, struct scan_type type,
-                                             uint32_t *launches, struct error *err);
 
 #endif

@@ -328,7 +328,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     device->lookback_failed = status != STATUS_OK;
     (void)snprintf(note, room, "on");
     if (device->lookback_failed) {
-        launcher_drop_lookback(&device->launcher);
+        memset(device->launcher.looks_back, 0, sizeof device->launcher.looks_back);
         (void)snprintf(note, room, "given up: %.140s", why.detail);
     }
 }

@@ -1,4 +1,4 @@
-/* What the vector kernels for CPUs can run, what suits them, and their work items.
+/* What the vector kernels for CPUs can run, what suits them, and the work items of all kernels.
  *
  * CPU kernels have work-groups of one work item each, numbered through the launch's
  * table; where a launch is too small to be worth a second thread, our own driver gets one
@@ -7,6 +7,7 @@
  * of speed were measured: docs/design/kernels.md, Constants. */
 #include "kernels/variants.h"
 
+#include "kernels/cl/gpu_tile.cl"
 #include "kernels/split.h"
 #include "proto/macros.h"
 
@@ -468,6 +469,61 @@ static uint64_t divide_generic(const struct scan_piece *piece,
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
+/* ---- work-groups of GPUs ---- */
+
+/* What follows from the tiles; work-groups of the piece. */
+static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
+{
+    entry->blocks = scan_ceil_div(entry->length, SCAN_BLOCK);
+    entry->superblocks =
+        scan_ceil_div(entry->block + entry->blocks, SCAN_SUPERBLOCK / SCAN_BLOCK);
+    if (entry->tiles > 1 || piece->carry_in || piece->carry_out) {
+        entry->flags |= ENTRY_SPINE;
+    }
+    return scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
+}
+
+/* Deal the lanes: neighbours along the line where it is contiguous, across lines where not. */
+static uint64_t divide_tiles(const struct scan_piece *piece,
+                             const struct scan_division *division, struct scan_entry *entry)
+{
+    const struct scan_plan *plan = piece->plan;
+    (void)division;
+    uint64_t groups = scan_ceil_div(plan->axis.size, GROUP);
+    bool along = plan->axis.in_stride == 1;
+    uint64_t beside = 1; /* lines side by side in a tile that does not hold whole lines */
+    if (!along && plan->dims > 0) {
+        uint64_t inner = plan->dim[plan->dims - 1].size;
+        while (beside < LANES / GROUPS_PER_BLOCK && beside * 2 <= inner) {
+            beside *= 2;
+        }
+    }
+    if (groups <= LANES / beside) { /* whole lines, as many as fit */
+        entry->tile_groups = groups;
+        entry->tile_lines = LANES / groups;
+    } else {
+        entry->tile_groups = LANES / beside;
+        entry->tile_lines = beside;
+    }
+    entry->tiles = scan_ceil_div(groups, entry->tile_groups);
+    entry->line_divisor = along ? entry->tile_groups : 1;
+    entry->group_divisor = along ? 1 : entry->tile_lines;
+    return settle_tiles(piece, entry);
+}
+
+/* Tiles of one contiguous line each, as gpu_lookback.cl has them. */
+static uint64_t divide_lookback(const struct scan_piece *piece,
+                                const struct scan_division *division, struct scan_entry *entry)
+{
+    const size_t lane_groups = LANE_GROUPS(dtype_info(piece->plan->dtype)->bytes);
+    (void)division;
+    entry->tile_groups = lane_groups * LANES;
+    entry->tile_lines = 1;
+    entry->tiles = scan_ceil_div(scan_ceil_div(entry->length, GROUP), entry->tile_groups);
+    entry->flags |= ENTRY_SPINE;
+    return settle_tiles(piece, entry);
+}
+
 /* ---- the table ---- */
 
 #define CHAINED_SOURCES(source)                     \
@@ -492,9 +548,9 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  NULL, NULL, divide_generic, 0},
     [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
                                  {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
-                                 NULL, NULL, NULL, NULL, 0},
+                                 NULL, NULL, NULL, divide_tiles, 0},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
-                                 NULL, NULL, NULL, 0},
+                                 NULL, NULL, divide_lookback, 0},
     [SCAN_VARIANT_ROWS]    = {CHAINED_SOURCES("line"), {"scan_rows"}, NULL,
                                  are_rows, any_layout, divide_rows, 0},
     [SCAN_VARIANT_STEPS]   = {CHAINED_SOURCES("line"), {"scan_steps"}, "-DSTEPS",

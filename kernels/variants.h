@@ -22,6 +22,7 @@ struct scan_piece {
     uint64_t carry_line; /* row of its first line in the carry planes */
     bool carry_in;       /* take the lines' sums so far from there */
     bool carry_out; /* leave the lines' sums there; its length is a multiple of SCAN_BLOCK */
+    int variant;    /* an enum scan_variant_id: launcher_run() chooses it */
     void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
                    or there are none. Only where CPU kernels work in host memory */
 };
@@ -34,7 +35,7 @@ struct scan_set {
     cl_mem out;
     cl_mem carry; /* NULL if no piece carries */
     uint64_t carry_lines;
-    const struct scan_piece *pieces; /* all of plans that batch with each other */
+    struct scan_piece *pieces; /* all of plans that batch with each other */
     size_t count;
 };
 
@@ -88,7 +89,7 @@ struct scan_variant {
      * the arguments of the generic one, then where the chain of cut lines is. */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
-    scan_divide *divide; /* of the generic kernel, too */
+    scan_divide *divide; /* of all */
     uint64_t columns;    /* that lie side by side, cell by cell; 0: any number */
 };
 

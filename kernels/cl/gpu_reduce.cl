@@ -83,13 +83,16 @@ static acc_t chain_lane(const struct lane_group *lane, __local acc_t *totals)
     return chain_block(totals, lane->group, left < GROUPS_PER_BLOCK ? left : GROUPS_PER_BLOCK);
 }
 
-/* Total of every block: block_totals[block_at + line * blocks + b]. */
+/* Total of every block of lines with a spine: block_totals[block_at + line * blocks + b]. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_at, uint count,
            __global acc_t *block_totals)
 {
     __local acc_t totals[SLOTS(LANES)];
     struct lane_group lane = lane_group(table, entry_at, count);
+    if ((lane.entry->flags & ENTRY_SPINE) == 0) {
+        return; /* nobody asks, and all lanes are of one entry */
+    }
     acc_t q[GROUP];
     sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,5 +1,5 @@
 /* What the kernels for GPUs share: loading and storing of groups, the network of a group and
- * the chain of a block. launch_gpu.c includes it for the sizes.
+ * the chain of a block. The host includes it for the sizes.
  *
  * A lane holds one group of 8 elements in registers, does its Kogge-Stone
  * network there, and gives one total to local memory; one lane a block chains those 32 totals.

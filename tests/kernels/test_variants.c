@@ -192,7 +192,7 @@ static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, 
     const struct scan_desc desc =
         scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){rows, columns}, 0);
     ktest_check(scan_plan_make(&desc, &plan, &err) == STATUS_OK, err.detail);
-    const struct scan_piece piece = {.plan = &plan};
+    struct scan_piece piece = {.plan = &plan};
     const struct scan_set set = {.pieces = &piece, .count = 1};
     const struct scan_division division = {
         .set = &set, .threads = threads, .bytes = plan.elements * sizeof(float)};
