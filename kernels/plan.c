@@ -413,6 +413,12 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     return STATUS_OK;
 }
 
+bool scan_plan_is_packed(const struct scan_plan *plan)
+{
+    return plan->in_place && plan->elements == plan->in_elements &&
+           plan->elements == plan->out_elements;
+}
+
 uint64_t scan_plan_effort(const struct scan_plan *plan)
 {
     enum {
@@ -420,9 +426,7 @@ uint64_t scan_plan_effort(const struct scan_plan *plan)
     };
     const uint64_t cells = plan->gaps ? plan->out_elements : plan->elements;
     const uint64_t bytes = cells * dtype_info(plan->dtype)->bytes;
-    const bool packed = plan->in_place && plan->elements == plan->in_elements &&
-                        plan->elements == plan->out_elements;
-    return packed ? bytes : larger_of(bytes, plan->lines * LINE_BYTES);
+    return scan_plan_is_packed(plan) ? bytes : larger_of(bytes, plan->lines * LINE_BYTES);
 }
 
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output)

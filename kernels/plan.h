@@ -57,6 +57,9 @@ enum {
 MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                       struct error *err);
 
+/* Every cell between the first and the last holds one element, on both sides alike. */
+bool scan_plan_is_packed(const struct scan_plan *plan);
+
 /* What a scan costs, wherever that is decided or paid: bytes of a packed tensor for which a
  * processor takes about as long. They are those of the elements and of gaps that are to be
  * zeroed; where lines lie apart, at least what finding each line costs, some 20 ns. */

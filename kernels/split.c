@@ -133,13 +133,6 @@ static uint64_t large_step(const struct scan_plan *plan)
     return smaller_of(LARGE_STEP_ELEMENTS, LARGE_STEP_COST / cost);
 }
 
-/* Every cell between the first and the last holds one element, on both sides alike. */
-static bool is_packed(const struct scan_plan *plan)
-{
-    return plan->in_place && plan->elements == plan->in_elements &&
-           plan->elements == plan->out_elements;
-}
-
 /* Is another dimension than the axis outermost in the output? */
 static bool has_outer(const struct scan_plan *plan)
 {
@@ -147,62 +140,41 @@ static bool has_outer(const struct scan_plan *plan)
            (plan->axis.size == 1 || plan->dim[0].out_stride > plan->axis.out_stride);
 }
 
-/* Which dimension to cut if not the axis alone (-1): the outermost, so that slices are runs of
- * memory, or the one with the smallest steps where the outermost would make large ones. */
-static int choose_dim(const struct scan_plan *plan, bool arriving)
-{
-    const bool outer = has_outer(plan);
-    const bool axis_alone = plan->dims <= 1 && plan->axis.size > SCAN_BLOCK;
-    int best = outer ? 0 : -1;
-    uint64_t step = outer        ? plan->elements / plan->dim[0].size
-                    : axis_alone ? SCAN_BLOCK * plan->lines
-                                 : plan->elements;
-    for (int i = 0; i < plan->dims && !arriving && step > large_step(plan); i++) {
-        if (plan->elements / plan->dim[i].size < step) {
-            step = plan->elements / plan->dim[i].size;
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* Steps of the dimensions from..dim together; 1: dim is -1. */
-static uint64_t count_steps(const struct scan_plan *plan, int from, int dim)
+/* Steps of the dimensions 0..last together; 1: last is -1. */
+static uint64_t count_steps(const struct scan_plan *plan, int last)
 {
     uint64_t steps = 1;
-    for (int i = from; i <= dim; i++) {
+    for (int i = 0; i <= last; i++) {
         steps *= plan->dim[i].size;
     }
     return steps;
 }
 
-static uint64_t step_elements(const struct scan_plan *plan, int from, int dim)
+/* The last of the outermost dimensions that are cut together, if not the axis alone (-1): as few
+ * as make small steps. One if it arrives: then slices are runs of memory. */
+static int choose_last(const struct scan_plan *plan, bool arriving)
 {
-    return plan->elements / count_steps(plan, from, dim);
-}
-
-/* For plans in which each dimension alone makes large steps: the last of the outermost
- * dimensions that together make small ones. */
-static int choose_together(const struct scan_plan *plan)
-{
-    int last = 0;
-    while (last + 1 < plan->dims && step_elements(plan, 0, last) > large_step(plan)) {
+    int last = has_outer(plan) ? 0 : -1;
+    const bool axis_alone = last < 0 && plan->dims <= 1 && plan->axis.size > SCAN_BLOCK;
+    uint64_t step =
+        axis_alone ? SCAN_BLOCK * plan->lines : plan->elements / count_steps(plan, last);
+    while (!arriving && last + 1 < plan->dims && step > large_step(plan)) {
         last++;
+        step = plan->elements / count_steps(plan, last);
     }
     return last;
 }
 
-/* Steps of the dimensions from..dim (dim -1: all lines are in each), of `length` elements of the
+/* Steps of the dimensions 0..last (-1: all lines are in each), of `length` elements of the
  * axis, or, where it is cut itself, of a block of them. */
-static struct scan_slicing make_steps(const struct scan_plan *plan, int from, int dim, bool cut,
+static struct scan_slicing make_steps(const struct scan_plan *plan, int last, bool cut,
                                       uint64_t first, uint64_t length)
 {
-    const uint64_t outer = count_steps(plan, from, dim);
+    const uint64_t outer = count_steps(plan, last);
     const uint64_t lines = plan->lines / outer;
     const uint64_t blocks = cut ? scan_ceil_div(length, SCAN_BLOCK) : 1;
     return (struct scan_slicing){.plan = plan,
-                                 .from = from,
-                                 .dim = dim,
+                                 .last = last,
                                  .outer = outer,
                                  .blocks = blocks,
                                  .steps = outer * blocks,
@@ -215,22 +187,16 @@ static struct scan_slicing make_steps(const struct scan_plan *plan, int from, in
 bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                        struct scan_slicing *slicing)
 {
-    if (plan->elements == 0 || plan->gaps || (arriving && !is_packed(plan))) {
+    if (plan->elements == 0 || plan->gaps || (arriving && !scan_plan_is_packed(plan))) {
         return false;
     }
-    int dim = choose_dim(plan, arriving);
-    int from = dim > 0 ? dim : 0;
-    if (!arriving && plan->dims > 2 && step_elements(plan, from, dim) > large_step(plan)) {
-        from = 0;
-        dim = choose_together(plan);
-    }
-    const bool apart = dim >= 0;
-    const bool wanted = !apart || step_elements(plan, from, dim) > large_step(plan);
-    const int cut = dim - from + 1;
+    const int last = choose_last(plan, arriving);
+    const bool apart = last >= 0;
+    const bool wanted = !apart || plan->elements / count_steps(plan, last) > large_step(plan);
     const bool possible = /* a carry is of lines of one dimension */
-        plan->dims - cut <= 1 && !(arriving && (apart || plan->reverse));
+        plan->dims - (last + 1) <= 1 && !(arriving && (apart || plan->reverse));
     const struct scan_slicing made =
-        make_steps(plan, from, dim, wanted && possible, 0, plan->axis.size);
+        make_steps(plan, last, wanted && possible, 0, plan->axis.size);
     if (made.steps < 2) {
         return false;
     }
@@ -247,7 +213,7 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
     const bool apart = plan->dims > 0 &&
                        (has_outer(plan) || (by_block > large_step(plan) && by_dim < by_block));
     const bool cut = blocks && (!apart || by_dim > large_step(plan));
-    *slicing = make_steps(plan, 0, apart ? 0 : -1, cut, first, length);
+    *slicing = make_steps(plan, apart ? 0 : -1, cut, first, length);
 }
 
 /* Blocks of the slicing, `first` of which are done, as elements from the axis' start. */
@@ -269,7 +235,7 @@ static uint64_t take_box(const struct scan_slicing *slicing, uint64_t row, uint6
 {
     uint64_t steps = 1;
     bool whole = true; /* what is inside of a dimension */
-    for (int d = slicing->dim; d >= slicing->from; d--) {
+    for (int d = slicing->last; d >= 0; d--) {
         const uint64_t all = slicing->plan->dim[d].size;
         index[d] = row % all;
         row /= all;

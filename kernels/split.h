@@ -5,11 +5,11 @@
  * come in the order the axis is traversed.
  *
  * Slices: a large tensor holds a device only so long at a time, and can be scanned while it
- * arrives. A slice is some steps of another dimension than the axis, or of the outermost ones
- * together where each is short, and has nothing to do with the others; or it is some blocks of
- * the axis, of all lines or of one such step, and hands the sums of its lines on to the next
- * (struct scan_job, carry), in the order in which the axis is traversed. What arrives is cut in
- * its outermost dimension:
+ * arrives. A slice is some steps of the outermost dimension but for the axis, or of some of them
+ * together where one makes large steps, and has nothing to do with the others; or it is some
+ * blocks of the axis, of all lines or of one such step, and hands the sums of its lines on to the
+ * next (struct scan_job, carry), in the order in which the axis is traversed. What arrives is cut
+ * in its outermost dimension:
  *
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
@@ -50,8 +50,8 @@ void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t f
 
 struct scan_slicing {
     const struct scan_plan *plan; /* borrowed: of the whole scan */
-    int from;                     /* the first of the plan's dimensions that are cut, ... */
-    int dim;                      /* ... and the last; -1: only the axis is */
+    int last;                     /* of the outermost dimensions, which are cut; -1: only the
+                                     axis is */
     uint64_t outer;               /* steps of these together; 1: only the axis */
     uint64_t blocks;              /* of the axis, each a step; 1: it is not cut */
     uint64_t steps;               /* all: outer * blocks */
