@@ -20,8 +20,7 @@
 enum {
     PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
     SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
-    BOX_BYTES = 8 << 20,  /* at most, of a box: it is copied while it is in a cache */
-    ON_STACK = 64         /* jobs of a batch that needs no memory */
+    BOX_BYTES = 8 << 20   /* at most, of a box: it is copied while it is in a cache */
 };
 
 /* A job, or a box of one, and where its cells lie on the host. */
@@ -452,22 +451,18 @@ static void settle_gaps(const struct batch *batch, struct region *region)
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {
-    struct region on_stack[ON_STACK];
-    struct scan_piece pieces_on_stack[ON_STACK];
-    struct region *regions = on_stack;
-    struct batch batch = {.device = device, .report = report, .pieces = pieces_on_stack};
+    struct scan_piece alone;
+    struct batch batch = {.device = device, .report = report, .pieces = &alone};
     IN_TESTS(cl_fault_reread(), (void)0);
     *report = (struct scan_report){.inputs_intact = true};
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    if (count > ON_STACK) {
-        regions = calloc(count, sizeof *regions + sizeof *batch.pieces);
-        if (regions == NULL) {
-            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
-        }
-        batch.pieces = (struct scan_piece *)(regions + count);
+    struct region *regions = malloc(count * (sizeof *regions + sizeof *batch.pieces));
+    if (regions == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
+    batch.pieces = (struct scan_piece *)(regions + count);
     for (size_t i = 0; i < count; i++) {
         regions[i] = make_region(&jobs[i]);
         if (jobs[i].plan->gaps) {
@@ -483,8 +478,6 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
         status = run_regions(&batch, regions + done, together, err);
         done += together;
     }
-    if (regions != on_stack) {
-        free(regions);
-    }
+    free(regions);
     return status;
 }
