@@ -71,7 +71,7 @@ static void divide_work(struct device_pool *pool, size_t device)
     int before = atomic_exchange(&small->takes, both ? QUEUE_SMALL : QUEUE_BOTH);
     atomic_store(&large->takes, both ? QUEUE_LARGE : QUEUE_BOTH);
     if (before != atomic_load(&small->takes)) {
-        queue_shake(pool->plan.queue);
+        queue_shake(pool->plan.parts.queue);
     }
 }
 
@@ -83,7 +83,7 @@ static void on_changed(void *argument)
     for (size_t i = 0; i < pool->device_count; i++) {
         divide_work(pool, i);
     }
-    queue_set_usable(pool->plan.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
+    queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
     MUST(pthread_mutex_unlock(&pool->changing));
 }
 
@@ -92,19 +92,13 @@ static struct worker_plan make_plan(const struct device_pool_parts *parts,
 {
     const struct config *config = parts->config;
     return (struct worker_plan){
-        .log = parts->log,
-        .metrics = parts->metrics,
-        .memory = parts->memory,
-        .queue = parts->queue,
+        .parts = *parts,
         .driver = driver,
-        .lookback = (enum scan_lookback)config->gpu_lookback,
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},
         .timeout_ns = config->device_timeout_ms * NS_PER_MS,
-        .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
-                           ? NS_PER_S
-                           : config->device_timeout_ms * NS_PER_MS,
+        .back_off_ns = smaller_of(NS_PER_S, config->device_timeout_ms * NS_PER_MS),
         .changed = on_changed,
     };
 }

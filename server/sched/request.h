@@ -195,39 +195,33 @@ struct request {
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 
-    /* All above is cleared for the next request that has this record (request_clear()). Below are
-     * tables that are written before they are read, and a buffer that is kept. */
     struct codec_request codec_request;
     struct carry_crc carry_crc; /* of codec_request */
-    struct scan_call call;      /* call.dialect is released with the request */
+    struct error error;         /* first error; the outcome of the request */
+
+    /* All above is cleared for the next request that has this record (request_clear()). Below are
+     * tables that are written before they are read, and a buffer that is kept. */
+    struct scan_call call; /* call.dialect is released with the request */
     struct scan_plan plan;
     struct answer answer; /* valid in READY if error.status is OK */
-    struct error error;   /* first error; the outcome of the request */
     struct text head;     /* owned: body bytes before the payload, NUL after the last */
 };
 
 /* A record as new, but for the buffer that it keeps. Thread: the only one that knows it. */
 static inline void request_clear(struct request *request)
 {
-    memset(request, 0, offsetof(struct request, codec_request));
+    memset(request, 0, offsetof(struct request, call));
     request->body.declared = -1;
     request->retry_after_s = 1;
     request->device = -1;
     request->model = -1;
-    request->codec_request.param_count = 0;
-    request->codec_request.model = NULL;
     request->codec_request.head_bytes = -1;
-    request->codec_request.carry_bytes = 0;
     request->codec_request.carry_crc = &request->carry_crc;
-    request->codec_request.totals = false;
-    request->carry_crc = (struct carry_crc){.done = 0};
     request->codec_request.answer_format = CODEC_FORMAT_JSON;
     request->answer.room = NULL;
     request->answer.carry = NULL;
     request->answer.head = NULL;
     request->answer.head_bytes = 0;
-    request->error.status = STATUS_OK;
-    request->error.field[0] = '\0';
     request->head.charged = 0; /* with what was reserved */
 }
 
@@ -255,26 +249,18 @@ static inline bool request_is_away(const struct request *request)
     return state >= REQUEST_PAUSED && state <= REQUEST_PRINTING;
 }
 
-/* Where the device finds the input and leaves the output. */
-static inline struct tensor_place request_input(const struct request *request)
+/* Where the device finds the input, or leaves the output: SHM_INPUT, SHM_OUTPUT. */
+static inline struct tensor_place request_place(const struct request *request,
+                                                enum shm_use tensor)
 {
-    const struct tensor_place *shared = &request->shm[SHM_INPUT].in_use;
-    return shared->slab != NULL
-               ? *shared
-               : (struct tensor_place){request->block.slab, request->in_offset};
-}
-
-static inline struct tensor_place request_output(const struct request *request)
-{
-    const struct tensor_place *shared = &request->shm[SHM_OUTPUT].in_use;
-    return shared->slab != NULL
-               ? *shared
-               : (struct tensor_place){request->block.slab, request->out_offset};
+    const struct tensor_place *shared = &request->shm[tensor].in_use;
+    const size_t offset = tensor == SHM_INPUT ? request->in_offset : request->out_offset;
+    return shared->slab != NULL ? *shared : (struct tensor_place){request->block.slab, offset};
 }
 
 static inline char *request_output_bytes(const struct request *request)
 {
-    const struct tensor_place place = request_output(request);
+    const struct tensor_place place = request_place(request, SHM_OUTPUT);
     return (char *)slab_data(place.slab) + place.offset;
 }
 

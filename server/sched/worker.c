@@ -3,6 +3,7 @@
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/machine.h"
 #include "server/base/metrics.h"
@@ -78,19 +79,22 @@ static void set_state(struct worker *worker, enum device_state state, const char
     }
 }
 
-/* The device is out of use: FAILED. */
+/* The device is out of use: FAILED or HUNG. Thread: a holder of the lock, which is given up. */
+static void leave_use(struct worker *worker, enum device_state state, const char *reason)
+{
+    bool was_ready = worker_state(worker) == DEVICE_READY;
+    set_state(worker, state, reason);
+    MUST(pthread_mutex_unlock(&worker->lock));
+    worker->plan->changed(worker->plan->pool);
+    metrics_add(worker->plan->parts.metrics, METRICS_COUNTER_DEVICE_FAILURES, was_ready);
+    log_message(worker->plan->parts.log, LOG_ERROR, "device %zu (%s) %s: %s", worker->number,
+                worker->info.name, state == DEVICE_HUNG ? "hangs" : "is out of use", reason);
+}
+
 static void worker_fail(struct worker *worker, const char *reason)
 {
     MUST(pthread_mutex_lock(&worker->lock));
-    bool was_ready = worker_state(worker) == DEVICE_READY;
-    set_state(worker, DEVICE_FAILED, reason);
-    MUST(pthread_mutex_unlock(&worker->lock));
-    worker->plan->changed(worker->plan->pool);
-    if (was_ready) {
-        metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
-    }
-    log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) is out of use: %s",
-                worker->number, worker->info.name, reason);
+    leave_use(worker, DEVICE_FAILED, reason);
 }
 
 /* Put requests into the record, linked by next; it holds none. */
@@ -151,23 +155,26 @@ static bool call_end(struct worker *worker)
     }
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
-        struct memory *memory = worker->plan->memory;
+        struct memory *memory = worker->plan->parts.memory;
         for (size_t i = 0; i < orphan_count; i++) {
             memory_give(memory, &worker->orphans[i].block);
             shm_release_all(worker->orphans[i].shm);
         }
         memory_release(memory, orphan_reserved);
         worker->plan->changed(worker->plan->pool);
-        log_message(worker->plan->log, LOG_WARN, "device %zu (%s) came back and is tried again",
-                    worker->number, worker->info.name);
+        log_message(worker->plan->parts.log, LOG_WARN,
+                    "device %zu (%s) came back and is tried again", worker->number,
+                    worker->info.name);
     }
     return in_time;
 }
 
-static void fail_hung(const struct worker *worker, struct request *first, const char *reason)
+/* what   it does: "hangs" */
+static void fail_requests(const struct worker *worker, struct request *first, const char *what,
+                          const char *reason)
 {
-    completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
-                    worker->number, worker->info.name, reason);
+    completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) %s: %s; try again",
+                    worker->number, worker->info.name, what, reason);
 }
 
 /* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
@@ -221,14 +228,8 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     if (worker->call == WORKER_CALL_RUN) { /* the record is empty during the others */
         lost = take_running_away(worker);
     }
-    bool was_ready = worker_state(worker) == DEVICE_READY;
-    set_state(worker, DEVICE_HUNG, reason);
-    MUST(pthread_mutex_unlock(&worker->lock));
-    worker->plan->changed(worker->plan->pool);
-    metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, was_ready);
-    log_message(worker->plan->log, LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
-                worker->info.name, reason);
-    fail_hung(worker, lost, reason);
+    leave_use(worker, DEVICE_HUNG, reason);
+    fail_requests(worker, lost, "hangs", reason);
 }
 
 /* ---- a batch ---- */
@@ -249,8 +250,8 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     size_t i = 0;
     for (const struct request *request = first; request != NULL; request = request->next, i++) {
         copy_plan(&worker->plans[i], &request->plan);
-        struct tensor_place in = request_input(request);
-        struct tensor_place out = request_output(request);
+        struct tensor_place in = request_place(request, SHM_INPUT);
+        struct tensor_place out = request_place(request, SHM_OUTPUT);
         worker->jobs[i] = request->slice.job;
         worker->jobs[i].plan = &worker->plans[i];
         worker->jobs[i].slab = in.slab;
@@ -310,14 +311,8 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     MUST(pthread_mutex_unlock(&worker->lock));
     const struct metrics_batch batch = {
         .requests = count, .models = worker->models, .launch = launch};
-    metrics_batch(worker->plan->metrics, &batch);
+    metrics_batch(worker->plan->parts.metrics, &batch);
     completion_post_home(first);
-}
-
-static void fail_failed(struct worker *worker, struct request *first, const char *reason)
-{
-    completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
-                    worker->number, worker->info.name, reason);
 }
 
 /* Run requests elsewhere that this device, which is out of use, has not changed, or end those
@@ -332,13 +327,13 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
             first->retries++;
             request_append(&again, first);
         } else {
-            fail_failed(worker, first, reason);
+            fail_requests(worker, first, "failed", reason);
         }
         first = next;
     }
     if (again.first != NULL) {
-        metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
-        queue_return(worker->plan->queue, again.first);
+        metrics_add(worker->plan->parts.metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
+        queue_return(worker->plan->parts.queue, again.first);
     }
 }
 
@@ -348,7 +343,7 @@ static void run_apart(struct worker *worker, struct request *first)
     for (struct request *request = first; request != NULL; request = request->next) {
         request->alone = true;
     }
-    queue_return(worker->plan->queue, first);
+    queue_return(worker->plan->parts.queue, first);
 }
 
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
@@ -365,7 +360,7 @@ static bool run_batch(struct worker *worker, bool here)
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
     if (!call_end(worker)) {
         /* All requests were taken away but for a slice. */
-        fail_hung(worker, let_batch_go(worker), worker->stats.last_error);
+        fail_requests(worker, let_batch_go(worker), "hangs", worker->stats.last_error);
         return false;
     }
     if (status == STATUS_DEVICE_ERROR) {
@@ -374,7 +369,7 @@ static bool run_batch(struct worker *worker, bool here)
         if (report.inputs_intact) {
             run_elsewhere(worker, first, err.detail);
         } else {
-            fail_failed(worker, first, err.detail);
+            fail_requests(worker, first, "failed", err.detail);
         }
         return false;
     }
@@ -385,7 +380,7 @@ static bool run_batch(struct worker *worker, bool here)
     } else if (count > 1 && report.inputs_intact) {
         run_apart(worker, first);
     } else {
-        log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
+        log_message(worker->plan->parts.log, LOG_WARN, "device %zu (%s): %s", worker->number,
                     worker->info.name, err.detail);
         completion_fail(first, err.status, "device %zu (%s): %s%s", worker->number,
                         worker->info.name, err.detail,
@@ -397,14 +392,6 @@ static bool run_batch(struct worker *worker, bool here)
 
 /* ---- the thread ---- */
 
-static bool is_stopping(struct worker *worker)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    bool stopping = worker->stopping;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    return stopping;
-}
-
 /* Open the device and have all its kernels built and tested. False: it is out of use, or the
  * worker is to stop. */
 static bool open_device(struct worker *worker)
@@ -414,12 +401,13 @@ static bool open_device(struct worker *worker)
     struct error err = ERROR_INIT;
     call_begin(worker, WORKER_CALL_OPEN, 0);
     enum status status =
-        plan->driver->open(worker->number, plan->lookback, &worker->device, &err);
+        plan->driver->open(worker->number, (enum scan_lookback)plan->parts.config->gpu_lookback,
+                           &worker->device, &err);
     if (!call_end(worker)) {
         return false;
     }
     for (int type = 0; type < DTYPE_COUNT && status == STATUS_OK; type++) {
-        if (is_stopping(worker)) {
+        if (atomic_load(&worker->stopping)) {
             return false;
         }
         call_begin(worker, WORKER_CALL_PREPARE, 0);
@@ -441,20 +429,12 @@ static bool open_device(struct worker *worker)
     set_state(worker, DEVICE_READY, NULL);
     plan->changed(plan->pool); /* whoever reads the state finds the work divided */
     MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(worker->plan->log, worker->first ? LOG_INFO : LOG_DEBUG,
+    log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
                 worker->info.name, worker->info.platform,
                 (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
                 worker->stats.lookback);
     return true;
-}
-
-/* The thread waits for requests from now on, and may be helped with them. */
-static void begin_waiting(struct worker *worker)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->waiting = true;
-    MUST(pthread_mutex_unlock(&worker->lock));
 }
 
 /* The device is the thread's again. False: it is out of use. */
@@ -488,7 +468,7 @@ static void give_device_back(struct worker *worker, bool works)
     MUST(pthread_cond_broadcast(&worker->changed));
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!works) {
-        queue_shake(worker->plan->queue); /* its thread has to see to it */
+        queue_shake(worker->plan->parts.queue); /* its thread has to see to it */
     }
 }
 
@@ -506,7 +486,7 @@ bool worker_run_here(struct worker *worker)
     if (!borrow_device(worker)) {
         return false;
     }
-    struct queue *queue = worker->plan->queue;
+    struct queue *queue = worker->plan->parts.queue;
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
          i++) {
@@ -525,11 +505,13 @@ static bool serve_queue(struct worker *worker)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        begin_waiting(worker);
+        MUST(pthread_mutex_lock(&worker->lock));
+        worker->waiting = true; /* and may be helped from now on */
+        MUST(pthread_mutex_unlock(&worker->lock));
         enum queue_result result =
-            queue_take(plan->queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
+            queue_take(plan->parts.queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
         if (!end_waiting(worker)) {
-            queue_return(worker->plan->queue, result == QUEUE_TAKEN ? first : NULL);
+            queue_return(worker->plan->parts.queue, result == QUEUE_TAKEN ? first : NULL);
             return false;
         }
         if (result == QUEUE_CLOSED) {
@@ -553,12 +535,11 @@ static bool back_off(struct worker *worker)
     uint64_t until_ns = clock_now_ns() + (worker->plan->back_off_ns << doublings);
     struct timespec until = clock_timespec(until_ns);
     MUST(pthread_mutex_lock(&worker->lock));
-    while (!worker->stopping && clock_now_ns() < until_ns) {
+    while (!atomic_load(&worker->stopping) && clock_now_ns() < until_ns) {
         (void)pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
     }
-    bool stopping = worker->stopping;
     MUST(pthread_mutex_unlock(&worker->lock));
-    return stopping;
+    return atomic_load(&worker->stopping);
 }
 
 /* Open, serve, close; again after a failure. */
@@ -569,7 +550,7 @@ static void *worker_main(void *argument)
     machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) && (serve_queue(worker) || is_stopping(worker));
+        leave = open_device(worker) && (serve_queue(worker) || atomic_load(&worker->stopping));
         call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
         (void)call_end(worker);
@@ -591,7 +572,7 @@ enum status worker_start(struct worker *worker, struct error *err)
 void worker_stop(struct worker *worker)
 {
     MUST(pthread_mutex_lock(&worker->lock));
-    worker->stopping = true;
+    atomic_store(&worker->stopping, true);
     MUST(pthread_cond_broadcast(&worker->changed));
     MUST(pthread_mutex_unlock(&worker->lock));
 }

@@ -41,12 +41,8 @@ struct worker_orphan {
 
 /* What all workers share; constant once they run. */
 struct worker_plan {
-    struct log *log; /* borrowed, and so is what follows up to driver */
-    struct metrics *metrics;
-    struct memory *memory;
-    struct queue *queue;
-    const struct device_driver *driver;
-    enum scan_lookback lookback;
+    struct device_pool_parts parts;
+    const struct device_driver *driver; /* borrowed */
     struct queue_batching batch;
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
@@ -69,8 +65,8 @@ struct worker {
     /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the
      * queue. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* monotonic clock: stopping, lent */
-    bool stopping;
+    pthread_cond_t changed;    /* monotonic clock: stopping, lent */
+    atomic_bool stopping;      /* written under lock */
     bool waiting;              /* its thread is in queue_take() */
     bool lent;                 /* another thread runs batches on the device: its own waits */
     bool broken;               /* and they put it out of use */
