@@ -16,7 +16,7 @@
 /* Addresses for all maps together: far more than memory, far less than there are. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
-/* A map as the handler sees it. begin is set last and cleared first. */
+/* A map as the handler sees it. begin is set last and cleared first; writers hold the lock. */
 struct entry {
     atomic_uintptr_t begin; /* 0: free */
     atomic_size_t bytes;
@@ -36,8 +36,7 @@ static struct sigaction previous;
 static const struct sigaction by_default = {.sa_handler = SIG_DFL};
 static atomic_bool passed_on;                            /* the previous handler had its turn */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is below */
-static bool taken[SHM_MAPS_MAX];
-static uint64_t mapped_bytes;
+static uint64_t mapped_bytes;                            /* of all maps in the table */
 
 /* ---- the handler: nothing but atomics and mmap ---- */
 
@@ -103,29 +102,23 @@ static void install_handler(void)
 
 /* ---- maps ---- */
 
-static struct entry *take_entry(size_t bytes)
+/* Show the map to the handler. False: there is no room for it. */
+static bool enter_table(struct shm_map *map)
 {
-    struct entry *entry = NULL;
     MUST(pthread_mutex_lock(&lock));
     install_handler();
-    bool fits = bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
-    for (size_t i = 0; fits && entry == NULL && i < SHM_MAPS_MAX; i++) {
-        if (!taken[i]) {
-            taken[i] = true;
-            mapped_bytes += bytes;
-            entry = &table[i];
+    bool fits = map->bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
+    for (size_t i = 0; fits && map->entry == NULL && i < SHM_MAPS_MAX; i++) {
+        if (atomic_load(&table[i].begin) == 0) {
+            map->entry = &table[i];
+            mapped_bytes += map->bytes;
+            atomic_store(&table[i].broken, false);
+            atomic_store(&table[i].bytes, map->bytes);
+            atomic_store(&table[i].begin, (uintptr_t)map->pages);
         }
     }
     MUST(pthread_mutex_unlock(&lock));
-    return entry;
-}
-
-static void give_entry(const struct entry *entry, size_t bytes)
-{
-    MUST(pthread_mutex_lock(&lock));
-    taken[entry - table] = false;
-    mapped_bytes -= bytes;
-    MUST(pthread_mutex_unlock(&lock));
+    return map->entry != NULL;
 }
 
 struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)
@@ -136,29 +129,18 @@ struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)
     }
     size_t whole = (size_t)((before + bytes + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
     struct shm_map *map = calloc(1, sizeof *map);
-    struct entry *entry = map == NULL ? NULL : take_entry(whole);
-    if (entry == NULL) {
-        free(map);
+    if (map == NULL) {
         return NULL;
     }
-    void *pages =
-        mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
-    map->slab = pages == MAP_FAILED ? NULL : slab_adopt(pages, whole);
-    if (map->slab == NULL) {
-        if (pages != MAP_FAILED) {
-            (void)munmap(pages, whole);
-        }
-        give_entry(entry, whole);
-        free(map);
-        return NULL;
-    }
-    map->entry = entry;
-    map->pages = pages;
     map->bytes = whole;
     map->offset = (size_t)before;
-    atomic_store(&entry->broken, false);
-    atomic_store(&entry->bytes, whole);
-    atomic_store(&entry->begin, (uintptr_t)pages);
+    map->pages =
+        mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
+    map->slab = map->pages == MAP_FAILED ? NULL : slab_adopt(map->pages, whole);
+    if (map->slab == NULL || !enter_table(map)) {
+        shm_map_destroy(map);
+        return NULL;
+    }
     return map;
 }
 
@@ -168,9 +150,15 @@ void shm_map_destroy(struct shm_map *map)
         return;
     }
     slab_destroy(map->slab);
-    atomic_store(&map->entry->begin, 0);
-    (void)munmap(map->pages, map->bytes);
-    give_entry(map->entry, map->bytes);
+    if (map->entry != NULL) {
+        MUST(pthread_mutex_lock(&lock));
+        atomic_store(&map->entry->begin, 0);
+        mapped_bytes -= map->bytes;
+        MUST(pthread_mutex_unlock(&lock));
+    }
+    if (map->pages != MAP_FAILED) {
+        (void)munmap(map->pages, map->bytes);
+    }
     free(map);
 }
 
