@@ -46,7 +46,6 @@ static void drop_unused(struct client **link, uint64_t now_ns)
             link = &client->next;
         } else {
             *link = client->next;
-            free(client->name);
             free(client);
         }
     }
@@ -72,19 +71,13 @@ static struct client **bucket_of(struct clients *clients, const uint64_t key[2])
     return &clients->buckets[(hash >> 32) % BUCKETS];
 }
 
-static bool is_called(const struct client *client, const char *name)
-{
-    return name == NULL ? client->name == NULL
-                        : client->name != NULL && strcmp(client->name, name) == 0;
-}
-
 /* Link that points to the client, or to NULL at the end of its chain. Thread: a holder of the
  * lock. */
 static struct client **find(struct clients *clients, const uint64_t key[2], const char *name)
 {
     struct client **link = bucket_of(clients, key);
-    while (*link != NULL &&
-           (memcmp((*link)->key, key, sizeof(*link)->key) != 0 || !is_called(*link, name))) {
+    while (*link != NULL && (memcmp((*link)->key, key, sizeof(*link)->key) != 0 ||
+                             strcmp((*link)->name, name) != 0)) {
         link = &(*link)->next;
     }
     return link;
@@ -93,16 +86,12 @@ static struct client **find(struct clients *clients, const uint64_t key[2], cons
 static struct client *client_make(struct clients *clients, const uint64_t key[2],
                                   const char *name)
 {
-    struct client *client = calloc(1, sizeof *client);
-    if (client == NULL) {
-        return NULL;
-    }
-    memcpy(client->key, key, sizeof client->key);
-    client->clients = clients;
-    client->name = name == NULL ? NULL : strdup(name);
-    if (name != NULL && client->name == NULL) {
-        free(client);
-        return NULL;
+    const size_t name_bytes = strlen(name) + 1;
+    struct client *client = calloc(1, sizeof *client + name_bytes);
+    if (client != NULL) {
+        memcpy(client->key, key, sizeof client->key);
+        client->clients = clients;
+        client->name = memcpy(client + 1, name, name_bytes);
     }
     return client;
 }
@@ -127,7 +116,7 @@ static struct client *client_get(struct clients *clients, const uint64_t key[2],
 struct client *clients_get(struct clients *clients, const struct address *address)
 {
     const uint64_t key[2] = {(uint64_t)address->family, address_owner(address)};
-    return client_get(clients, key, NULL);
+    return client_get(clients, key, "");
 }
 
 struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name)

@@ -37,10 +37,10 @@ struct client {
     size_t active;          /* ... and how many these are */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
-    char *name;                              /* owned, constant; NULL: known by its address */
-    struct clients *clients;                 /* borrowed */
-    size_t references;                       /* guarded by the table's lock */
-    struct client *next;                     /* likewise */
+    const char *name;        /* constant, behind the record; "": known by its address */
+    struct clients *clients; /* borrowed */
+    size_t references;       /* guarded by the table's lock */
+    struct client *next;     /* likewise */
 };
 
 MUST_CHECK enum status clients_create(struct clients **out, struct error *err);
