@@ -5,13 +5,13 @@
 #include "server/base/clock.h"
 #include "server/base/machine.h"
 #include "server/base/thread.h"
-#include "server/memory/memory.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 enum {
     GRAIN_BYTES = 64 << 10 /* of text: some ten times what waking a thread costs */
@@ -38,24 +38,19 @@ struct parallel_job {
     int next;    /* piece to run next */
     int running; /* pieces */
     bool given_up;
-    struct parallel_job *link;
-};
-
-/* What was done, for codec_pool_wait_ns(). */
-struct account {
-    uint64_t bytes;
-    uint64_t thread_ns;
+    TAILQ_ENTRY(parallel_job) link;
 };
 
 struct codec_pool {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
     pthread_cond_t piece_done;
-    struct parallel_job *jobs; /* that have pieces left, oldest first */
+    TAILQ_HEAD(job_list, parallel_job) jobs; /* that have pieces left, oldest first */
     struct fair_line lines[CLASS_COUNT];
     uint64_t begun[CLASS_COUNT]; /* cost of what threads have begun with */
-    int turn; /* the class that is served next if there is something to do in it */
-    struct account account;
+    int turn;            /* the class that is served next if there is something to do in it */
+    uint64_t done_bytes; /* what was done, ... */
+    uint64_t done_ns;    /* ... in which time of threads: for codec_pool_wait_ns() */
     bool stopping;
     size_t thread_count;
     pthread_t threads[];
@@ -117,12 +112,11 @@ static struct request *next_request(struct codec_pool *pool, enum work_class kin
 /* A thread has done so much, in so much time of its own. Thread: a holder of the lock. */
 static void book_time(struct codec_pool *pool, uint64_t bytes, uint64_t own_ns)
 {
-    struct account *account = &pool->account;
-    account->bytes += bytes;
-    account->thread_ns += own_ns;
-    if (account->thread_ns > NS_PER_S) { /* what is long ago counts less and less */
-        account->bytes /= 2;
-        account->thread_ns /= 2;
+    pool->done_bytes += bytes;
+    pool->done_ns += own_ns;
+    if (pool->done_ns > NS_PER_S) { /* what is long ago counts less and less */
+        pool->done_bytes /= 2;
+        pool->done_ns /= 2;
     }
 }
 
@@ -214,9 +208,9 @@ static void run_piece(struct codec_pool *pool, struct parallel_job *job)
 /* The oldest job of the class with pieces left, NULL. Thread: a holder of the lock. */
 static struct parallel_job *open_job(const struct codec_pool *pool, enum work_class kind)
 {
-    struct parallel_job *job = pool->jobs;
+    struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
     while (job != NULL && (job->kind != kind || !has_piece(job))) {
-        job = job->link;
+        job = TAILQ_NEXT(job, link);
     }
     return job;
 }
@@ -249,11 +243,7 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
                                .kind = class_of(codecs->request->cost),
                                .count = count};
     MUST(pthread_mutex_lock(&pool->lock));
-    struct parallel_job **link = &pool->jobs;
-    while (*link != NULL) {
-        link = &(*link)->link;
-    }
-    *link = &job;
+    TAILQ_INSERT_TAIL(&pool->jobs, &job, link);
     for (int helpers = 1; helpers < count && (size_t)helpers < pool->thread_count; helpers++) {
         MUST(pthread_cond_signal(&pool->work));
     }
@@ -261,11 +251,7 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
         run_piece(pool, &job);
         let_smaller_go(pool, job.kind);
     }
-    link = &pool->jobs;
-    while (*link != &job) {
-        link = &(*link)->link;
-    }
-    *link = job.link;
+    TAILQ_REMOVE(&pool->jobs, &job, link);
     while (job.running > 0) {
         MUST(pthread_cond_wait(&pool->piece_done, &pool->lock));
     }
@@ -343,6 +329,7 @@ enum status codec_pool_create(size_t threads, struct codec_pool **out, struct er
     MUST(pthread_mutex_init(&pool->lock, NULL));
     MUST(pthread_cond_init(&pool->work, NULL));
     MUST(pthread_cond_init(&pool->piece_done, NULL));
+    TAILQ_INIT(&pool->jobs);
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
         fair_init(&pool->lines[kind], (enum fair_line_id)(FAIR_TEXT_SMALL + kind),
                   quanta[kind]);
@@ -427,14 +414,11 @@ uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client
                             uint64_t bytes)
 {
     MUST(pthread_mutex_lock(&pool->lock));
-    const struct account account = pool->account;
-    uint64_t ahead = bytes_ahead(pool, client, high, bytes);
+    const double done_bytes = (double)pool->done_bytes * (double)pool->thread_count;
+    const double done_ns = (double)pool->done_ns;
+    const double ahead = (double)bytes_ahead(pool, client, high, bytes);
     MUST(pthread_mutex_unlock(&pool->lock));
-    if (account.bytes == 0 || pool->thread_count == 0) {
-        return 0;
-    }
-    double wait_ns = (double)ahead * ((double)account.thread_ns / (double)account.bytes) /
-                     (double)pool->thread_count;
+    const double wait_ns = done_bytes > 0 ? ahead * done_ns / done_bytes : 0;
     return wait_ns < (double)INT64_MAX ? (uint64_t)wait_ns : INT64_MAX;
 }
 

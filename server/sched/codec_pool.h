@@ -28,7 +28,6 @@
 
 struct client;
 struct codec_pool; /* opaque */
-struct memory;
 struct request;
 
 enum {

@@ -39,20 +39,25 @@ void completion_wake(struct completion *completion)
     }
 }
 
+/* The chain from its end to its first. */
+static struct request *turn_round(struct request *first)
+{
+    struct request *newest = NULL;
+    while (first != NULL) {
+        struct request *next = first->next;
+        first->next = newest;
+        newest = first;
+        first = next;
+    }
+    return newest;
+}
+
 void completion_post(struct completion *completion, struct request *first)
 {
-    /* The chain is turned round, so that the taker's single reversal restores its order. */
-    struct request *last = first;
-    struct request *newest = NULL;
-    for (struct request *request = first; request != NULL;) {
-        struct request *next = request->next;
-        request->next = newest;
-        newest = request;
-        request = next;
-    }
+    struct request *newest = turn_round(first); /* as the taker does once more */
     struct request *head = atomic_load_explicit(&completion->head, memory_order_relaxed);
     do {
-        last->next = head;
+        first->next = head;
     } while (!atomic_compare_exchange_weak(&completion->head, &head, newest));
     /* Both in one order with completion_take_awake(): if this is not the last look at it that
      * says so, that one finds the chain. */
@@ -123,19 +128,6 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
         (double)clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS);
 }
 
-static struct request *take_all(struct completion *completion)
-{
-    struct request *request = atomic_exchange(&completion->head, NULL);
-    struct request *oldest = NULL;
-    while (request != NULL) {
-        struct request *next = request->next;
-        request->next = oldest;
-        oldest = request;
-        request = next;
-    }
-    return oldest;
-}
-
 struct request *completion_take(struct completion *completion)
 {
     uint64_t wakes;
@@ -143,7 +135,7 @@ struct request *completion_take(struct completion *completion)
      * once too seldom. */
     while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
     }
-    return take_all(completion);
+    return turn_round(atomic_exchange(&completion->head, NULL));
 }
 
 void completion_stay_awake(struct completion *completion)
@@ -154,5 +146,5 @@ void completion_stay_awake(struct completion *completion)
 struct request *completion_take_awake(struct completion *completion)
 {
     atomic_store(&completion->awake, false);
-    return take_all(completion);
+    return turn_round(atomic_exchange(&completion->head, NULL));
 }
