@@ -147,8 +147,6 @@ enum status memory_create(const struct memory_options *options, struct memory **
     }
     assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
     memory->options = *options;
-    atomic_init(&memory->reserved, 0);
-    atomic_init(&memory->committed, 0);
     MUST(pthread_mutex_init(&memory->lock, NULL));
     MUST(pthread_cond_init(&memory->leave, NULL));
     enum status status =

@@ -123,13 +123,6 @@ static uint64_t held_bytes(const struct request *request)
     return request->reserved_bytes + request->admission.promised_bytes;
 }
 
-/* Memory of those in the line but this one, which may be in it: they took it while they seemed
- * small. */
-static uint64_t held_by_others(const struct admission *admission, const struct request *request)
-{
-    return admission->held_waiting - request->admission.held_bytes;
-}
-
 static void enter_line(struct admission *admission, struct request *request)
 {
     request->admission.held_bytes = held_bytes(request);
@@ -167,8 +160,11 @@ static bool grant_memory(struct admission *admission, struct request *request, u
      * the whole budget would wait for the request's own memory. */
     uint64_t held = larger_of(hold->claim, held_bytes(request));
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
-    uint64_t behind = begins && admission->active == 0 ? held_by_others(admission, request) : 0;
-    uint64_t lack = behind + small_part(admission, missing);
+    uint64_t lack = small_part(admission, missing);
+    if (begins && admission->active == 0) {
+        /* What the others in the line have, who took it while they seemed small. */
+        lack += admission->held_waiting - hold->held_bytes;
+    }
     uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
         !memory_promise(admission->memory, missing, lack, &promised)) {
@@ -403,9 +399,7 @@ void admission_slow(struct admission *admission, struct request *request)
 static void measure_rate(struct admission *admission, const struct admission_hold *hold,
                          uint64_t now_ns)
 {
-    uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
-                            ? admission->last_finish_ns
-                            : admission->busy_since_ns;
+    uint64_t since_ns = larger_of(admission->last_finish_ns, admission->busy_since_ns);
     admission->last_finish_ns = now_ns;
     if (admission->line.count == 0 && has_place(admission, hold->claim)) {
         return;
@@ -475,11 +469,9 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     struct fair_cursor last = {.current = NULL};
     struct request *ended = NULL;
     size_t stuck = 0;
-    if (admission->begun_waiting == 0 || admission->begun_waiting < wanted) {
-        admission->stuck_since_ns = 0;
-        return NULL; /* without a walk through all that wait */
-    }
-    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
+    /* Mostly so few want more that there need be no walk through all that wait. */
+    const bool may_be = admission->begun_waiting > 0 && admission->begun_waiting >= wanted;
+    for (struct fair_cursor c = fair_begin(&admission->line); may_be && c.current != NULL;
          fair_step(&c)) {
         const bool is_stuck = any_active ? is_active(c.current) : is_slow(c.current);
         const bool later = last.current == NULL || c.current->ticket > last.current->ticket;

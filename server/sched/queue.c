@@ -406,11 +406,8 @@ static bool look_at_lanes(struct queue *queue, const struct queue_batching *opti
     *wait_ns = 0;
     enum queue_takes kind;
     struct fair_line *lane = lane_in_turn(queue, taker, &kind);
-    if (lane == NULL) {
-        return false;
-    }
-    if (options->max_first_bytes > 0 &&
-        fair_begin(lane).current->cost > options->max_first_bytes) {
+    if (lane == NULL || (options->max_first_bytes > 0 &&
+                         fair_begin(lane).current->cost > options->max_first_bytes)) {
         return false;
     }
     uint64_t until_ns = peers_until_ns(queue, taker, lane, options);
