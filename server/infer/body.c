@@ -83,11 +83,8 @@ static enum status ask_head(struct request *request, struct error *err)
     }
     const struct byte_view head = {request->head.bytes, request->head_bytes};
     TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
-    if (body->head_need != request->head_bytes) {
-        return STATUS_OK; /* its memory is taken when it comes */
-    }
-    if (head_is_whole_body(request)) {
-        return STATUS_OK;
+    if (body->head_need != request->head_bytes || head_is_whole_body(request)) {
+        return STATUS_OK; /* memory for the rest is taken when it comes */
     }
     /* A carry was checked as it came. */
     if (request->head_bytes >

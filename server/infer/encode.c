@@ -190,8 +190,6 @@ void infer_encode(struct request *request)
     struct answer *answer = &request->answer;
     answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
     answer->header_count = 0;
-    answer->head = NULL;
-    answer->head_bytes = 0;
     answer->payload_bytes = 0;
     if (make_answer(request, &request->error) != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */

@@ -50,24 +50,16 @@ static enum status plan_scan(struct request *request, struct error *err)
     return status;
 }
 
-static void apply_body_timeout(struct request *request)
+/* What the body says of time and priority; the latter goes before the header. */
+static void apply_parameters(struct request *request)
 {
-    uint64_t timeout_us = request->call.timeout_us;
+    const struct scan_call *call = &request->call;
     uint64_t at = 0;
-    if (timeout_us == 0 || timeout_us > UINT64_MAX / NS_PER_US ||
-        __builtin_add_overflow(request->times.arrived, timeout_us * NS_PER_US, &at)) {
-        return;
+    if (call->timeout_us > 0 && !__builtin_mul_overflow(call->timeout_us, NS_PER_US, &at) &&
+        !__builtin_add_overflow(at, request->times.arrived, &at)) {
+        request->deadline_ns = deadline_earlier(request->deadline_ns, at);
     }
-    if (request->deadline_ns == 0 || at < request->deadline_ns) {
-        request->deadline_ns = at;
-    }
-}
-
-/* What the body says goes before the header. */
-static void apply_body_priority(struct request *request)
-{
-    const uint64_t priority = request->call.priority;
-    request->high = priority == 0 ? request->high : priority == 1;
+    request->high = call->priority == 0 ? request->high : call->priority == 1;
 }
 
 static enum status check_rank(const struct request *request, struct error *err)
@@ -90,8 +82,7 @@ enum status infer_decode(struct request *request, struct error *err)
     TRY(codec_decode(request->codec, &request->codec_request, head, &request->call, err));
     request->decoded = true;
     request->call.parallel = request->parallel;
-    apply_body_timeout(request);
-    apply_body_priority(request);
+    apply_parameters(request);
     if (request->call.axis_pending) {
         /* Sizes do not depend on the axis; the plan is made again when that is known. */
         request->call.desc.axis = 0;
@@ -416,28 +407,17 @@ static bool answer_computed(struct request *request)
 
 bool infer_advance(struct request *request)
 {
+    const enum request_state state = request_state(request);
     if (request->error.status != STATUS_OK) {
         return false;
     }
-    switch (request_state(request)) {
-    case REQUEST_WAITING:
-    case REQUEST_PARSING:
+    if (state == REQUEST_WAITING || state == REQUEST_PARSING) {
         return infer_submit(request) != INFER_ENDED;
-    case REQUEST_PARSED:
-        return queue_or_slice(request) != INFER_ENDED;
-    case REQUEST_QUEUED:
-    case REQUEST_RUNNING:
-    case REQUEST_SLICED:
-        return answer_computed(request);
-    case REQUEST_PRINTING:
-    case REQUEST_HEADER:
-    case REQUEST_BODY:
-    case REQUEST_REFUSED:
-    case REQUEST_LINGERING:
-    case REQUEST_PAUSED:
-    case REQUEST_READY:
-    case REQUEST_ANSWERING:
-        break;
     }
-    return false;
+    if (state == REQUEST_PARSED) {
+        return queue_or_slice(request) != INFER_ENDED;
+    }
+    const bool computed =
+        state == REQUEST_QUEUED || state == REQUEST_RUNNING || state == REQUEST_SLICED;
+    return computed && answer_computed(request);
 }

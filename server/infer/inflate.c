@@ -26,11 +26,6 @@ int inflate_window_bits(enum coding coding)
     return coding == CODING_GZIP ? WINDOW + GZIP_FORMAT : WINDOW;
 }
 
-static const char *coding_name(enum coding coding)
-{
-    return coding == CODING_GZIP ? "gzip" : "deflate (zlib)";
-}
-
 enum status inflate_create(enum coding coding, struct inflate **out, struct error *err)
 {
     struct inflate *unpack = malloc(sizeof *unpack);
@@ -61,8 +56,8 @@ static enum status refuse_stream(const struct inflate *unpack, const char *what,
                                  struct error *err)
 {
     return error_set_field(err, STATUS_INVALID_ENCODING, "Content-Encoding",
-                           "the body is no valid %s stream: %s", coding_name(unpack->coding),
-                           what);
+                           "the body is no valid %s stream: %s",
+                           unpack->coding == CODING_GZIP ? "gzip" : "deflate (zlib)", what);
 }
 
 /* What follows a gzip member is taken for garbage until something comes out of it. */

@@ -415,37 +415,18 @@ static enum status prepare_part(struct request *request, struct error *err)
 
 /* ---- and after it ---- */
 
-/* Compute the sums of lines from..end-1 after the part. Where the part has no elements
- * (outputs: NULL) they are what they were. Else they are the last output and, where the last
- * element is not in that, this element, which is in `kept`. */
-static void keep_sums_of(const struct request *request, const char *outputs, char *kept,
-                         uint64_t from, uint64_t end)
-{
-    const struct part_sizes *sizes = &request->part->sizes;
-    const unsigned char *sums = request->part->sums;
-    const size_t bytes = sizes->element_bytes;
-    assert(sums != NULL); /* take_memory() */
-    for (uint64_t i = from; i < end; i++) {
-        uint64_t value = 0;
-        if (outputs == NULL) {
-            value = part_load(sums + i * sizes->sum_bytes, bytes);
-        } else {
-            value = part_load(outputs + i * bytes, bytes);
-            value += request->plan.exclusive ? part_load(kept + i * bytes, bytes) : 0;
-        }
-        memcpy(kept + i * bytes, &value, bytes);
-    }
-}
-
 /* An integer's sum after the part: the last output, and the last element where that is not in
- * it. Without elements it is what it was. */
+ * it, which is in its place so far. Without elements it is what it was. */
 static enum status keep_last_sums(const struct request *request, struct error *err)
 {
     const struct part_sizes *sizes = &request->part->sizes;
+    const size_t bytes = sizes->element_bytes;
+    const bool any = sizes->elements > 0;
+    const size_t sum_bytes = any ? bytes : sizes->sum_bytes;
     char *kept = request->part->carry.bytes + CARRY_HEADER_BYTES;
-    char *outputs = NULL;
-    if (sizes->elements > 0) {
-        outputs = (char *)request->part->sums; /* as wide or wider, and done with */
+    char *sums = (char *)request->part->sums; /* outputs are as wide or narrower */
+    assert(sums != NULL);                     /* take_memory() */
+    if (any) {
         struct scan_plan of_output = request->plan;
         of_output.axis.in_stride = of_output.axis.out_stride;
         for (int d = 0; d < of_output.dims; d++) {
@@ -455,11 +436,16 @@ static enum status keep_last_sums(const struct request *request, struct error *e
                                          .cells = request_output_bytes(request),
                                          .first = sizes->elements - 1,
                                          .count = 1,
-                                         .planes = outputs};
+                                         .planes = sums};
         TRY(part_planes_move(request, &move, err));
     }
     for (uint64_t at = 0; at < sizes->lines; at += SUMS_AT_ONCE) {
-        keep_sums_of(request, outputs, kept, at, smaller_of(sizes->lines, at + SUMS_AT_ONCE));
+        const uint64_t end = smaller_of(sizes->lines, at + SUMS_AT_ONCE);
+        for (uint64_t i = at; i < end; i++) {
+            uint64_t value = part_load(sums + i * sum_bytes, bytes);
+            value += any && request->plan.exclusive ? part_load(kept + i * bytes, bytes) : 0;
+            memcpy(kept + i * bytes, &value, bytes);
+        }
         if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
         }
@@ -630,16 +616,12 @@ static uint64_t total_of(const struct part_sizes *sizes, const unsigned char *su
         return part_load(at, sizes->element_bytes) + part_load(behind, sizes->element_bytes);
     }
     if (sizes->sum_bytes == sizeof(double)) {
-        double parts[2];
-        memcpy(&parts[0], at, sizeof parts[0]);
-        memcpy(&parts[1], behind, sizeof parts[1]);
-        const double sum = parts[0] + parts[1];
+        const double sum =
+            *(const double *)(const void *)at + *(const double *)(const void *)behind;
         memcpy(&total, &sum, sizeof sum);
     } else {
-        float parts[2];
-        memcpy(&parts[0], at, sizeof parts[0]);
-        memcpy(&parts[1], behind, sizeof parts[1]);
-        const float sum = parts[0] + parts[1];
+        const float sum =
+            *(const float *)(const void *)at + *(const float *)(const void *)behind;
         memcpy(&total, &sum, sizeof sum);
     }
     part_sums_settle(&total, sizes->sum_bytes, 1);
