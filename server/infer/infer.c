@@ -282,7 +282,7 @@ static bool prepare_to_queue(struct request *request)
  * slices_wanted(); else the owner. */
 static enum infer_place queue_or_slice(struct request *request)
 {
-    if (slices_begun(request) || slices_start(request)) {
+    if (slices_start(request)) {
         return slices_end(request) ? INFER_AWAY : INFER_ENDED;
     }
     if (part_is_one(request)) {

@@ -220,9 +220,9 @@ void slices_feed(struct request *request)
     }
 }
 
-bool slices_begun(const struct request *request)
+/* Whether any slice was handed over, so that the request must end in slices. */
+static bool slices_begun(const struct slices *slices)
 {
-    const struct slices *slices = request->slices;
     return slices != NULL && (slices->steps_out > 0 || slices->steps_done > 0 ||
                               slices->slice.error.status != STATUS_OK);
 }
@@ -231,6 +231,9 @@ bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
+    if (slices_begun(request->slices)) {
+        return true;
+    }
     if (part_is_one(request)) {
         return create_slices(request, &request->part->phases[0].slicing, &request->error);
     }
@@ -238,19 +241,14 @@ bool slices_start(struct request *request)
            (request->slices != NULL || create_slices(request, &slicing, &ignored));
 }
 
-/* The slice that came back last was lost: then its error is the request's. */
-static bool take_slice_error(const struct slices *slices, struct request *whole)
-{
-    if (slices->steps_out > 0 || slices->slice.error.status == STATUS_OK) {
-        return false;
-    }
-    whole->error = slices->slice.error;
-    return true;
-}
-
 bool slices_lost(struct request *request)
 {
-    return request->slices != NULL && take_slice_error(request->slices, request);
+    const struct slices *slices = request->slices;
+    if (slices == NULL || slices->steps_out > 0 || slices->slice.error.status == STATUS_OK) {
+        return false;
+    }
+    request->error = slices->slice.error;
+    return true;
 }
 
 bool slices_end(struct request *request)
@@ -258,7 +256,7 @@ bool slices_end(struct request *request)
     struct slices *slices = request->slices;
     request_enter(request, REQUEST_SLICED);
     return slices->steps_out > 0 ||
-           (!take_slice_error(slices, request) &&
+           (!slices_lost(request) &&
             push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
 }
 
@@ -289,9 +287,7 @@ static void destroy_slices(struct slices *slices)
     struct memory *memory = slices->slice.server->memory;
     memory_give(memory, &slices->block);
     part_destroy(slices->part, memory);
-    if (slices->reserved_bytes > 0) {
-        memory_release(memory, slices->reserved_bytes);
-    }
+    memory_release(memory, slices->reserved_bytes);
     client_release(slices->slice.client);
     free(slices);
 }
@@ -340,8 +336,7 @@ struct request *slices_take_back(struct request *slice)
     enum request_state state = request_state(whole);
     bool ours = state == REQUEST_BODY || state == REQUEST_SLICED;
     if (slice->error.status != STATUS_OK) {
-        return ours && take_slice_error(slices, whole) ? whole
-                                                       : NULL; /* else seen by slices_lost() */
+        return ours && slices_lost(whole) ? whole : NULL; /* else it is asked later */
     }
     slices->steps_done += steps;
     account_slice(slices, steps);

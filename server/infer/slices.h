@@ -42,11 +42,8 @@ bool slices_wanted(const struct request *request);
  * which goes by slices alone (part.h), is not scanned, and request.error says why. */
 bool slices_start(struct request *request);
 
-/* Whether any slice was handed over, so that the request must end in slices. */
-bool slices_begun(const struct request *request);
-
 /* The body is complete and right. True: a slice is out, suspend; false: request.error says why
- * it cannot be queued. Only if slices_begun() or slices_start() says so. */
+ * it cannot be queued. Only if slices_start() says so. */
 bool slices_end(struct request *request);
 
 /* A slice came back.
@@ -54,7 +51,7 @@ bool slices_end(struct request *request);
  * lost its slice, of which its error says why; else NULL */
 struct request *slices_take_back(struct request *slice);
 
-/* Whether a slice was lost while the request was away; its error says why. */
+/* Whether the slice that came back last was lost; then the request's error says why. */
 bool slices_lost(struct request *request);
 
 /* Nobody waits for the request's result any more: cancel the slice that is out. */
