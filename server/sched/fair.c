@@ -40,11 +40,6 @@ static void leave_ring(struct fair_line *line, struct fair_flow *before)
     line->flows--;
 }
 
-static struct fair_flow *flow_of(const struct fair_line *line, const struct request *request)
-{
-    return &request->client->flows[line->id];
-}
-
 /* Whether some wait that are not of high priority. Something does wait. */
 static bool has_others(const struct fair_flow *flow)
 {
@@ -93,7 +88,7 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
 
 void fair_push(struct fair_line *line, struct request *request, bool by_ticket)
 {
-    struct fair_flow *flow = flow_of(line, request);
+    struct fair_flow *flow = &request->client->flows[line->id];
     struct request **link = place_of(flow, request, by_ticket);
     if (flow->first == NULL) {
         enter_ring(line, flow);

@@ -118,20 +118,14 @@ static struct request *let_batch_go(struct worker *worker)
     return batch;
 }
 
-/* Compilers and drivers that start on a busy machine are slow without being stuck. */
-static uint64_t call_timeout_ns(const struct worker *worker, enum worker_call call,
-                                uint64_t bytes)
-{
-    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
-    double factor = patient ? WORKER_PATIENCE : 1;
-    factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
-    return (uint64_t)((double)worker->plan->timeout_ns * factor);
-}
-
 /* Begin a call of the driver. bytes: the cost of a run's requests. */
 static void call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
 {
-    uint64_t timeout_ns = call_timeout_ns(worker, call, bytes);
+    /* Compilers and drivers that start on a busy machine are slow without being stuck. */
+    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
+    double factor = patient ? WORKER_PATIENCE : 1;
+    factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
+    uint64_t timeout_ns = (uint64_t)((double)worker->plan->timeout_ns * factor);
     MUST(pthread_mutex_lock(&worker->lock));
     worker->call = call;
     worker->call_timeout_ns = timeout_ns;
@@ -263,28 +257,17 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     return bytes;
 }
 
-/* An HTTP thread has computed the batch: what each request of it has had of that, by its cost. */
-static void share_time(struct request *first, uint64_t busy_ns)
-{
-    uint64_t cost = 0;
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        cost += request->cost;
-    }
-    for (struct request *request = first; request != NULL; request = request->next) {
-        request->loop_ns =
-            (uint64_t)((double)busy_ns * (double)request->cost / (double)larger_of(cost, 1));
-    }
-}
-
-/* The batch is computed: count it and hand it on. */
+/* The batch, of this cost, is computed: count it and hand it on. Of an HTTP thread's time each
+ * request has had a share by its cost. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
-                         const struct scan_report *report, bool here)
+                         uint64_t cost, const struct scan_report *report, bool here)
 {
     const struct metrics_launch launch = {.upload_ns = report->upload_ns,
                                           .compute_ns = report->compute_ns,
                                           .download_ns = report->download_ns};
     uint64_t now_ns = clock_now_ns();
     uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* all began together */
+    double ns_per_cost = here ? (double)busy_ns / (double)larger_of(cost, 1) : 0;
     bool counts = first->slice.of == NULL || first->slice.last;
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -298,9 +281,7 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
         request->device = (int)worker->number;
         request->batch = (uint32_t)count;
         request->launch = launch;
-    }
-    if (here) {
-        share_time(first, busy_ns);
+        request->loop_ns = (uint64_t)(ns_per_cost * (double)request->cost);
     }
     MUST(pthread_mutex_lock(&worker->lock));
     worker->stats.batches++;
@@ -376,7 +357,7 @@ static bool run_batch(struct worker *worker, bool here)
     (void)let_batch_go(worker);
     worker->failures = 0;
     if (status == STATUS_OK) {
-        finish_batch(worker, first, count, &report, here);
+        finish_batch(worker, first, count, bytes, &report, here);
     } else if (count > 1 && report.inputs_intact) {
         run_apart(worker, first);
     } else {
