@@ -1,9 +1,30 @@
 #include "proto/text.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+size_t text_span(const char *text, size_t bytes, const char *others)
+{
+    size_t count = 0;
+    while (count < bytes && text[count] != '\0' &&
+           (isalnum((unsigned char)text[count]) != 0 || strchr(others, text[count]) != NULL)) {
+        count++;
+    }
+    return count;
+}
+
+bool text_is_line(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (((unsigned char)text[i] < ' ' && text[i] != '\t') || text[i] == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
 
 void text_append(char *text, size_t size, const char *format, ...)
 {

@@ -17,6 +17,21 @@ static inline bool text_is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+/* Bytes of text[0..bytes) without the spaces at its end. */
+static inline size_t text_trimmed(const char *text, size_t bytes)
+{
+    while (bytes > 0 && text_is_space(text[bytes - 1])) {
+        bytes--;
+    }
+    return bytes;
+}
+
+/* How many bytes text[0..bytes) begins with that are letters or digits of ASCII, or in `others`. */
+size_t text_span(const char *text, size_t bytes, const char *others);
+
+/* Whether text[0..bytes) has no control characters of ASCII but tabs. */
+bool text_is_line(const char *text, size_t bytes);
+
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Bytes of the control character at `at`: of ASCII; or in UTF-8 U+0080 to U+009F, which terminals

@@ -9,6 +9,7 @@
  * other side hangs up or talks nonsense, or it says no. */
 #include "server/base/http_post.h"
 
+#include "proto/text.h"
 #include "server/base/clock.h"
 
 #include <errno.h>
@@ -172,20 +173,6 @@ static bool send_request(struct http_post *post, const char *text, size_t bytes)
 
 /* ---- the answer ---- */
 
-/* Visible characters, spaces and tabs, and a CRLF that ends there. */
-static bool is_line(const char *line, const char *end)
-{
-    if (end == line || end[-1] != '\r') {
-        return false;
-    }
-    for (const char *c = line; c < end - 1; c++) {
-        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The next line of the head, without its end; NULL: there is none. */
 static const char *next_line(struct http_post *post)
 {
@@ -194,7 +181,8 @@ static const char *next_line(struct http_post *post)
         char *end = memchr(line, '\n', post->received - post->parsed);
         if (end != NULL) {
             post->parsed = (size_t)(end + 1 - post->head);
-            if (!is_line(line, end)) {
+            if (end == line || end[-1] != '\r' ||
+                !text_is_line(line, (size_t)(end - 1 - line))) {
                 (void)post_fail(post, "its answer is not HTTP/1.1");
                 return NULL;
             }

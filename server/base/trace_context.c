@@ -2,6 +2,8 @@
  * (Recommendation of 23 November 2021) and, for the flag of random ids, of its level 2. */
 #include "server/base/trace_context.h"
 
+#include "proto/text.h"
+
 #include <string.h>
 
 enum {
@@ -11,11 +13,6 @@ enum {
     STATE_SYSTEM_MAX = 14,
     STATE_VALUE_MAX = 256
 };
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
 
 /* Digits of "HEXDIGLC", lower case alone. False: there is another character among them. */
 static bool read_hex(const char *text, int digits, uint64_t *out)
@@ -47,11 +44,8 @@ bool trace_context_read(const char *traceparent, uint64_t random, struct trace_c
     uint64_t parent = 0;
     uint64_t flags = 0;
     const char *text = traceparent + strspn(traceparent, " \t");
-    size_t count = strlen(text);
-    while (count > 0 &&
-           is_blank(text[count - 1])) { /* libmicrohttpd 0.9.75 leaves them there */
-        count--;
-    }
+    const size_t count =
+        text_trimmed(text, strlen(text)); /* as libmicrohttpd 0.9.75 does not */
     if (count < TRACE_PARENT_CHARS || text[2] != '-' || text[35] != '-' || text[52] != '-' ||
         !read_hex(text, 2, &version) || !read_hex(text + 3, 16, &trace[0]) ||
         !read_hex(text + 19, 16, &trace[1]) || !read_hex(text + 36, 16, &parent) ||
@@ -157,12 +151,10 @@ void trace_context_read_state(const char *const *fields, size_t count,
     for (size_t i = 0; i < count; i++) {
         for (const char *at = fields[i]; *at != '\0';) {
             const char *text = at + strspn(at, " \t");
-            size_t bytes = strcspn(text, ",");
-            at = text + bytes;
+            const size_t whole = strcspn(text, ",");
+            const size_t bytes = text_trimmed(text, whole);
+            at = text + whole;
             at += *at == ',';
-            while (bytes > 0 && is_blank(text[bytes - 1])) {
-                bytes--;
-            }
             if (bytes == 0) {
                 continue; /* "Empty list-members are allowed" */
             }

@@ -2,73 +2,32 @@
 #include "server/http/header_check.h"
 
 #include "proto/digits.h"
+#include "proto/text.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* RFC 9110 token characters, besides letters and digits. */
-static bool is_token_byte(unsigned char byte)
-{
-    return isalnum(byte) != 0 || (byte != 0 && strchr("!#$%&'*+-.^_`|~", byte) != NULL);
-}
+/* What RFC 9110 (5.6.2) has in a token, besides letters and digits. */
+#define TOKEN_BYTES "!#$%&'*+-.^_`|~"
 
-static bool name_is_token(const char *name, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (!is_token_byte((unsigned char)name[i])) {
-            return false;
-        }
-    }
-    return bytes > 0;
-}
-
-static bool value_is_clean(const char *value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = (unsigned char)value[i];
-        if ((byte < ' ' && byte != '\t') || byte == 0x7f) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Bytes of `set`, letters, digits and what stands unescaped or as a delimiter in the name of a host
- * (RFC 3986, 3.2.2): unreserved, sub-delims, pct-encoded. */
-static size_t host_span(const char *text, size_t bytes, const char *set)
-{
-    size_t count = 0;
-    while (count < bytes && text[count] != '\0' &&
-           (isalnum((unsigned char)text[count]) != 0 ||
-            strchr("-._~!$&'()*+,;=%", text[count]) != NULL ||
-            strchr(set, text[count]) != NULL)) {
-        count++;
-    }
-    return count;
-}
+/* What stands unescaped, escaped or as a delimiter in the name of a host, besides these: unreserved,
+ * sub-delims, pct-encoded (RFC 3986, 3.2.2). */
+#define HOST_BYTES "-._~!$&'()*+,;=%"
 
 /* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
 static bool is_host(const char *text, size_t bytes)
 {
-    size_t name = 0;
+    size_t name = text_span(text, bytes, HOST_BYTES);
     if (bytes > 0 && text[0] == '[') {
-        name = 1 + host_span(text + 1, bytes - 1, ":");
+        name = 1 + text_span(text + 1, bytes - 1, HOST_BYTES ":");
         if (name == 1 || name == bytes || text[name] != ']') {
             return false;
         }
         name++;
-    } else {
-        name = host_span(text, bytes, "");
     }
-    if (name == bytes) {
-        return true;
-    }
-    size_t port = name + 1;
-    while (text[name] == ':' && port < bytes && isdigit((unsigned char)text[port]) != 0) {
-        port++;
-    }
-    return text[name] == ':' && port == bytes;
+    return name == bytes ||
+           (text[name] == ':' && strspn(text + name + 1, "0123456789") >= bytes - name - 1);
 }
 
 /* Text of at least one digit and nothing else, at most INT64_MAX; false otherwise. */
@@ -311,10 +270,7 @@ static void choose_coding(struct header_check *check)
 /* Blanks behind a value are no part of it, but libmicrohttpd before 1.0 leaves them there. */
 static size_t without_blanks(struct value value)
 {
-    while (value.bytes > 0 && strchr(" \t", value.text[value.bytes - 1]) != NULL) {
-        value.bytes--;
-    }
-    return value.bytes;
+    return text_trimmed(value.text, value.bytes);
 }
 
 static void read_priority(struct header_check *check, struct value value)
@@ -447,13 +403,13 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
                         const char *value, size_t value_bytes)
 {
     check->bytes += name_bytes + value_bytes;
-    if (!name_is_token(name, name_bytes)) {
+    if (name_bytes == 0 || text_span(name, name_bytes, TOKEN_BYTES) < name_bytes) {
         refuse_framing(
             check, STATUS_INVALID_REQUEST,
             "a header name holds a byte that is not allowed there (a blank before the colon?)");
         return;
     }
-    if (!value_is_clean(value, value_bytes)) {
+    if (!text_is_line(value, value_bytes)) {
         refuse_framing(check, STATUS_INVALID_REQUEST,
                        "a header value holds a control character");
         return;

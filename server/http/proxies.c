@@ -2,7 +2,7 @@
 #include "server/http/proxies.h"
 
 #include "proto/digits.h"
-#include "server/base/config.h"
+#include "proto/text.h"
 
 #include <string.h>
 
@@ -50,9 +50,7 @@ static bool parse_network(const char *text, struct proxy_network *out)
     if (text[length] == '/') {
         const char *digits = text + length + 1;
         uint64_t bits = 0;
-        bool fits = false;
-        size_t count = digits_read(digits, strlen(digits), &bits, &fits);
-        if (count == 0 || count > 3 || digits[count] != '\0' || bits > all) {
+        if (!digits_are_all(digits, strlen(digits), &bits) || bits > all) {
             return false;
         }
         out->bits = (unsigned)bits;
@@ -68,8 +66,7 @@ enum status proxies_parse(const struct config_list *list, struct proxies *out,
         const char *text = list->items[i];
         if (strcmp(text, "unix") == 0) {
             found.local = true;
-        } else if (found.count == PROXIES_MAX ||
-                   !parse_network(text, &found.networks[found.count++])) {
+        } else if (!parse_network(text, &found.networks[found.count++])) {
             return error_set(err, STATUS_INVALID_FIELD,
                              "--trusted-proxies: \"%.60s\" is no address or network; expected "
                              "10.0.0.0/8, fd00::/8, 192.0.2.1 or unix",
@@ -90,19 +87,14 @@ static bool read_last_entry(const char *list, size_t bytes, struct address *out,
         begin--;
     }
     *left = begin == 0 ? 0 : begin - 1;
-    const char *entry = list + begin;
-    size_t length = bytes - begin;
-    while (length > 0 && strchr(" \t", *entry) != NULL) {
-        entry++;
-        length--;
+    while (begin < bytes && text_is_space(list[begin])) {
+        begin++;
     }
-    while (length > 0 && strchr(" \t", entry[length - 1]) != NULL) {
-        length--;
-    }
+    const size_t length = text_trimmed(list + begin, bytes - begin);
     if (length == 0 || length >= sizeof text) {
         return false;
     }
-    memcpy(text, entry, length);
+    memcpy(text, list + begin, length);
     text[length] = '\0';
     char *address = text;
     if (text[0] == '[') {

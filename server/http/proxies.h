@@ -9,15 +9,10 @@
 
 #include "proto/status.h"
 #include "server/base/address.h"
+#include "server/base/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-enum {
-    PROXIES_MAX = 16
-};
-
-struct config_list;
 
 struct proxies {
     size_t count;
@@ -25,7 +20,7 @@ struct proxies {
     struct proxy_network {
         struct address address;
         unsigned bits;
-    } networks[PROXIES_MAX];
+    } networks[CONFIG_LIST_MAX];
 };
 
 /* Read "10.0.0.0/8", "fd00::/8", "192.0.2.1", "unix".

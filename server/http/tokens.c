@@ -1,6 +1,7 @@
 /* Reads and compares tokens; see tokens.h. */
 #include "server/http/tokens.h"
 
+#include "proto/text.h"
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/base/file_watch.h"
@@ -8,7 +9,6 @@
 #include "server/base/thread.h"
 #include "server/http/routes.h"
 
-#include <ctype.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
@@ -65,17 +65,6 @@ static enum status bad_line(struct error *err, const struct line *line, const ch
                      line->number, why);
 }
 
-static bool name_is_sane(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (isalnum((unsigned char)text[i]) == 0 &&
-            (text[i] == '\0' || strchr("._-", text[i]) == NULL)) {
-            return false;
-        }
-    }
-    return bytes > 0 && bytes < TOKEN_NAME_BYTES;
-}
-
 static bool read_hash(const char *text, size_t digits, uint8_t *hash)
 {
     const gnutls_datum_t hex = {.data = (unsigned char *)(uintptr_t)text,
@@ -113,13 +102,14 @@ static unsigned read_scopes(const char *text, size_t bytes)
 static enum status parse_line(const struct line *line, struct token *token, struct error *err)
 {
     const char *end = line->text + line->bytes;
-    const char *hash = memchr(line->text, ':', line->bytes);
-    if (hash == NULL || !name_is_sane(line->text, (size_t)(hash - line->text))) {
+    const size_t name = text_span(line->text, line->bytes, "._-");
+    if (name == 0 || name >= TOKEN_NAME_BYTES || name == line->bytes ||
+        line->text[name] != ':') {
         return bad_line(err, line,
                         "it begins with no name of 1..64 letters, digits, '.', '_' or '-'");
     }
-    memcpy(token->name, line->text, (size_t)(hash - line->text));
-    hash++;
+    memcpy(token->name, line->text, name);
+    const char *hash = line->text + name + 1;
     const char *scopes = memchr(hash, ':', (size_t)(end - hash));
     const char *hash_end = scopes == NULL ? end : scopes;
     if (!read_hash(hash, (size_t)(hash_end - hash), token->hash)) {
@@ -148,12 +138,8 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
     while (status == STATUS_OK && line.text < end) {
         const char *next = memchr(line.text, '\n', (size_t)(end - line.text));
         next = next == NULL ? end : next;
-        line.bytes = (size_t)(next - line.text);
+        line.bytes = text_trimmed(line.text, (size_t)(next - line.text));
         line.number++;
-        while (line.bytes > 0 && line.text[line.bytes - 1] != '\0' &&
-               strchr(" \t\r", line.text[line.bytes - 1]) != NULL) {
-            line.bytes--;
-        }
         if (line.bytes > 0 && line.text[0] != '#') {
             status = found->count == TOKENS_MAX
                          ? bad_line(err, &line, "it is one more than 4096 tokens")
@@ -220,10 +206,10 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
         return STATUS_OK;
     }
     struct tokens *tokens = calloc(1, sizeof *tokens);
-    if (tokens == NULL || pthread_mutex_init(&tokens->lock, NULL) != 0) {
-        free(tokens);
+    if (tokens == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
+    MUST(pthread_mutex_init(&tokens->lock, NULL));
     tokens->log = log;
     tokens->watch = (struct file_watch){.count = 1, .paths = {path}, .flags = {"--token-file"}};
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
