@@ -48,16 +48,11 @@ struct trace_record {
     char detail[TEXT_BYTES];
 };
 
-/* Who sends the spans: this process, as the collector is to know it. */
-struct trace_sender {
-    char instance[33]; /* service.instance.id */
-    char host[TEXT_BYTES];
-};
-
 struct tracer {
     struct log *log;         /* borrowed */
     struct metrics *metrics; /* borrowed */
-    struct trace_sender identity;
+    char instance[33]; /* service.instance.id: this process, as the collector is to know it */
+    char host[TEXT_BYTES];
     uint64_t interval_ns; /* between traces that begin here, 0: none does */
     atomic_uint_fast64_t next_begin_ns;
     pthread_t sender;
@@ -70,7 +65,6 @@ struct tracer {
     struct trace_record *filling; /* owned */
     atomic_size_t filled;         /* read without the lock where an old value will do */
     uint64_t closing_ns;          /* until when it may still send; 0: it is not closing */
-    bool finished;                /* the sender has left */
     bool abandoned; /* the sender is alone with the tracer: log and metrics may be gone */
 };
 
@@ -134,46 +128,37 @@ static void member_hex(struct json_writer *w, const char *key, const uint64_t *v
     json_writer_member_string(w, key, text);
 }
 
-/* What every span begins with; its attributes follow. */
-struct span {
-    const char *name;
-    uint64_t id;
-    uint64_t parent; /* 0: none */
-    unsigned flags;
-    unsigned kind;
-    uint64_t begin_ns; /* since 1970 */
-    uint64_t end_ns;
-};
-
-static bool is_method_known(const struct log_request *line)
-{
-    return line->method[0] != '\0';
-}
-
+/* What every span begins with; its attributes follow. The request's own has number 0, those of its
+ * stages come behind it. Times are since 1970. */
 static void begin_span(struct json_writer *w, const struct trace_request *request,
-                       const struct span *span)
+                       size_t number, const char *name, uint64_t begin_ns, uint64_t end_ns)
 {
+    const struct trace_context *context = request->context;
+    const bool root = number == 0;
+    const uint64_t id = context->span + number;
+    const uint64_t parent = root ? context->parent : context->span;
+    const unsigned remote = root && parent != 0 ? SPAN_IS_REMOTE : 0;
     json_writer_begin_object(w);
-    member_hex(w, "traceId", request->context->trace, 2);
-    member_hex(w, "spanId", &span->id, 1);
-    if (request->context->state[0] != '\0') {
-        json_writer_member_string(w, "traceState", request->context->state);
+    member_hex(w, "traceId", context->trace, 2);
+    member_hex(w, "spanId", &id, 1);
+    if (context->state[0] != '\0') {
+        json_writer_member_string(w, "traceState", context->state);
     }
-    if (span->parent != 0) {
-        member_hex(w, "parentSpanId", &span->parent, 1);
+    if (parent != 0) {
+        member_hex(w, "parentSpanId", &parent, 1);
     }
-    json_writer_member_uint(w, "flags", span->flags);
-    json_writer_member_string(w, "name", span->name);
-    json_writer_member_uint(w, "kind", span->kind);
-    member_number(w, "startTimeUnixNano", span->begin_ns);
-    member_number(w, "endTimeUnixNano", span->end_ns);
+    json_writer_member_uint(w, "flags", context->flags | SPAN_HAS_REMOTE | remote);
+    json_writer_member_string(w, "name", name);
+    json_writer_member_uint(w, "kind", root ? SPAN_KIND_SERVER : SPAN_KIND_INTERNAL);
+    member_number(w, "startTimeUnixNano", begin_ns);
+    member_number(w, "endTimeUnixNano", end_ns);
 }
 
 static void write_attributes(struct json_writer *w, const struct trace_request *request)
 {
     const struct log_request *line = request->line;
     json_writer_member_array(w, "attributes");
-    text_attribute(w, "http.request.method", is_method_known(line) ? line->method : "_OTHER");
+    text_attribute(w, "http.request.method", line->method[0] != '\0' ? line->method : "_OTHER");
     text_attribute(w, "http.route", request->route);
     text_attribute(w, "url.path", line->path);
     text_attribute(w, "url.scheme", request->tls ? "https" : "http");
@@ -218,21 +203,12 @@ static void write_request(struct json_writer *w, const struct trace_request *req
         {"encode", times->computed, times->finished},
         {"send", request->answered_ns, request->ended_ns},
     };
-    const struct trace_context *context = request->context;
     char name[PATH_BYTES];
     /* "{method} {target}", the target being http.route; "HTTP" for an unknown method */
-    (void)snprintf(name, sizeof name, "%s%s%s", is_method_known(line) ? line->method : "HTTP",
+    (void)snprintf(name, sizeof name, "%s%s%s", line->method[0] != '\0' ? line->method : "HTTP",
                    request->route != NULL ? " " : "",
                    request->route != NULL ? request->route : "");
-    unsigned remote = context->parent != 0 ? SPAN_IS_REMOTE : 0;
-    const struct span root = {.name = name,
-                              .id = context->span,
-                              .parent = context->parent,
-                              .flags = context->flags | SPAN_HAS_REMOTE | remote,
-                              .kind = SPAN_KIND_SERVER,
-                              .begin_ns = epoch_ns + times->arrived,
-                              .end_ns = epoch_ns + request->ended_ns};
-    begin_span(w, request, &root);
+    begin_span(w, request, 0, name, epoch_ns + times->arrived, epoch_ns + request->ended_ns);
     write_attributes(w, request);
     /* "For HTTP status codes in the 4xx range span status MUST be left unset" of a server */
     if (line->http_status == 0 || line->http_status >= 500) {
@@ -246,20 +222,13 @@ static void write_request(struct json_writer *w, const struct trace_request *req
         if (stages[i].begin_ns == 0 || stages[i].end_ns < stages[i].begin_ns) {
             continue; /* it was never reached */
         }
-        const struct span stage = {.name = stages[i].name,
-                                   .id = context->span + 1 + i,
-                                   .parent = context->span,
-                                   .flags = context->flags | SPAN_HAS_REMOTE,
-                                   .kind = SPAN_KIND_INTERNAL,
-                                   .begin_ns = epoch_ns + stages[i].begin_ns,
-                                   .end_ns = epoch_ns + stages[i].end_ns};
-        begin_span(w, request, &stage);
+        begin_span(w, request, i + 1, stages[i].name, epoch_ns + stages[i].begin_ns,
+                   epoch_ns + stages[i].end_ns);
         json_writer_end_object(w);
     }
 }
 
-static void write_batch(struct json_writer *w, const struct trace_sender *sender,
-                        const struct trace_record *records, size_t count)
+static void write_batch(struct json_writer *w, const struct tracer *tracer, size_t count)
 {
     uint64_t epoch_ns = clock_ns(CLOCK_REALTIME) - clock_now_ns();
     json_writer_begin_object(w);
@@ -269,8 +238,8 @@ static void write_batch(struct json_writer *w, const struct trace_sender *sender
     json_writer_member_array(w, "attributes");
     text_attribute(w, "service.name", "tallyd");
     text_attribute(w, "service.version", TALLY_VERSION);
-    text_attribute(w, "service.instance.id", sender->instance);
-    text_attribute(w, "host.name", sender->host);
+    text_attribute(w, "service.instance.id", tracer->instance);
+    text_attribute(w, "host.name", tracer->host);
     number_attribute(w, "process.pid", (uint64_t)getpid());
     json_writer_end_array(w);
     json_writer_end_object(w);
@@ -282,7 +251,7 @@ static void write_batch(struct json_writer *w, const struct trace_sender *sender
     json_writer_end_object(w);
     json_writer_member_array(w, "spans");
     for (size_t i = 0; i < count; i++) {
-        write_request(w, &records[i].request, epoch_ns);
+        write_request(w, &tracer->sending[i].request, epoch_ns);
     }
     json_writer_end_array(w);
     json_writer_end_object(w);
@@ -299,7 +268,7 @@ static const char *send_batch(struct tracer *tracer, size_t count)
 {
     struct json_writer w;
     json_writer_init(&w);
-    write_batch(&w, &tracer->identity, tracer->sending, count);
+    write_batch(&w, tracer, count);
     const char *failure =
         json_writer_ok(&w) ? http_post_send(tracer->post, w.text, w.bytes, &tracer->deadline_ns)
                            : "no memory for a batch";
@@ -341,9 +310,7 @@ static void *sender_main(void *argument)
     MUST(pthread_mutex_lock(&tracer->lock));
     while (!tracer->abandoned && (tracer->filled > 0 || tracer->closing_ns == 0)) {
         uint64_t now_ns = clock_now_ns();
-        if (tracer->filled == 0) {
-            due_ns = 0;
-        } else if (due_ns == 0) {
+        if (tracer->filled > 0 && due_ns == 0) {
             due_ns = now_ns + GATHER_NS;
         }
         bool due = tracer->filled >= WAKE_TRACES || (due_ns != 0 && now_ns >= due_ns) ||
@@ -368,9 +335,7 @@ static void *sender_main(void *argument)
             report_batch(tracer, count, failure);
         }
     }
-    tracer->finished = true;
     bool abandoned = tracer->abandoned;
-    MUST(pthread_cond_broadcast(&tracer->changed));
     MUST(pthread_mutex_unlock(&tracer->lock));
     if (abandoned) {
         tracer_free(tracer);
@@ -380,16 +345,16 @@ static void *sender_main(void *argument)
 
 /* ---- opening and closing ---- */
 
-static void name_instance(struct trace_sender *identity)
+static void name_instance(struct tracer *tracer)
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, GRND_NONBLOCK) < 0) {
         random[0] = clock_ns(CLOCK_REALTIME);
         random[1] = (uint64_t)getpid();
     }
-    (void)trace_hex(random[1], trace_hex(random[0], identity->instance));
-    if (gethostname(identity->host, sizeof identity->host - 1) != 0) {
-        identity->host[0] = '\0';
+    (void)trace_hex(random[1], trace_hex(random[0], tracer->instance));
+    if (gethostname(tracer->host, sizeof tracer->host - 1) != 0) {
+        tracer->host[0] = '\0';
     }
 }
 
@@ -433,7 +398,7 @@ enum status tracer_open(const struct tracer_options *options, struct tracer **ou
     atomic_init(&tracer->filled, 0);
     thread_cond_init(&tracer->changed);
     MUST(pthread_mutex_init(&tracer->lock, NULL));
-    name_instance(&tracer->identity);
+    name_instance(tracer);
     tracer->filling = calloc(BUFFER_TRACES, sizeof *tracer->filling);
     tracer->sending = calloc(BUFFER_TRACES, sizeof *tracer->sending);
     if (tracer->filling == NULL || tracer->sending == NULL) {
@@ -454,26 +419,20 @@ void tracer_close(struct tracer *tracer)
     if (tracer == NULL) {
         return;
     }
-    pthread_t sender = tracer->sender;
     uint64_t now_ns = clock_now_ns();
-    struct timespec until = clock_timespec(now_ns + 2 * CLOSE_NS);
-    int waited = 0;
     MUST(pthread_mutex_lock(&tracer->lock));
     tracer->closing_ns = now_ns + CLOSE_NS;
     atomic_store(&tracer->deadline_ns, tracer->closing_ns);
-    MUST(pthread_cond_broadcast(&tracer->changed));
-    while (!tracer->finished && waited == 0) {
-        waited = pthread_cond_timedwait(&tracer->changed, &tracer->lock, &until);
-    }
-    bool finished = tracer->finished;
-    tracer->abandoned = !finished;
+    MUST(pthread_cond_signal(&tracer->changed));
     MUST(pthread_mutex_unlock(&tracer->lock));
-    if (finished) {
-        MUST(pthread_join(sender, NULL));
+    if (thread_join_until(tracer->sender, now_ns + 2 * CLOSE_NS)) {
         tracer_free(tracer);
-    } else {
-        MUST(pthread_detach(sender));
+        return;
     }
+    MUST(pthread_detach(tracer->sender));
+    MUST(pthread_mutex_lock(&tracer->lock));
+    tracer->abandoned = true; /* it frees the tracer */
+    MUST(pthread_mutex_unlock(&tracer->lock));
 }
 
 /* ---- any thread ---- */
