@@ -6,9 +6,6 @@
 
 #include <dirent.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,39 +30,24 @@ static uint64_t count_open_files(void)
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
 }
 
-/* When a process began that began so long after the machine: nanoseconds since the epoch. The
- * first result is kept. Two clocks are read one after the other, and one of them may be set,
- * but a reader of the metric takes a process with another start for another process. */
-static uint64_t start_time_ns(uint64_t since_boot_ns)
+/* When the process began, by the clock that runs since the machine did. */
+static uint64_t began_ns;
+
+__attribute__((constructor)) static void note_begin(void)
+{
+    began_ns = clock_ns(CLOCK_BOOTTIME);
+}
+
+/* Nanoseconds since the epoch. The first result is kept: two clocks are read one after the other,
+ * and one of them may be set, but a reader of the metric takes a process with another start for
+ * another process. */
+static uint64_t start_time_ns(void)
 {
     static _Atomic uint64_t known;
     uint64_t unknown = 0;
     uint64_t boot_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
-    (void)atomic_compare_exchange_strong(&known, &unknown, boot_ns + since_boot_ns);
+    (void)atomic_compare_exchange_strong(&known, &unknown, boot_ns + began_ns);
     return known;
-}
-
-/* Field 22 of /proc/self/stat, in ticks since boot; those before the name's ')' may be anything. */
-static double read_start_time(void)
-{
-    char line[1024];
-    FILE *file = fopen("/proc/self/stat", "re");
-    const char *name_end =
-        file == NULL || fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
-    long ticks = sysconf(_SC_CLK_TCK);
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    if (name_end == NULL || ticks <= 0) {
-        return 0;
-    }
-    char *save = NULL;
-    char *word = strtok_r(line + (name_end - line) + 1, " ", &save);
-    for (int field = 3; word != NULL && field < 22; field++) {
-        word = strtok_r(NULL, " ", &save);
-    }
-    uint64_t since_boot = word == NULL ? 0 : strtoull(word, NULL, 10);
-    return (double)start_time_ns(since_boot * (NS_PER_S / (uint64_t)ticks)) / 1e9;
 }
 
 /* A line of a file in /proc that counts in KiB; 0: there is none. */
@@ -88,7 +70,7 @@ void machine_usage(struct machine_usage *out)
                                .open_files = count_open_files(),
                                .max_files = limit.rlim_cur,
                                .cpu_seconds = (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9,
-                               .start_time_seconds = read_start_time(),
+                               .start_time_seconds = (double)start_time_ns() / 1e9,
                                .memory_total_bytes = total,
                                .memory_used_bytes = total > available ? total - available : 0};
     (void)machine_read_number("/proc/self/status", "Threads:", &out->threads);
