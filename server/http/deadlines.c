@@ -76,53 +76,46 @@ void deadline_cut(struct conn *conn)
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
 
-static void log_cut(const struct conn *conn, const char *why)
+static void cut_because(struct conn *conn, const char *why)
 {
+    deadline_cut(conn);
     log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
 }
 
 static void cut_slow(struct conn *conn, const char *why)
 {
-    deadline_cut(conn);
+    cut_because(conn, why);
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
-    log_cut(conn, why);
+}
+
+/* Of a connection between two requests it is that of the next one. */
+static enum request_state state_of(const struct conn *conn)
+{
+    return conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
 }
 
 /* Is the body of the connection's request arriving, or being dropped? */
 static bool is_receiving(const struct conn *conn)
 {
-    enum request_state state =
-        conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
+    const enum request_state state = state_of(conn);
     return state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING;
 }
 
-static bool is_answering(const struct conn *conn)
-{
-    return conn->exchange != NULL &&
-           request_state(&conn->exchange->request) == REQUEST_ANSWERING;
-}
-
-/* Answer with an error, if nothing else was answered yet. */
-static void refuse_at_once(struct conn *conn, enum status status, const char *why)
+/* Answer with an error first, if nothing else was answered yet. */
+static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
 {
     struct exchange *exchange = conn->exchange;
-    if (exchange != NULL && request_state(&exchange->request) != REQUEST_LINGERING) {
+    if (exchange != NULL && state_of(conn) != REQUEST_LINGERING) {
         (void)error_set(&exchange->request.error, status, "%s", why);
         respond_early(exchange);
     }
-}
-
-static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
-{
-    refuse_at_once(conn, status, why);
-    deadline_cut(conn);
-    log_cut(conn, why);
+    cut_because(conn, why);
 }
 
 static void time_out_request(struct conn *conn, const char *why)
 {
-    refuse_at_once(conn, STATUS_REQUEST_TIMEOUT, why);
-    cut_slow(conn, why);
+    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
 /* A client that has a place among the large requests and sends nothing gives it up, and the pages
@@ -132,7 +125,7 @@ static void give_up_place(const struct conn *conn, uint64_t age_ns)
     struct request *request = &conn->exchange->request;
     const enum admission_state state = request->admission.state;
     if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
-        request_state(request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
+        state_of(conn) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
         request->body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
         body_forget_pages(request);
         if (state == ADMISSION_ACTIVE) {
@@ -182,17 +175,21 @@ static void check_dropping(struct exchange *exchange, uint64_t now_ns)
     }
 }
 
-static bool progress_is_due(const struct conn *conn, uint64_t now_ns)
+/* How much its client has sent of a body, or taken of an answer. */
+static uint64_t bytes_moved(const struct conn *conn)
 {
-    return conn->looks[0].at_ns == 0 ||
-           clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS;
+    return is_receiving(conn) ? conn->exchange->request.body.received
+                              : client_socket_taken(conn->fd, conn->answer_given);
 }
 
-/* Remember how far it has come. */
-static void note_progress(struct conn *conn, uint64_t now_ns, uint64_t moved)
+/* Remember now and again how far it has come. */
+static void note_progress(struct conn *conn, uint64_t now_ns)
 {
-    conn->looks[1] = conn->looks[0];
-    conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = moved};
+    if (conn->looks[0].at_ns == 0 ||
+        clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS) {
+        conn->looks[1] = conn->looks[0];
+        conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = bytes_moved(conn)};
+    }
 }
 
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
@@ -200,12 +197,10 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     const struct config *config = conn->loop->server->config;
     struct exchange *exchange = conn->exchange;
     give_up_place(conn, age_ns);
-    if (progress_is_due(conn, now_ns)) {
-        note_progress(conn, now_ns, exchange->request.body.received);
-    }
+    note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
         refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
-    } else if (request_state(&exchange->request) != REQUEST_BODY) {
+    } else if (state_of(conn) != REQUEST_BODY) {
         check_dropping(exchange, now_ns);
     } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
         (void)error_set(&exchange->request.error, STATUS_DEADLINE_PASSED,
@@ -282,12 +277,12 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     } else if (is_receiving(conn)) {
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
-    } else if (is_answering(conn)) {
+    } else if (state_of(conn) == REQUEST_ANSWERING) {
         if (answer_overdue(conn, age_ns)) {
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
-        } else if (progress_is_due(conn, now_ns)) {
-            note_progress(conn, now_ns, client_socket_taken(conn->fd, conn->answer_given));
+        } else {
+            note_progress(conn, now_ns);
         }
     } else { /* away, or READY */
         check_slice(conn->exchange);
@@ -304,14 +299,11 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 {
     const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
     const uint64_t age_ns = clock_span_ns(before->at_ns, now_ns);
-    if (!(is_receiving(conn) || is_answering(conn)) || before->at_ns == 0 ||
+    if (!(is_receiving(conn) || state_of(conn) == REQUEST_ANSWERING) || before->at_ns == 0 ||
         age_ns < SLOW_AFTER_MS * NS_PER_MS) {
         return -1;
     }
-    const uint64_t moved = is_receiving(conn)
-                               ? conn->exchange->request.body.received
-                               : client_socket_taken(conn->fd, conn->answer_given);
-    return (double)(moved - before->moved) * NS_PER_S / (double)age_ns;
+    return (double)(bytes_moved(conn) - before->moved) * NS_PER_S / (double)age_ns;
 }
 
 /* ---- while memory is refused ---- */
@@ -378,14 +370,12 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
  * whose body trickles in. */
 static bool may_make_way(const struct conn *conn, uint64_t now_ns)
 {
-    const enum request_state state =
-        conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
-    if (state == REQUEST_BODY) {
+    if (state_of(conn) == REQUEST_BODY) {
         const double rate = recent_rate(conn, now_ns);
         return !conn->cut && rate >= 0 &&
                rate < (double)conn->loop->server->config->min_upload_rate;
     }
-    return !conn->cut && state == REQUEST_HEADER &&
+    return !conn->cut && state_of(conn) == REQUEST_HEADER &&
            clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
 }
 
@@ -436,7 +426,7 @@ bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
 static void client_hung_up(struct conn *conn, bool gone)
 {
     struct exchange *exchange = conn->exchange;
-    if (is_answering(conn)) {
+    if (state_of(conn) == REQUEST_ANSWERING) {
         return; /* it may still read */
     }
     if (is_receiving(conn)) {
@@ -445,7 +435,7 @@ static void client_hung_up(struct conn *conn, bool gone)
                            "the connection was closed inside the body");
         }
         conn->body_at_hangup = exchange->request.body.received;
-    } else if (exchange == NULL || request_state(&exchange->request) == REQUEST_HEADER) {
+    } else if (state_of(conn) == REQUEST_HEADER) {
         if (gone || !conn_unread(conn)) {
             deadline_cut(conn);
         }
@@ -498,7 +488,7 @@ void deadline_sweep(struct http_loop *loop)
             continue;
         }
         check_conn(conn, now_ns);
-        if (conn->cut || is_answering(conn) ||
+        if (conn->cut || state_of(conn) == REQUEST_ANSWERING ||
             clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
             continue;
         }
