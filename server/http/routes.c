@@ -85,38 +85,31 @@ static const char *take_segment(const char **path, char segment[NEAR_BYTES + 1])
     return segment;
 }
 
-/* Edits that make the path one of the pattern's, and how many segments at its begin are. */
-static size_t distance_of(const char *path, const char *pattern, size_t *same)
+/* Edits that make the path one of the pattern's, and how many segments at its begin are. The text
+ * is the pattern, its open segments those of the path. */
+static size_t compare_path(const char *path, const char *pattern, size_t *same,
+                           char text[ROUTE_NEAR_BYTES])
 {
     char of_path[NEAR_BYTES + 1];
     char of_pattern[NEAR_BYTES + 1];
     size_t distance = 0;
     *same = 0;
-    while (*path != '\0' || *pattern != '\0') {
-        const char *found = take_segment(&path, of_path);
-        const char *wanted = take_segment(&pattern, of_pattern);
-        const bool open = found[0] != '\0' && strcmp(wanted, "{}") == 0;
-        distance += open ? 0 : edit_distance(found, wanted);
-        *same += distance == 0;
-    }
-    return distance;
-}
-
-/* The pattern, its open segments those of the path. */
-static void fill_pattern(const char *path, const char *pattern, char text[ROUTE_NEAR_BYTES])
-{
-    char of_path[NEAR_BYTES + 1];
-    char of_pattern[NEAR_BYTES + 1];
     text[0] = '\0';
-    while (*pattern != '\0') {
+    while (*path != '\0' || *pattern != '\0') {
+        const bool ended = *pattern == '\0';
         const char *found = take_segment(&path, of_path);
         const char *wanted = take_segment(&pattern, of_pattern);
         const bool open = strcmp(wanted, "{}") == 0;
-        text_append(text, ROUTE_NEAR_BYTES, "/%s",
-                    !open              ? wanted
-                    : found[0] != '\0' ? found
-                                       : "NAME");
+        distance += open && found[0] != '\0' ? 0 : edit_distance(found, wanted);
+        *same += distance == 0;
+        if (!ended) {
+            text_append(text, ROUTE_NEAR_BYTES, "/%s",
+                        !open              ? wanted
+                        : found[0] != '\0' ? found
+                                           : "NAME");
+        }
     }
+    return distance;
 }
 
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
@@ -125,15 +118,14 @@ const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
     const struct route *nearest = NULL;
     size_t least = SIZE_MAX;
     for (size_t i = 0; path[0] == '/' && bytes <= NEAR_BYTES && i < ARRAY_COUNT(routes); i++) {
+        char asked[ROUTE_NEAR_BYTES];
         size_t same = 0;
-        const size_t distance = distance_of(path, routes[i].pattern, &same);
+        const size_t distance = compare_path(path, routes[i].pattern, &same, asked);
         if (distance < least && (same >= NEAR_SEGMENTS || distance <= bytes / 4)) {
             nearest = &routes[i];
             least = distance;
+            memcpy(text, asked, sizeof asked);
         }
-    }
-    if (nearest != NULL) {
-        fill_pattern(path, nearest->pattern, text);
     }
     return nearest;
 }
