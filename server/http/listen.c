@@ -22,8 +22,7 @@ enum {
     FIRST_INHERITED_FD = 3,
     BACKLOG = 4096,
     OWNER_MODE = 0600,
-    GROUP_MODE = 0660,
-    GROUP_BYTES = 1 << 16 /* of a group with a thousand members, and what NSS needs */
+    GROUP_MODE = 0660
 };
 
 #define NO_GROUP ((gid_t)-1)
@@ -36,9 +35,8 @@ static enum status no_room(struct error *err)
 
 static enum status system_error(struct error *err, const char *call, const char *address)
 {
-    char text[128] = "";
     return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s", address, call,
-                     strerror_r(errno, text, sizeof text));
+                     strerrordesc_np(errno));
 }
 
 /* "127.0.0.1:8000", "[::1]:8000", "unix:/path" of a bound socket. */
@@ -255,22 +253,15 @@ static enum status find_group(const char *name, gid_t *out, struct error *err)
         *out = (gid_t)number;
         return STATUS_OK;
     }
-    struct group group;
-    struct group *found = NULL;
-    char *buffer = malloc(GROUP_BYTES);
-    if (buffer == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the name of a group");
+    errno = 0;
+    const struct group *group = getgrnam(name); /* NOLINT(concurrency-mt-unsafe): nobody else */
+    if (group == NULL) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "--socket-group: there is no group \"%.40s\"%s%s", name,
+                         errno != 0 ? ": " : "", errno != 0 ? strerrordesc_np(errno) : "");
     }
-    int failure = getgrnam_r(name, &group, buffer, GROUP_BYTES, &found);
-    if (found != NULL) {
-        *out = found->gr_gid;
-    }
-    free(buffer);
-    return found != NULL ? STATUS_OK
-                         : error_set(err, STATUS_INVALID_FIELD,
-                                     "--socket-group: there is no group \"%.40s\"%s%s", name,
-                                     failure != 0 ? ": " : "",
-                                     failure != 0 ? strerrordesc_np(failure) : "");
+    *out = group->gr_gid;
+    return STATUS_OK;
 }
 
 enum status listen_access_parse(const char *mode, const char *group, struct listen_access *out,
@@ -290,11 +281,10 @@ static enum status set_access(const char *path, const struct listen_access *acce
                               struct stat *file, struct error *err)
 {
     if (access->group != NO_GROUP && lchown(path, (uid_t)-1, access->group) != 0) {
-        char text[128] = "";
         return error_set(err, STATUS_INTERNAL,
                          "listening on %s: giving it to group %u (--socket-group): %s; tallyd "
                          "must run as a member of that group, or as root",
-                         path, (unsigned)access->group, strerror_r(errno, text, sizeof text));
+                         path, (unsigned)access->group, strerrordesc_np(errno));
     }
     if (lstat(path, file) != 0) {
         return system_error(err, "stat", path);
