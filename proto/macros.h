@@ -13,6 +13,12 @@
 
 #define ARRAY_COUNT(a) (sizeof(a) / sizeof(*(a)))
 
+/* A file that is embedded when Tally is built: a string of that name, which other files have, too.
+ * The path is relative to the top folder, where make runs. */
+#define EMBED(name, file)                                                                      \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n"); \
+    extern const char name[] __attribute__((visibility("hidden")))
+
 /* A call that gives 0 unless we have made a mistake: of a lock, a condition, a thread. */
 #define MUST(call) must_succeed(call)
 static inline void must_succeed(int code)

@@ -189,11 +189,8 @@ static void print_options(FILE *out)
     }
 }
 
-/* The page but for its head and its options, whose place a comment marks; embedded when Tally is
- * built. The path is relative to the top folder, where make runs. */
-__asm__(".pushsection .rodata\nconfig_manual:\n.incbin \"server/base/tallyd.8\"\n.byte 0\n"
-        ".popsection\n");
-extern const char config_manual[] __attribute__((visibility("hidden")));
+/* The page but for its head and its options, whose place a comment marks. */
+EMBED(config_manual, "server/base/tallyd.8");
 
 void config_print_man(FILE *out)
 {

@@ -9,20 +9,10 @@
 
 #include <string.h>
 
-/* The paths are relative to the top folder, where make runs; console.sh has made those of etag and
- * policy. */
-#define EMBED(name, file) \
-    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n")
 EMBED(openapi_text, "build/openapi/openapi.json");
 EMBED(console_text, "server/pages/console.html");
-EMBED(console_etag, "build/console/etag");
+EMBED(console_etag, "build/console/etag"); /* console.sh has made it, and the next */
 EMBED(console_csp, "build/console/csp");
-#undef EMBED
-
-extern const char openapi_text[] __attribute__((visibility("hidden")));
-extern const char console_text[] __attribute__((visibility("hidden")));
-extern const char console_etag[] __attribute__((visibility("hidden")));
-extern const char console_csp[] __attribute__((visibility("hidden")));
 
 enum status page_openapi(const struct page_request *request, struct page *page,
                          struct error *err)
