@@ -142,12 +142,10 @@ void metrics_request(struct metrics *metrics, const struct metrics_request *requ
 {
     const struct metrics_times *times = &request->times;
     struct metrics_model_cells *model = cells_of(metrics, request->model);
-    observe_stage(metrics, METRICS_STAGE_RECEIVE, times->arrived, times->received);
-    observe_stage(metrics, METRICS_STAGE_DECODE, times->received, times->queued);
-    observe_stage(metrics, METRICS_STAGE_QUEUE, times->queued, times->started);
-    observe_stage(metrics, METRICS_STAGE_COMPUTE, times->started, times->computed);
-    observe_stage(metrics, METRICS_STAGE_ENCODE, times->computed, times->finished);
-    observe_stage(metrics, METRICS_STAGE_TOTAL, times->arrived, times->finished);
+#define X(symbol, name, begin, end) \
+    observe_stage(metrics, METRICS_STAGE_##symbol, times->begin, times->end);
+    METRICS_STAGE_TABLE(X)
+#undef X
     if (request->outcome == STATUS_OK) {
         metrics_add(metrics, METRICS_COUNTER_ELEMENTS, request->elements);
     }

@@ -58,14 +58,14 @@
         X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.") \
         X(TLS_EXPIRY,       "tally_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates in use ends, since unix epoch; 0: no TLS.")
 
-/*        symbol       label "stage" of tally_stage_seconds */
-#define METRICS_STAGE_TABLE(X)        \
-        X(RECEIVE,     "receive")     \
-        X(DECODE,      "decode")      \
-        X(QUEUE,       "queue")       \
-        X(COMPUTE,     "compute")     \
-        X(ENCODE,      "encode")      \
-        X(TOTAL,       "total")
+/*        symbol       label "stage" of tally_stage_seconds, and from when to when (struct metrics_times) */
+#define METRICS_STAGE_TABLE(X)                         \
+        X(RECEIVE,     "receive",  arrived,  received) \
+        X(DECODE,      "decode",   received, queued)   \
+        X(QUEUE,       "queue",    queued,   started)  \
+        X(COMPUTE,     "compute",  started,  computed) \
+        X(ENCODE,      "encode",   computed, finished) \
+        X(TOTAL,       "total",    arrived,  finished)
 /* clang-format on */
 
 struct metrics;
@@ -99,7 +99,7 @@ enum metrics_gauge {
 };
 
 enum metrics_stage {
-#define X(symbol, name) METRICS_STAGE_##symbol,
+#define X(symbol, name, begin, end) METRICS_STAGE_##symbol,
     METRICS_STAGE_TABLE(X)
 #undef X
     METRICS_STAGE_COUNT

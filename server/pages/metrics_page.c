@@ -31,7 +31,7 @@ static const char *const client_limit_names[] = {
 };
 
 static const char *const stage_names[] = {
-#define X(symbol, name) name,
+#define X(symbol, name, begin, end) name,
     METRICS_STAGE_TABLE(X)
 #undef X
 };
