@@ -32,8 +32,7 @@ enum {
 
 /* ---- MHD's callbacks ---- */
 
-static void on_mhd_log(void *cls, const char *format, va_list args) PRINTF_LIKE(2, 0);
-
+PRINTF_LIKE(2, 0)
 static void on_mhd_log(void *cls, const char *format, va_list args)
 {
     static const char refusal[] = "Error processing request (HTTP response code is %u ('%s'))";

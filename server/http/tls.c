@@ -405,10 +405,10 @@ enum status tls_files_open(const struct config *config, struct log *log,
         return status;
     }
     struct tls_files *files = calloc(1, sizeof *files);
-    if (files == NULL || pthread_mutex_init(&files->lock, NULL) != 0) {
-        free(files);
+    if (files == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
     }
+    MUST(pthread_mutex_init(&files->lock, NULL));
     files->log = log;
     files->metrics = metrics;
     files->watch = (struct file_watch){.count = FILE_COUNT,
