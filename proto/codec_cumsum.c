@@ -172,17 +172,6 @@ static const struct scan_call *shown_call(const struct scan_call *call, struct s
     return room;
 }
 
-/* False for what scan_plan_make() refuses. */
-static bool input_bytes(const struct scan_desc *desc, uint64_t *bytes)
-{
-    uint64_t elements = 0;
-    if (!input_reach(desc, &elements)) {
-        return false;
-    }
-    *bytes = elements * dtype_info(desc->dtype)->bytes;
-    return true;
-}
-
 static enum status length_error(const struct scan_call *call, uint64_t found, struct error *err)
 {
     char shape[200];
@@ -202,16 +191,16 @@ static enum status length_error(const struct scan_call *call, uint64_t found, st
 enum status cumsum_size_payload(const struct codec_request *request, uint64_t head_bytes,
                                 struct scan_call *call, struct error *err)
 {
-    uint64_t bytes = 0;
+    uint64_t elements = 0;
     call->source = CALL_SOURCE_PAYLOAD;
-    if (!input_bytes(&call->desc, &bytes)) {
+    if (!input_reach(&call->desc, &elements)) {
         return STATUS_OK;
     }
-    call->input_bytes = bytes;
-    call->payload_max = bytes;
+    call->input_bytes = elements * dtype_info(call->desc.dtype)->bytes;
+    call->payload_max = call->input_bytes;
     uint64_t body = request->body_bytes > 0 ? (uint64_t)request->body_bytes : 0;
     uint64_t found = body > head_bytes ? body - head_bytes : 0;
-    if (request->body_bytes >= 0 && found != bytes) {
+    if (request->body_bytes >= 0 && found != call->input_bytes) {
         return length_error(call, found, err);
     }
     return STATUS_OK;
@@ -233,10 +222,6 @@ static enum status swap_payload(const struct scan_call *call, char *payload, str
 enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_t payload_bytes,
                                     struct error *err)
 {
-    uint64_t bytes = 0;
-    if (!input_bytes(&call->desc, &bytes) || bytes != call->input_bytes) {
-        return error_set(err, STATUS_INTERNAL, "the tensor's geometry was not refused in time");
-    }
     if (payload_bytes != call->input_bytes) {
         return length_error(call, payload_bytes, err);
     }
@@ -263,20 +248,19 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
     const struct scan_call *shown = shown_call(call, &totals);
     uint64_t elements = 0;
     TRY(output_elements(shown, output_bytes, &elements, err));
-    if (answer->head_bytes > 0 && call->answer_format != CODEC_FORMAT_JSON) {
+    if (call->answer_format == CODEC_FORMAT_JSON) {
+        return answer_json(shown, output, elements, answer, err);
+    }
+    if (answer->head_bytes > 0) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = "Tally-Carry-Length";
         (void)snprintf(header->value, sizeof header->value, "%zu", answer->head_bytes);
     }
-    switch (call->answer_format) {
-    case CODEC_FORMAT_JSON:
-        return answer_json(shown, output, elements, answer, err);
-    case CODEC_FORMAT_RAW:
-        return answer_raw(shown, elements, answer, err);
-    case CODEC_FORMAT_NPY:
+    if (call->answer_format == CODEC_FORMAT_NPY) {
         return answer_npy(shown, elements, answer, err);
     }
-    return error_set(err, STATUS_INTERNAL, "unknown answer format");
+    answer_raw(shown, elements, answer);
+    return STATUS_OK;
 }
 
 uint64_t cumsum_head_max(const struct scan_call *call)

@@ -60,8 +60,7 @@ uint64_t cumsum_head_max(const struct scan_call *call);
 MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
                                    uint64_t elements, struct answer *answer, struct error *err);
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements); /* of its head */
-MUST_CHECK enum status answer_raw(const struct scan_call *call, uint64_t elements,
-                                  struct answer *answer, struct error *err);
+void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *answer);
 MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,
                                   struct answer *answer, struct error *err);
 

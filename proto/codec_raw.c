@@ -15,21 +15,13 @@
 #include <string.h>
 
 enum {
-    KNOWN = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE |
-            ATTRIBUTE_REVERSE | ATTRIBUTE_PRECISION | ATTRIBUTE_STRIDES |
-            ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
+    NEEDED = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE,
+    KNOWN = NEEDED | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE | ATTRIBUTE_REVERSE |
+            ATTRIBUTE_PRECISION | ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
     SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
     NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
     NPY_USUAL_MAX = 256 /*   and hardly ever more */
 };
-
-static enum status refuse_missing(const char *name, struct error *err)
-{
-    return error_set_field(err, STATUS_MISSING_FIELD, name,
-                           "the query parameter %s is missing: raw bytes need dtype and shape, "
-                           "such as ?dtype=float32&shape=2,3",
-                           name);
-}
 
 /* Add to a refusal for its length what the body may be instead: by the bytes of it that are
  * there, else by its length. */
@@ -58,11 +50,12 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, &call->desc, &lists, &seen, err));
-    if ((seen & ATTRIBUTE_DTYPE) == 0) {
-        return refuse_missing("dtype", err);
-    }
-    if ((seen & ATTRIBUTE_SHAPE) == 0) {
-        return refuse_missing("shape", err);
+    if ((seen & NEEDED) != NEEDED) {
+        const char *missing = (seen & ATTRIBUTE_DTYPE) == 0 ? "dtype" : "shape";
+        return error_set_field(err, STATUS_MISSING_FIELD, missing,
+                               "the query parameter %s is missing: raw bytes need dtype and "
+                               "shape, such as ?dtype=float32&shape=2,3",
+                               missing);
     }
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_part(request, carry, call, err));
@@ -74,37 +67,18 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     return status;
 }
 
-static const char *find_param(const struct codec_request *request, const char *name)
-{
-    for (int i = 0; i < request->param_count; i++) {
-        if (strcmp(request->params[i].name, name) == 0) {
-            return request->params[i].value;
-        }
-    }
-    return NULL;
-}
-
 /* Whether a packed tensor as the query describes it has another length than the body: decode()
  * will refuse it. False if that is not known for sure. */
 static bool has_wrong_length(const struct codec_request *request)
 {
-    const char *dtype_name = find_param(request, "dtype");
-    const char *shape = find_param(request, "shape");
-    int64_t sizes[LIMIT_RANK];
-    int rank = 0;
-    enum dtype dtype = DTYPE_F32;
-    if (dtype_name == NULL || shape == NULL || find_param(request, "strides") != NULL ||
-        !dtype_find(DTYPE_FAMILY_NAME, dtype_name, strlen(dtype_name), &dtype) ||
-        attribute_int64_list("shape", shape, LIMIT_RANK, sizes, &rank, NULL) != STATUS_OK) {
-        return false;
-    }
-    int64_t bytes = (int64_t)dtype_info(dtype)->bytes;
-    for (int d = 0; d < rank; d++) {
-        if (sizes[d] <= 0 || __builtin_mul_overflow(bytes, sizes[d], &bytes)) {
-            return false;
-        }
-    }
-    return bytes != request->body_bytes;
+    struct scan_desc desc = {.rank = 0};
+    struct attribute_lists lists;
+    unsigned seen = 0;
+    uint64_t elements = 0;
+    return attributes_from_query(request, KNOWN, &desc, &lists, &seen, NULL) == STATUS_OK &&
+           (seen & NEEDED) == NEEDED && (seen & ATTRIBUTE_STRIDES) == 0 &&
+           input_reach(&desc, &elements) && elements > 0 &&
+           elements * dtype_info(desc.dtype)->bytes != (uint64_t)request->body_bytes;
 }
 
 /* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
@@ -135,20 +109,17 @@ static enum status raw_complete(struct scan_call *call, void *input, uint64_t pa
     return status;
 }
 
-enum status answer_raw(const struct scan_call *call, uint64_t elements, struct answer *answer,
-                       struct error *err)
+void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *answer)
 {
     const struct dtype_info *info = dtype_info(call->desc.dtype);
     struct answer_header *dtype = &answer->headers[answer->header_count++];
     struct answer_header *shape = &answer->headers[answer->header_count++];
-    (void)err;
     dtype->name = "Tally-Dtype";
     memcpy(dtype->value, info->name, strlen(info->name) + 1);
     shape->name = "Tally-Shape";
     attribute_shape_text(&call->desc, shape->value, sizeof shape->value);
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
-    return STATUS_OK;
 }
 
 const struct codec codec_raw = {
