@@ -103,6 +103,7 @@ enum status error_set_field(struct error *err, enum status status, const char *f
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
 
 /* The same where there is no field to blame. */
+/* NOLINTNEXTLINE(readability-identifier-naming) */
 #define error_set(err, status, ...) error_set_field(err, status, "", __VA_ARGS__)
 
 /* Make a call that can fail; if it does, this function ends with its status. Where something must
