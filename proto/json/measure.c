@@ -239,54 +239,32 @@ static enum status walk_block(struct walk *walk, size_t *at, const struct masks 
     return STATUS_OK;
 }
 
-#ifdef __SSE2__
-static uint64_t sum_of(__m128i halves)
-{
-    uint64_t both[2];
-    _mm_storeu_si128((__m128i *)(void *)both, halves);
-    return both[0] + both[1];
-}
-#endif
-
-/* Go on from `at` by whole blocks before `stop` in which there are numbers only. */
+/* Go on from `at` by whole blocks before `stop` in which there are numbers only. The inner loops
+ * are such that compilers make vectors of them. */
 static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
 {
-#ifdef __SSE2__
-    const __m128i none = _mm_setzero_si128();
-    __m128i total = none;
-    bool integers = walk->array->integers;
+    uint64_t commas = 0;
     for (; at < stop && stop - at >= BLOCK; at += BLOCK) {
-        __m128i commas = none;
-        __m128i marks = none;
-        __m128i fraction = none;
-        for (size_t part = 0; part < BLOCK; part += 16) {
-            __m128i c =
-                _mm_loadu_si128((const __m128i *)(const void *)(walk->text + at + part));
+        const char *bytes = walk->text + at;
+        unsigned char found = 0;
+        unsigned char marks = 0;
+        unsigned char fraction = 0;
+        for (int i = 0; i < BLOCK; i++) {
+            const char c = bytes[i];
+            found = (unsigned char)(found + (c == ','));
             /* '[' and ']', and two letters that no number has */
-            __m128i bracket =
-                _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(6)), _mm_set1_epi8('[' | ']'));
-            __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
-            marks = _mm_or_si128(marks, _mm_or_si128(bracket, quote));
-            commas = _mm_sub_epi8(commas, _mm_cmpeq_epi8(c, _mm_set1_epi8(',')));
-            if (integers) {
-                __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
-                __m128i e =
-                    _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
-                fraction = _mm_or_si128(fraction, _mm_or_si128(dot, e));
-            }
+            marks |= ((c | 6) == ('[' | ']')) | (c == '"');
         }
-        if (_mm_movemask_epi8(marks) != 0) {
+        if (marks != 0) {
             break;
         }
-        integers &= _mm_movemask_epi8(fraction) == 0;
-        total = _mm_add_epi64(total, _mm_sad_epu8(commas, none));
+        for (int i = 0; walk->array->integers && i < BLOCK; i++) {
+            fraction |= (bytes[i] == '.') | ((bytes[i] | 0x20) == 'e');
+        }
+        commas += found;
+        walk->array->integers &= fraction == 0;
     }
-    walk->array->integers = integers;
-    walk->commas[walk->depth] += sum_of(total);
-#else
-    (void)walk;
-    (void)stop;
-#endif
+    walk->commas[walk->depth] += commas;
     return at;
 }
 
