@@ -10,8 +10,10 @@
  *   tag          under which the operations of this file are listed
  *   operations   "GET /path/{name}": the operation, below
  *   parameters, schemas, headers    by name; every file sees those of all others
- *   document, securitySchemes, errors    of SERVICE alone: what the document begins with; how
- *                clients show who they are; the answers that are errors, by HTTP status
+ *   document, securitySchemes, errors, common    of SERVICE alone: what the document begins with;
+ *                how clients show who they are; the answers that are errors, by HTTP status; the
+ *                headers, parameters and errors of every route, of each that takes a tensor, and
+ *                of each that needs a token
  *
  * All that stands in the document as it stands in a file, but for what would be said again and
  * again:
@@ -24,8 +26,7 @@
  *   its "parameters": ["name"]            after what every request may have and what the path names
  *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
  *   "headers": ["name"] of an answer      after what every answer may have
- *   its "errors": [404]                   besides those that every route has; a tensor route
- *                                         has more
+ *   its "errors": ["404"]                 besides those that every route has
  *
  * Failure modes, all of which end the build with a sentence: a route without an operation, an
  * operation without a route, broken JSON, a name unknown, said twice or used nowhere. */
@@ -33,8 +34,8 @@
 #include "proto/macros.h"
 #include "proto/models.h"
 
+#include <err.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,25 +44,12 @@ enum {
     TEXT_ROOM = 4096
 };
 
-/* What every route may answer, and every route that takes a tensor. */
-static const char *const page_errors[] = {"400", "405", "408", "413", "415",
-                                          "431", "500", "503", "505"};
-static const char *const tensor_errors[] = {"400", "405", "406", "408", "413", "415",
-                                            "429", "431", "500", "501", "503", "505"};
+/* What the files have of each kind, by name, and what of that the document uses. */
+static const char *const kinds[] = {"operations", "parameters", "headers", "errors", "schemas"};
+static json_t *parts, *used;
 
-/* The parts of all files by name, and which of them the document uses. */
-static json_t *service, *operations, *parameters, *schemas, *headers, *used;
-
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)fputs("make_openapi: ", stderr);
-    (void)vfprintf(stderr, format, arguments);
-    (void)fputs("\n", stderr);
-    va_end(arguments);
-    exit(1); /* NOLINT(concurrency-mt-unsafe): there is one thread */
-}
+/* What SERVICE says of many routes. */
+static json_t *common;
 
 /* ---- reading ---- */
 
@@ -70,77 +58,71 @@ static json_t *load_file(const char *path)
     json_error_t error;
     json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(file)) {
-        die("%s:%d: %s", path, error.line, error.text);
+        errx(1, "%s:%d: %s", path, error.line, error.text);
     }
     return file;
 }
 
-/* Add the part of a file to what the files before it had. */
-static void gather_part(json_t *all, json_t *file, const char *part, const char *path)
-{
-    const char *name = NULL;
-    json_t *value = NULL;
-    json_object_foreach(json_object_get(file, part), name, value)
-    {
-        if (json_object_get(all, name) != NULL) {
-            die("%s: %s \"%s\" is in another file, too", path, part, name);
-        }
-        json_object_set(all, name, value);
-    }
-}
-
+/* Add what a file has to what the files before it had. */
 static void gather_file(json_t *file, const char *path)
 {
     const char *name = NULL;
-    json_t *operation = NULL;
-    json_object_foreach(json_object_get(file, "operations"), name, operation)
+    json_t *value = NULL;
+    json_object_foreach(json_object_get(file, "operations"), name, value)
     {
-        json_object_set(operation, "tag", json_object_get(file, "tag"));
+        json_object_set(value, "tag", json_object_get(file, "tag"));
     }
-    gather_part(operations, file, "operations", path);
-    gather_part(parameters, file, "parameters", path);
-    gather_part(schemas, file, "schemas", path);
-    gather_part(headers, file, "headers", path);
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        json_t *all = json_object_get(parts, kinds[i]);
+        json_object_foreach(json_object_get(file, kinds[i]), name, value)
+        {
+            if (json_object_get(all, name) != NULL) {
+                errx(1, "%s: %s \"%s\" is in another file, too", path, kinds[i], name);
+            }
+            json_object_set(all, name, value);
+        }
+    }
 }
 
 /* ---- names ---- */
 
 /* The part called name; it counts as used. */
-static json_t *find_part(json_t *all, const char *part, const char *name)
+static json_t *find_part(const char *kind, const char *name)
 {
-    char mark[TEXT_ROOM];
-    json_t *found = json_object_get(all, name);
+    json_t *found = json_object_get(json_object_get(parts, kind), name);
     if (found == NULL) {
-        die("there is no %s called \"%s\"", part, name);
+        errx(1, "there is no %.*s called \"%s\"", (int)strlen(kind) - 1, kind, name);
     }
-    (void)snprintf(mark, sizeof mark, "%s %s", part, name);
-    json_object_set_new(used, mark, json_true());
+    json_object_set_new(json_object_get(used, kind), name, json_true());
     return found;
 }
 
-static void check_all_used(json_t *all, const char *part)
+static void check_all_used(void)
 {
+    const char *kind = NULL;
     const char *name = NULL;
+    json_t *all = NULL;
     json_t *value = NULL;
-    json_object_foreach(all, name, value)
+    json_object_foreach(parts, kind, all)
     {
-        char mark[TEXT_ROOM];
-        (void)snprintf(mark, sizeof mark, "%s %s", part, name);
-        if (json_object_get(used, mark) == NULL) {
-            die("nothing uses %s \"%s\"", part, name);
+        json_object_foreach(all, name, value)
+        {
+            if (json_object_get(json_object_get(used, kind), name) == NULL) {
+                errx(1, "nothing uses %.*s \"%s\"", (int)strlen(kind) - 1, kind, name);
+            }
         }
     }
 }
 
-static json_t *make_reference(const char *part, const char *name)
+static json_t *make_reference(const char *kind, const char *name)
 {
-    return json_pack("{s:o}", "$ref", json_sprintf("#/components/%s/%s", part, name));
+    return json_pack("{s:o}", "$ref", json_sprintf("#/components/%s/%s", kind, name));
 }
 
-static json_t *schema_reference(const char *name)
+static json_t *reference_to(const char *kind, const char *name)
 {
-    (void)find_part(schemas, "schema", name);
-    return make_reference("schemas", name);
+    (void)find_part(kind, name);
+    return make_reference(kind, name);
 }
 
 /* Set the values of an enum from a table of the product's, for "enum": "dtypes" and the like,
@@ -168,7 +150,7 @@ static void add_names(json_t *schema, const char *list)
         }
     }
     if (json_array_size(names) == 0) {
-        die("there is no list of names \"%s\"", list);
+        errx(1, "there is no list of names \"%s\"", list);
     }
     json_object_set_new(schema, "enum", names);
     if (json_array_size(constants) > 0) {
@@ -204,7 +186,7 @@ static json_t *expand_schemas(json_t *value)
     size_t i = 0;
     json_t *child = NULL;
     if (json_is_string(value) && json_string_value(value)[0] == '#') {
-        return schema_reference(json_string_value(value) + 1);
+        return reference_to("schemas", json_string_value(value) + 1);
     }
     if (json_is_array(value)) {
         json_t *copy = json_array();
@@ -239,6 +221,38 @@ static json_t *expand_schemas(json_t *value)
 
 /* ---- operations ---- */
 
+static void add_header(json_t *list, const char *name)
+{
+    json_object_set_new(list, name, expand_schemas(find_part("headers", name)));
+}
+
+static void add_parameter(json_t *list, const char *name)
+{
+    json_array_append_new(list, reference_to("parameters", name));
+}
+
+static void add_error(json_t *answers, const char *http_status)
+{
+    json_t *error = find_part("errors", http_status);
+    if (json_object_get(answers, http_status) == NULL) {
+        json_object_set_new(
+            answers, http_status,
+            make_reference("responses", json_string_value(json_object_get(error, "name"))));
+    }
+}
+
+/* Add all that an object lists under a key; NULL lists nothing. */
+static void add_listed(json_t *to, void (*add)(json_t *to, const char *name), json_t *said,
+                       const char *key)
+{
+    size_t i = 0;
+    json_t *name = NULL;
+    json_array_foreach(json_object_get(said, key), i, name)
+    {
+        add(to, json_string_value(name));
+    }
+}
+
 /* The media types among an answer's or a body's keys. */
 static json_t *make_content(json_t *said)
 {
@@ -259,29 +273,13 @@ static json_t *make_content(json_t *said)
     return content;
 }
 
-static void add_header(json_t *list, const char *name)
-{
-    json_object_set_new(list, name, expand_schemas(find_part(headers, "header", name)));
-}
-
-static json_t *make_answer(json_t *said, bool timed)
+static json_t *make_answer(json_t *said, bool tensor)
 {
     json_t *answer = json_pack("{s:o,s:{}}", "description", make_description(said), "headers");
     json_t *list = json_object_get(answer, "headers");
-    size_t i = 0;
-    json_t *name = NULL;
-    add_header(list, "X-Request-Id");
-    add_header(list, "traceparent");
-    add_header(list, "tracestate");
-    if (timed) {
-        add_header(list, "Server-Timing");
-        add_header(list, "Content-Encoding");
-        add_header(list, "Vary");
-    }
-    json_array_foreach(json_object_get(said, "headers"), i, name)
-    {
-        add_header(list, json_string_value(name));
-    }
+    add_listed(list, add_header, json_object_get(common, "every"), "headers");
+    add_listed(list, add_header, tensor ? json_object_get(common, "tensor") : NULL, "headers");
+    add_listed(list, add_header, said, "headers");
     json_t *content = make_content(said);
     if (json_object_size(content) > 0) {
         json_object_set(answer, "content", content);
@@ -290,71 +288,35 @@ static json_t *make_answer(json_t *said, bool timed)
     return answer;
 }
 
-static void add_error(json_t *answers, const char *http_status)
-{
-    json_t *error = find_part(json_object_get(service, "errors"), "error", http_status);
-    if (json_object_get(answers, http_status) == NULL) {
-        json_object_set_new(
-            answers, http_status,
-            make_reference("responses", json_string_value(json_object_get(error, "name"))));
-    }
-}
-
 static json_t *make_answers(json_t *said, bool tensor)
 {
     json_t *answers = json_object();
     const char *http_status = NULL;
     json_t *value = NULL;
-    size_t i = 0;
     json_object_foreach(said, http_status, value)
     {
         if (strspn(http_status, "0123456789") == 3) {
             json_object_set_new(answers, http_status, make_answer(value, tensor));
         }
     }
-    for (i = 0; tensor && i < ARRAY_COUNT(tensor_errors); i++) {
-        add_error(answers, tensor_errors[i]);
-    }
-    for (i = 0; !tensor && i < ARRAY_COUNT(page_errors); i++) {
-        add_error(answers, page_errors[i]);
-    }
-    json_array_foreach(json_object_get(said, "errors"), i, value)
-    {
-        char text[32];
-        (void)snprintf(text, sizeof text, "%d", (int)json_integer_value(value));
-        add_error(answers, text);
-    }
+    add_listed(answers, add_error, json_object_get(common, "every"), "errors");
+    add_listed(answers, add_error, tensor ? json_object_get(common, "tensor") : NULL, "errors");
+    add_listed(answers, add_error, said, "errors");
     return answers;
-}
-
-static void add_parameter(json_t *list, const char *name)
-{
-    (void)find_part(parameters, "parameter", name);
-    json_array_append_new(list, make_reference("parameters", name));
 }
 
 static json_t *make_parameters(json_t *said, const char *path, bool tensor)
 {
     json_t *list = json_array();
-    size_t i = 0;
-    json_t *name = NULL;
-    add_parameter(list, "requestId");
-    add_parameter(list, "traceparent");
-    add_parameter(list, "tracestate");
+    add_listed(list, add_parameter, json_object_get(common, "every"), "parameters");
     for (const char *at = strchr(path, '{'); at != NULL; at = strchr(at + 1, '{')) {
         char segment[TEXT_ROOM];
         (void)snprintf(segment, sizeof segment, "%.*s", (int)strcspn(at + 1, "}"), at + 1);
         add_parameter(list, segment);
     }
-    if (tensor) {
-        add_parameter(list, "timeoutMs");
-        add_parameter(list, "priority");
-        add_parameter(list, "contentEncoding");
-    }
-    json_array_foreach(json_object_get(said, "parameters"), i, name)
-    {
-        add_parameter(list, json_string_value(name));
-    }
+    add_listed(list, add_parameter, tensor ? json_object_get(common, "tensor") : NULL,
+               "parameters");
+    add_listed(list, add_parameter, said, "parameters");
     return list;
 }
 
@@ -362,7 +324,7 @@ static json_t *make_operation(json_t *said, const char *path, bool tensor)
 {
     const char *like = json_string_value(json_object_get(said, "like"));
     if (like != NULL) {
-        json_t *merged = json_copy(find_part(operations, "operation", like));
+        json_t *merged = json_copy(find_part("operations", like));
         json_object_update(merged, said);
         said = merged;
     }
@@ -371,7 +333,7 @@ static json_t *make_operation(json_t *said, const char *path, bool tensor)
         json_object_get(said, "id"), "summary", json_object_get(said, "summary"), "parameters",
         make_parameters(said, path, tensor), "responses", make_answers(said, tensor));
     if (operation == NULL) {
-        die("the operation of %s lacks id, summary or, in its file, tag", path);
+        errx(1, "the operation of %s lacks id, summary or, in its file, tag", path);
     }
     if (json_object_get(said, "description") != NULL) {
         json_object_set_new(operation, "description", make_description(said));
@@ -391,7 +353,7 @@ static const char *find_operation(const char *method, const char *pattern)
 {
     const char *key = NULL;
     json_t *value = NULL;
-    json_object_foreach(operations, key, value)
+    json_object_foreach(json_object_get(parts, "operations"), key, value)
     {
         size_t method_length = strcspn(key, " ");
         if (strlen(method) != method_length || memcmp(method, key, method_length) != 0) {
@@ -407,7 +369,7 @@ static const char *find_operation(const char *method, const char *pattern)
             return key;
         }
     }
-    die("no fragment describes the route %s %s", method, pattern);
+    errx(1, "no fragment describes the route %s %s", method, pattern);
 }
 
 /* Who may call it: anybody, or a client whose token has one of the scopes, where the service asks
@@ -422,9 +384,8 @@ static void add_security(json_t *operation, const char *scopes)
     }
     if (json_array_size(ways) > 0) {
         json_array_insert_new(ways, 0, json_object());
-        add_error(json_object_get(operation, "responses"), "401");
-        add_error(json_object_get(operation, "responses"), "403");
-        add_error(json_object_get(operation, "responses"), "429");
+        add_listed(json_object_get(operation, "responses"), add_error,
+                   json_object_get(common, "token"), "errors");
     }
     json_object_set_new(operation, "security", ways);
 }
@@ -438,7 +399,7 @@ static void add_route(json_t *paths, char *line)
     char *pattern = strtok_r(NULL, " \n", &rest);
     const char *scopes = strtok_r(NULL, " \n", &rest);
     if (pattern == NULL) {
-        die("a route is \"page|tensor METHOD,... /pattern [scope,...]\"");
+        errx(1, "a route is \"page|tensor METHOD,... /pattern [scope,...]\"");
     }
     if (strlen(pattern) > 1 && pattern[strlen(pattern) - 1] == '/') {
         return;
@@ -447,8 +408,8 @@ static void add_route(json_t *paths, char *line)
          method = strtok_r(NULL, ",", &rest)) {
         const char *key = find_operation(method, pattern);
         const char *path = strchr(key, ' ') + 1;
-        json_t *operation = make_operation(find_part(operations, "operation", key), path,
-                                           strcmp(kind, "tensor") == 0);
+        json_t *operation =
+            make_operation(find_part("operations", key), path, strcmp(kind, "tensor") == 0);
         add_security(operation, scopes);
         if (json_object_get(paths, path) == NULL) {
             json_object_set_new(paths, path, json_object());
@@ -464,7 +425,7 @@ static json_t *make_paths(const char *routes)
     json_t *paths = json_object();
     FILE *file = fopen(routes, "r");
     if (file == NULL) {
-        die("cannot read %s", routes);
+        errx(1, "cannot read %s", routes);
     }
     while (fgets(line, sizeof line, file) != NULL) {
         add_route(paths, line);
@@ -478,17 +439,16 @@ static json_t *make_paths(const char *routes)
 /* The answer of an HTTP status, with its one example named by the error's code. */
 static json_t *make_responses(void)
 {
-    json_t *errors = json_object_get(service, "errors");
     json_t *responses = json_object();
     const char *http_status = NULL;
     json_t *error = NULL;
-    json_object_foreach(errors, http_status, error)
+    json_object_foreach(json_object_get(parts, "errors"), http_status, error)
     {
         json_t *response = make_answer(error, false);
         json_t *example = json_object_get(error, "example");
         json_object_set_new(response, "content",
                             json_pack("{s:{s:o,s:{s:{s:O}}}}", "application/json", "schema",
-                                      schema_reference("Error"), "examples",
+                                      reference_to("schemas", "Error"), "examples",
                                       json_string_value(json_object_get(example, "code")),
                                       "value", example));
         json_object_set_new(responses, json_string_value(json_object_get(error, "name")),
@@ -500,33 +460,33 @@ static json_t *make_responses(void)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        die("make_openapi ROUTES SERVICE FRAGMENT...");
+        errx(1, "make_openapi ROUTES SERVICE FRAGMENT...");
     }
-    operations = json_object();
-    parameters = json_object();
-    schemas = json_object();
-    headers = json_object();
+    parts = json_object();
     used = json_object();
-    service = load_file(argv[2]);
-    for (int i = 2; i < argc; i++) {
-        gather_file(i == 2 ? service : load_file(argv[i]), argv[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        json_object_set_new(parts, kinds[i], json_object());
+        json_object_set_new(used, kinds[i], json_object());
+    }
+    json_t *service = load_file(argv[2]);
+    gather_file(service, argv[2]);
+    common = json_object_get(service, "common");
+    for (int i = 3; i < argc; i++) {
+        gather_file(load_file(argv[i]), argv[i]);
     }
     json_t *document = expand_schemas(json_object_get(service, "document"));
     json_object_set_new(json_object_get(document, "info"), "version",
                         json_string(TALLY_VERSION));
     json_object_set_new(document, "paths", make_paths(argv[1]));
-    json_object_set_new(document, "components",
-                        json_pack("{s:o,s:o,s:o,s:O}", "schemas", expand_schemas(schemas),
-                                  "parameters", expand_schemas(parameters), "responses",
-                                  make_responses(), "securitySchemes",
-                                  json_object_get(service, "securitySchemes")));
-    check_all_used(operations, "operation");
-    check_all_used(parameters, "parameter");
-    check_all_used(headers, "header");
-    check_all_used(json_object_get(service, "errors"), "error");
-    check_all_used(schemas, "schema");
+    json_object_set_new(
+        document, "components",
+        json_pack(
+            "{s:o,s:o,s:o,s:O}", "schemas", expand_schemas(json_object_get(parts, "schemas")),
+            "parameters", expand_schemas(json_object_get(parts, "parameters")), "responses",
+            make_responses(), "securitySchemes", json_object_get(service, "securitySchemes")));
+    check_all_used();
     if (json_dumpf(document, stdout, JSON_INDENT(1)) != 0 || fflush(stdout) != 0) {
-        die("cannot write the document");
+        errx(1, "cannot write the document");
     }
     return 0;
 }
