@@ -219,13 +219,13 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
     return STATUS_OK;
 }
 
-static enum status read_outputs(const struct json_place *root, bool binary_default,
-                                struct kserve *kserve, struct error *err)
+static enum status read_outputs(const struct json_place *root, struct kserve *kserve,
+                                struct error *err)
 {
     struct json_place place;
     size_t count = 0;
-    kserve->output.binary = binary_default;
-    kserve->carry_output.binary = binary_default;
+    kserve->output.binary = kserve->attributes.values[KSERVE_BINARY_OUTPUT] != 0;
+    kserve->carry_output.binary = kserve->output.binary;
     if (json_field_given(root, "outputs") == NULL) {
         return STATUS_OK;
     }
@@ -328,11 +328,10 @@ static enum status read_json(const struct codec_request *request, struct kserve 
                              struct scan_call *call, struct error *err)
 {
     struct json_place root = {.object = kserve->framed.doc.root, .path = ""};
-    bool binary_output = false;
     TRY(read_id(&root, call, err));
-    TRY(kserve_read_request_parameters(&root, call, &binary_output, &kserve->attributes, err));
+    TRY(kserve_read_request_parameters(&root, call, &kserve->attributes, err));
     TRY(read_inputs(&root, kserve, call, err));
-    TRY(read_outputs(&root, binary_output, kserve, err));
+    TRY(read_outputs(&root, kserve, err));
     const struct framed_tensor *x = &kserve->inputs[TENSOR_X];
     place_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
@@ -352,9 +351,10 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          ": 0) carries one: describe them in JSON",
                          model->name);
     }
-    kserve->output.binary = true;
+    kserve->attributes.values[KSERVE_BINARY_OUTPUT] = true;
     kserve->attributes.rank = 1;
-    TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
+    TRY(kserve_read_query(request, &kserve->attributes, err));
+    kserve->output.binary = kserve->attributes.values[KSERVE_BINARY_OUTPUT] != 0;
     kserve->carry_output.binary = kserve->output.binary;
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {

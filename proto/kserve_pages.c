@@ -218,8 +218,8 @@ enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
     return status;
 }
 
-static enum status read_key(const struct json_place *root, struct kserve_shm_region *region,
-                            struct error *err)
+static enum status read_shm_root(const struct json_place *root,
+                                 struct kserve_shm_region *region, struct error *err)
 {
     const char *key = NULL;
     TRY(json_require_string(root, "key", &key, err));
@@ -227,13 +227,6 @@ static enum status read_key(const struct json_place *root, struct kserve_shm_reg
         return json_field_error(root, "key", "at most 255 bytes", err);
     }
     (void)snprintf(region->key, sizeof region->key, "%s", key);
-    return STATUS_OK;
-}
-
-static enum status read_shm_root(const struct json_place *root,
-                                 struct kserve_shm_region *region, struct error *err)
-{
-    TRY(read_key(root, region, err));
     TRY(json_field_size(root, "offset", &region->offset, err));
     TRY(json_require(root, "byte_size", err));
     return json_field_size(root, "byte_size", &region->byte_size, err);

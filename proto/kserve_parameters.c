@@ -29,6 +29,7 @@ static const struct spelling {
     {"axis_direction", KSERVE_REVERSE, VALUE_DIRECTION},
     {"precision", KSERVE_PRECISION, VALUE_PRECISION},
     {"part", KSERVE_PART, VALUE_PART},
+    {"binary_data_output", KSERVE_BINARY_OUTPUT, VALUE_BOOLEAN},
 };
 
 /* The attributes as messages list them. */
@@ -215,7 +216,7 @@ static enum status check_sequence(const struct json_place *place, struct error *
 }
 
 enum status kserve_read_request_parameters(const struct json_place *root,
-                                           struct scan_call *call, bool *binary_output,
+                                           struct scan_call *call,
                                            struct kserve_attributes *attributes,
                                            struct error *err)
 {
@@ -227,8 +228,7 @@ enum status kserve_read_request_parameters(const struct json_place *root,
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
     TRY(read_priority(&place, &call->priority, err));
-    TRY(read_count(&place, "timeout", &call->timeout_us, err));
-    return json_field_bool(&place, "binary_data_output", true, binary_output, err);
+    return read_count(&place, "timeout", &call->timeout_us, err);
 }
 
 static enum status read_window(const struct json_place *place, struct shm_window *window,
@@ -302,34 +302,26 @@ enum status kserve_read_input_parameters(const struct json_place *tensor,
     return read_window(&place, &out->shm, err);
 }
 
-/* One query parameter of a raw request. */
-static enum status read_query_pair(const struct codec_param *pair, bool *binary_output,
-                                   struct kserve_attributes *attributes, struct error *err)
-{
-    const char *name = pair->name;
-    for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
-        if (strcmp(name, spellings[i].name) == 0) {
-            int64_t value = 0;
-            TRY(text_value(spellings[i].kind, name, pair->value, &value, err));
-            return kserve_put(attributes, spellings[i].attribute, value, name, err);
-        }
-    }
-    if (strcmp(name, "binary_data_output") == 0) {
-        TRY(attribute_bool(name, pair->value, binary_output, err));
-        return kserve_put(attributes, KSERVE_BINARY_OUTPUT, *binary_output, name, err);
-    }
-    return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
-                           "a raw binary request has no query parameter '%.60s'; known are: "
-                           "axis, exclusive, reverse, precision, axis_direction, "
-                           "has_exclusive_sum, part, binary_data_output",
-                           name);
-}
-
-enum status kserve_read_query(const struct codec_request *request, bool *binary_output,
+enum status kserve_read_query(const struct codec_request *request,
                               struct kserve_attributes *attributes, struct error *err)
 {
     for (int i = 0; i < request->param_count; i++) {
-        TRY(read_query_pair(&request->params[i], binary_output, attributes, err));
+        const char *name = request->params[i].name;
+        size_t row = 0;
+        int64_t value = 0;
+        while (row < ARRAY_COUNT(spellings) && strcmp(name, spellings[row].name) != 0) {
+            row++;
+        }
+        if (row == ARRAY_COUNT(spellings)) {
+            return error_set_field(
+                err, STATUS_UNKNOWN_FIELD, name,
+                "a raw binary request has no query parameter '%.60s'; known are: axis, "
+                "exclusive, reverse, precision, axis_direction, has_exclusive_sum, part, "
+                "binary_data_output",
+                name);
+        }
+        TRY(text_value(spellings[row].kind, name, request->params[i].value, &value, err));
+        TRY(kserve_put(attributes, spellings[row].attribute, value, name, err));
     }
     return STATUS_OK;
 }

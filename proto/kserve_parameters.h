@@ -14,11 +14,11 @@ enum kserve_attribute {
     KSERVE_REVERSE,
     KSERVE_PRECISION,
     KSERVE_PART,
-    KSERVE_BINARY_OUTPUT, /* of a query alone */
+    KSERVE_BINARY_OUTPUT, /* not of an input */
     KSERVE_ATTRIBUTE_COUNT
 };
 
-/* The operator's attributes, as far as the request names them. */
+/* The operator's attributes, and how its output is to come, as far as the request says. */
 struct kserve_attributes {
     bool given[KSERVE_ATTRIBUTE_COUNT];
     int64_t values[KSERVE_ATTRIBUTE_COUNT];
@@ -33,12 +33,11 @@ struct kserve_location {
     struct shm_window shm; /* region "" if not in shared memory */
 };
 
-/* Read the object `parameters` of the request, if there is one: the attributes, timeout and
- * priority of the call, and binary_data_output.
+/* Read the object `parameters` of the request, if there is one: the attributes, binary_data_output,
+ * and timeout and priority of the call.
  * err   UNKNOWN_FIELD (lists the known keys), INVALID_FIELD, also for values that contradict */
 MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *root,
                                                       struct scan_call *call,
-                                                      bool *binary_output,
                                                       struct kserve_attributes *attributes,
                                                       struct error *err);
 
@@ -54,7 +53,6 @@ MUST_CHECK enum status kserve_read_output_parameters(const struct json_place *te
 
 /* Read the query of a raw binary request: the attributes and binary_data_output. */
 MUST_CHECK enum status kserve_read_query(const struct codec_request *request,
-                                         bool *binary_output,
                                          struct kserve_attributes *attributes,
                                          struct error *err);
 
