@@ -15,18 +15,17 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-static void skip_space(struct json_text *text)
-{
-    while (text->count > 0 && is_one_of(*text->at, " \t\r\n")) {
-        text->at++;
-        text->count--;
-    }
-}
-
 static void skip_chars(struct json_text *text, size_t count)
 {
     text->at += count;
     text->count -= count;
+}
+
+static void skip_space(struct json_text *text)
+{
+    while (text->count > 0 && text_is_space(*text->at)) {
+        skip_chars(text, 1);
+    }
 }
 
 /* Bytes of the string literal at the start of text, quotes included; 0 if it does not end. */
@@ -138,19 +137,10 @@ bool json_text_member(struct json_text object, const char *key, struct json_text
 /* Code unit of a \uXXXX escape whose four hex digits start at text.at; -1 if they do not. */
 static int32_t hex_unit(struct json_text text)
 {
-    int32_t unit = 0;
-    if (text.count < 4) {
-        return -1;
-    }
-    for (int i = 0; i < 4; i++) {
-        const char *digits = "0123456789abcdef0123456789ABCDEF";
-        const char *digit = text.at[i] == '\0' ? NULL : strchr(digits, text.at[i]);
-        if (digit == NULL) {
-            return -1;
-        }
-        unit = unit * 16 + (int32_t)((digit - digits) % 16);
-    }
-    return unit;
+    char digits[5] = "";
+    memcpy(digits, text.at, smaller_of(text.count, 4));
+    bool whole = strspn(digits, "0123456789abcdefABCDEF") == 4;
+    return whole ? (int32_t)strtol(digits, NULL, 16) : -1;
 }
 
 /* One escape sequence at *text (after the backslash) as a code point; '?' if malformed. */
@@ -180,7 +170,6 @@ static uint32_t take_escape(struct json_text *text)
     return 0x10000U + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
 }
 
-/* A control character becomes '?'. */
 static size_t put_utf8(uint32_t point, char bytes[4])
 {
     size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
@@ -190,10 +179,6 @@ static size_t put_utf8(uint32_t point, char bytes[4])
         point >>= 6;
     }
     bytes[0] = (char)(lead[count] | point);
-    if (text_control(bytes) > 0) {
-        bytes[0] = '?';
-        count = 1;
-    }
     return count;
 }
 
@@ -206,23 +191,21 @@ bool json_text_string(struct json_text value, char *out, size_t size)
     }
     struct json_text rest = {value.at + 1, value.count - 2};
     while (rest.count > 0) {
-        char bytes[4] = "";
+        char bytes[4] = {*rest.at};
         size_t count = 1;
-        memcpy(bytes, rest.at, rest.count < 3 ? rest.count : 3);
-        size_t control = text_control(bytes);
-        skip_chars(&rest, control > 0 ? control : 1);
-        if (control > 0) {
-            bytes[0] = '?';
-        } else if (bytes[0] == '\\' && rest.count > 0) {
+        skip_chars(&rest, 1);
+        if (bytes[0] == '\\' && rest.count > 0) {
             count = put_utf8(take_escape(&rest), bytes);
         }
         if (used + count >= size) {
             break;
         }
         memcpy(out + used, bytes, count);
+        out[used] = (char)(bytes[0] == '\0' ? '?' : bytes[0]);
         used += count;
     }
     out[used] = '\0';
+    text_make_safe(out);
     return true;
 }
 
