@@ -10,7 +10,7 @@
  *
  * Failure: requests that fail and answers that differ from the first are counted; with any of
  * them the status is EXIT_SERVER. Thread: the main one starts the others and waits for them;
- * each has a result of its own, and they share the schedule. */
+ * they share the schedule and the result. */
 #include "client/cli/commands.h"
 #include "client/cli/histogram.h"
 #include "client/cli/terminal.h"
@@ -61,10 +61,10 @@ struct bench {
     double seconds;
     double rate; /* requests per second; 0: closed loop */
     int64_t start_ns;
-    pthread_mutex_t schedule_lock;
-    double next_s; /* the next intended start, after start_ns; shared: schedule_lock */
-    unsigned short random[3];   /* of erand48(); shared: schedule_lock */
-    struct bench_result result; /* shared: `planned`, by schedule_lock */
+    pthread_mutex_t lock;
+    double next_s;              /* the next intended start, after start_ns; shared: lock */
+    unsigned short random[3];   /* of erand48(); shared: lock */
+    struct bench_result result; /* shared: lock */
 };
 
 struct bench_thread {
@@ -72,7 +72,6 @@ struct bench_thread {
     pthread_t thread;
     bool started;
     void *output; /* owned */
-    struct bench_result result;
 };
 
 /* ---- the tensor ---- */
@@ -148,7 +147,7 @@ static double elapsed_s(const struct bench *bench)
 /* The next intended start; false when the run is over. */
 static bool next_start(struct bench *bench, int64_t *at_ns)
 {
-    MUST(pthread_mutex_lock(&bench->schedule_lock));
+    MUST(pthread_mutex_lock(&bench->lock));
     double at_s = bench->next_s;
     bool taken = at_s < bench->seconds && elapsed_s(bench) < bench->seconds;
     if (taken) {
@@ -159,30 +158,37 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
         bench->next_s += gap;
         bench->result.planned++;
     }
-    MUST(pthread_mutex_unlock(&bench->schedule_lock));
+    MUST(pthread_mutex_unlock(&bench->lock));
     *at_ns = bench->start_ns + (int64_t)(at_s * 1e9);
     return taken;
 }
 
+/* `from_ns`: now, or in the open loop when it should have begun. */
 static void send_request(struct bench_thread *thread, int64_t from_ns)
 {
-    const struct bench *bench = thread->bench;
-    struct bench_result *result = &thread->result;
+    struct bench *bench = thread->bench;
+    struct bench_result *result = &bench->result;
     struct tally_error err;
+    bool late = bench->rate > 0 && now_ns() - from_ns > LATE_NS;
     enum tally_status status =
         tally_cumsum(bench->client, &bench->scan, bench->input, thread->output, &err);
+    int64_t latency_ns = now_ns() - from_ns;
+    bool wrong =
+        status == TALLY_OK && memcmp(thread->output, bench->expected, bench->output_bytes) != 0;
+    MUST(pthread_mutex_lock(&bench->lock));
+    result->late += late;
+    result->wrong += wrong;
     if (status == TALLY_OK) {
-        histogram_add(&result->latency, now_ns() - from_ns);
-        if (memcmp(thread->output, bench->expected, bench->output_bytes) != 0) {
-            result->wrong++;
+        histogram_add(&result->latency, latency_ns);
+    } else {
+        if (result->failed == 0) {
+            (void)snprintf(result->first_error, sizeof result->first_error, "%.255s",
+                           err.message);
         }
-        return;
+        result->failed++;
+        result->failures[status]++;
     }
-    if (result->failed == 0) {
-        (void)snprintf(result->first_error, sizeof result->first_error, "%.255s", err.message);
-    }
-    result->failed++;
-    result->failures[status]++;
+    MUST(pthread_mutex_unlock(&bench->lock));
 }
 
 static void *bench_thread_main(void *user)
@@ -203,9 +209,6 @@ static void *bench_thread_main(void *user)
         while (!interrupted() && now_ns() < from_ns) {
             (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
         }
-        if (now_ns() - from_ns > LATE_NS) {
-            thread->result.late++;
-        }
         send_request(thread, from_ns);
     }
     return NULL;
@@ -224,20 +227,6 @@ static void count_unsent(struct bench *bench)
     }
 }
 
-static void merge_result(struct bench_result *into, const struct bench_result *from)
-{
-    histogram_merge(&into->latency, &from->latency);
-    if (into->failed == 0 && from->failed > 0) {
-        memcpy(into->first_error, from->first_error, sizeof into->first_error);
-    }
-    into->failed += from->failed;
-    into->wrong += from->wrong;
-    into->late += from->late;
-    for (int i = 0; i < BENCH_STATUSES; i++) {
-        into->failures[i] += from->failures[i];
-    }
-}
-
 /* Fills bench->result. TALLY_OK, also if requests failed; TALLY_OUT_OF_MEMORY (the threads that
  * there are have run), TALLY_CANCELLED. */
 static enum tally_status run_load(struct bench *bench, double seconds, double rate)
@@ -253,7 +242,7 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     bench->rate = rate;
     bench->next_s = 0;
     memcpy(bench->random, SEED, sizeof SEED);
-    MUST(pthread_mutex_init(&bench->schedule_lock, NULL));
+    MUST(pthread_mutex_init(&bench->lock, NULL));
     bench->start_ns = now_ns();
     for (size_t i = 0; i < connections && complete; i++) {
         struct bench_thread *thread = &threads[i];
@@ -266,13 +255,12 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     for (size_t i = 0; i < connections; i++) {
         if (threads[i].started) {
             MUST(pthread_join(threads[i].thread, NULL));
-            merge_result(&bench->result, &threads[i].result);
         }
         free(threads[i].output);
     }
     bench->result.seconds = elapsed_s(bench);
     count_unsent(bench);
-    MUST(pthread_mutex_destroy(&bench->schedule_lock));
+    MUST(pthread_mutex_destroy(&bench->lock));
     free(threads);
     if (interrupted()) {
         return TALLY_CANCELLED;

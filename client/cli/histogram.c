@@ -1,4 +1,4 @@
-/* Counting, merging and reading; slot_of() and slot_top() are the geometry of the slots. */
+/* Counting and reading; slot_of() and slot_top() are the geometry of the slots. */
 #include "client/cli/histogram.h"
 
 #include <math.h>
@@ -36,18 +36,6 @@ void histogram_add(struct histogram *histogram, int64_t value)
     histogram->sum += (double)value;
     if (value > histogram->max) {
         histogram->max = value;
-    }
-}
-
-void histogram_merge(struct histogram *into, const struct histogram *from)
-{
-    for (size_t i = 0; i < HISTOGRAM_SLOTS; i++) {
-        into->slots[i] += from->slots[i];
-    }
-    into->count += from->count;
-    into->sum += from->sum;
-    if (from->max > into->max) {
-        into->max = from->max;
     }
 }
 

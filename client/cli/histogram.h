@@ -1,6 +1,6 @@
 /* A histogram of latencies with bounded relative error (HDR): every power of two is divided
  * into 64 equal steps, so a value is known to 1/64 or better from 1 ns to 292 years, in 30 KiB.
- * Thread: one at a time; threads fill their own and merge. */
+ * Thread: one at a time. */
 #ifndef TALLY_CLI_HISTOGRAM_H
 #define TALLY_CLI_HISTOGRAM_H
 
@@ -21,7 +21,6 @@ struct histogram {
 
 /* value < 0 counts as 0. */
 void histogram_add(struct histogram *histogram, int64_t value);
-void histogram_merge(struct histogram *into, const struct histogram *from);
 
 /* The smallest value such that `percent` of all are not above it (to 1/64; 100: the maximum);
  * 0 if empty. */
