@@ -5,6 +5,9 @@
  *                        ^                                |
  *                        +------ until retry_at_ms -------+ 503, connection lost
  *
+ * Both are in one list, in the order in which they were submitted; a call that is active has
+ * call->easy.
+ *
  * Failure: what cannot be queued is refused by tally_submit() and its callback never runs. Once
  * queued, a call ends in its callback, whatever happens: the answer, an error, lack of memory,
  * or TALLY_CANCELLED when the client is closed.
@@ -25,38 +28,22 @@ enum {
     LONGEST_SLEEP_MS = 1000
 };
 
-/* A connection, and the call it is busy with. */
-struct async_connection {
-    CURL *easy;                 /* owned; NULL until first used */
-    struct cumsum_call *cumsum; /* owned; NULL: it is free */
-};
-
 struct async {
     struct tally *client; /* borrowed */
     pthread_t thread;
-    CURLM *multi;                         /* owned; curl_multi_wakeup() is for any thread */
-    struct async_connection *connections; /* thread's own; owned, [async_connections] */
+    CURLM *multi; /* owned; curl_multi_wakeup() is for any thread */
+    int active;   /* calls, each on a connection; thread's own */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    struct cumsum_call *waiting;      /* for a connection, or to be tried again; shared: lock */
-    struct cumsum_call **waiting_end; /* where the next one goes; shared: lock */
-    int pending;                      /* submitted and callback not returned; shared: lock */
-    bool stopping;                    /* shared: lock */
+    struct cumsum_call *calls; /* owned: submitted, and callback not returned; shared: lock */
+    struct cumsum_call **end;  /* where the next one goes; shared: lock */
+    int pending;               /* how many they are; shared: lock */
+    _Atomic bool stopping;     /* set with the lock */
 };
-
-/* Thread: with the lock. */
-static void push_waiting(struct async *async, struct cumsum_call *cumsum)
-{
-    cumsum->next = NULL;
-    *async->waiting_end = cumsum;
-    async->waiting_end = &cumsum->next;
-}
 
 static void submitted_free(struct cumsum_call *cumsum)
 {
-    if (cumsum != NULL) {
-        call_destroy(cumsum->call);
-    }
+    call_destroy(cumsum->call);
     free(cumsum);
 }
 
@@ -67,113 +54,83 @@ static void finish_call(struct async *async, struct cumsum_call *cumsum)
     if (cumsum->done.call != NULL) {
         cumsum->done.call(cumsum->done.user, &cumsum->call->error);
     }
-    submitted_free(cumsum);
     MUST(pthread_mutex_lock(&async->lock));
+    struct cumsum_call **at = &async->calls;
+    while (*at != cumsum) {
+        at = &(*at)->next;
+    }
+    *at = cumsum->next;
+    if (*at == NULL) {
+        async->end = at;
+    }
     async->pending--;
     if (async->pending == 0) {
         MUST(pthread_cond_broadcast(&async->all_done));
     }
     MUST(pthread_mutex_unlock(&async->lock));
+    submitted_free(cumsum);
 }
 
-static void cancel_call(struct async *async, struct cumsum_call *cumsum)
+static void start_call(struct async *async, struct cumsum_call *cumsum)
 {
-    (void)client_error_set(&cumsum->call->error, TALLY_CANCELLED,
-                           "cancelled: the client was closed");
+    struct call *call = cumsum->call;
+    CURL *easy = connection_acquire(async->client);
+    if (easy == NULL) {
+        (void)client_error_no_memory(&call->error);
+        finish_call(async, cumsum);
+        return;
+    }
+    if (call_prepare(call, easy) == TALLY_OK) {
+        (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, cumsum);
+        if (curl_multi_add_handle(async->multi, easy) == CURLM_OK) {
+            async->active++;
+            return;
+        }
+        (void)call_settle(call, CURLE_OUT_OF_MEMORY);
+    }
+    connection_release(async->client, easy);
     finish_call(async, cumsum);
 }
 
-/* A connection without a call; NULL if all are busy. */
-static struct async_connection *free_connection(struct async *async)
-{
-    for (int i = 0; i < async->client->options.async_connections; i++) {
-        if (async->connections[i].cumsum == NULL) {
-            return &async->connections[i];
-        }
-    }
-    return NULL;
-}
-
-static void start_call(struct async *async, struct async_connection *connection,
-                       struct cumsum_call *cumsum)
-{
-    if (connection->easy == NULL) {
-        connection->easy = connection_acquire(async->client);
-    }
-    if (connection->easy == NULL) {
-        (void)client_error_no_memory(&cumsum->call->error);
-        finish_call(async, cumsum);
-        return;
-    }
-    if (call_prepare(cumsum->call, connection->easy) != TALLY_OK) {
-        finish_call(async, cumsum);
-        return;
-    }
-    (void)curl_easy_setopt(connection->easy, CURLOPT_PRIVATE, connection);
-    if (curl_multi_add_handle(async->multi, connection->easy) != CURLM_OK) {
-        (void)call_settle(cumsum->call, CURLE_OUT_OF_MEMORY);
-        finish_call(async, cumsum);
-        return;
-    }
-    connection->cumsum = cumsum;
-}
-
-/* libcurl is through with a connection's call: it is done, or backs off. */
+/* libcurl is through with a call's attempt: the call is done, or backs off. */
 static void settle_call(struct async *async, CURL *easy, CURLcode code)
 {
-    struct async_connection *connection = NULL;
-    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&connection);
-    struct cumsum_call *cumsum = connection->cumsum;
-    enum call_verdict verdict = call_settle(cumsum->call, code);
+    struct cumsum_call *cumsum = NULL;
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&cumsum);
+    bool again = call_settle(cumsum->call, code);
     (void)curl_multi_remove_handle(async->multi, easy);
-    connection->cumsum = NULL;
-    if (verdict == CALL_DONE) {
+    connection_release(async->client, easy);
+    async->active--;
+    if (!again) {
         finish_call(async, cumsum);
-        return;
     }
-    MUST(pthread_mutex_lock(&async->lock));
-    push_waiting(async, cumsum);
-    MUST(pthread_mutex_unlock(&async->lock));
 }
 
-/* Take the first call off the waiting ones whose time has come, or, when the client is being
- * closed, the first. NULL: there is none, and *sleep_ms is cut to when there may be one. */
-static struct cumsum_call *take_waiting(struct async *async, bool closing, int *sleep_ms)
+/* The first of the waiting calls whose time has come. NULL: there is none, and *sleep_ms is cut
+ * to when there may be one. */
+static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
 {
     int64_t now = monotonic_ms();
     MUST(pthread_mutex_lock(&async->lock));
-    struct cumsum_call **at = &async->waiting;
-    while (*at != NULL && !closing && (*at)->call->retry_at_ms > now) {
-        int64_t left = (*at)->call->retry_at_ms - now;
-        *sleep_ms = left < *sleep_ms ? (int)left : *sleep_ms;
-        at = &(*at)->next;
-    }
-    struct cumsum_call *taken = *at;
-    if (taken != NULL) {
-        *at = taken->next;
-    }
-    if (*at == NULL) {
-        async->waiting_end = at;
+    struct cumsum_call *cumsum = async->calls;
+    for (; cumsum != NULL; cumsum = cumsum->next) {
+        int64_t left = cumsum->call->retry_at_ms - now;
+        bool waits = cumsum->call->easy == NULL;
+        if (waits && left <= 0) {
+            break;
+        }
+        *sleep_ms = waits && left < *sleep_ms ? (int)left : *sleep_ms;
     }
     MUST(pthread_mutex_unlock(&async->lock));
-    return taken;
-}
-
-static bool is_stopping(struct async *async)
-{
-    MUST(pthread_mutex_lock(&async->lock));
-    bool stopping = async->stopping;
-    MUST(pthread_mutex_unlock(&async->lock));
-    return stopping;
+    return cumsum;
 }
 
 static void *async_main(void *user)
 {
     struct async *async = user;
-    struct async_connection *connection = NULL;
     struct cumsum_call *cumsum = NULL;
     int sleep_ms = LONGEST_SLEEP_MS;
-    while (!is_stopping(async)) {
+    while (!async->stopping) {
         int running = 0;
         int left = 0;
         const CURLMsg *message = NULL;
@@ -186,25 +143,24 @@ static void *async_main(void *user)
         }
         bool started = false;
         sleep_ms = LONGEST_SLEEP_MS;
-        while ((connection = free_connection(async)) != NULL &&
-               (cumsum = take_waiting(async, false, &sleep_ms)) != NULL) {
-            start_call(async, connection, cumsum);
+        while (async->active < async->client->options.async_connections &&
+               (cumsum = next_waiting(async, &sleep_ms)) != NULL) {
+            start_call(async, cumsum);
             started = true;
         }
         if (started) {
             sleep_ms = 0; /* they begin with the next curl_multi_perform() */
         }
     }
-    /* A busy connection is in an unknown state: it is not used again. */
-    for (int i = 0; i < async->client->options.async_connections; i++) {
-        connection = &async->connections[i];
-        if (connection->cumsum != NULL) {
-            (void)curl_multi_remove_handle(async->multi, connection->easy);
-            cancel_call(async, connection->cumsum);
+    while ((cumsum = async->calls) != NULL) { /* nothing is submitted any more */
+        CURL *easy = cumsum->call->easy;
+        if (easy != NULL) { /* in an unknown state: it is not used again */
+            (void)curl_multi_remove_handle(async->multi, easy);
+            curl_easy_cleanup(easy);
         }
-    }
-    while ((cumsum = take_waiting(async, true, &sleep_ms)) != NULL) {
-        cancel_call(async, cumsum);
+        (void)client_error_set(&cumsum->call->error, TALLY_CANCELLED,
+                               "cancelled: the client was closed");
+        finish_call(async, cumsum);
     }
     return NULL;
 }
@@ -213,12 +169,7 @@ static void *async_main(void *user)
 
 static void async_free(struct async *async)
 {
-    for (int i = 0; async->connections != NULL && i < async->client->options.async_connections;
-         i++) {
-        curl_easy_cleanup(async->connections[i].easy);
-    }
     (void)curl_multi_cleanup(async->multi);
-    free(async->connections);
     MUST(pthread_mutex_destroy(&async->lock));
     MUST(pthread_cond_destroy(&async->all_done));
     free(async);
@@ -226,19 +177,18 @@ static void async_free(struct async *async)
 
 static struct async *async_open(struct tally *client)
 {
-    size_t connections = (size_t)client->options.async_connections;
     struct async *async = calloc(1, sizeof *async);
     if (async == NULL) {
         return NULL;
     }
     async->client = client;
-    async->waiting_end = &async->waiting;
+    async->end = &async->calls;
     MUST(pthread_mutex_init(&async->lock, NULL));
     MUST(pthread_cond_init(&async->all_done, NULL));
     async->multi = curl_multi_init();
-    async->connections = calloc(connections, sizeof *async->connections);
-    if (async->multi != NULL && async->connections != NULL) {
-        (void)curl_multi_setopt(async->multi, CURLMOPT_MAXCONNECTS, (long)connections);
+    if (async->multi != NULL) {
+        (void)curl_multi_setopt(async->multi, CURLMOPT_MAXCONNECTS,
+                                (long)client->options.async_connections);
         if (pthread_create(&async->thread, NULL, async_main, async) == 0) {
             return async;
         }
@@ -275,7 +225,8 @@ static enum tally_status enqueue_call(struct async *async, struct cumsum_call *c
                                   limit);
     } else {
         async->pending++;
-        push_waiting(async, cumsum);
+        *async->end = cumsum;
+        async->end = &cumsum->next;
     }
     MUST(pthread_mutex_unlock(&async->lock));
     if (status == TALLY_OK) {
@@ -289,12 +240,12 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
                                struct tally_error *err)
 {
     CLIENT_TRY(client_require(client, err));
-    MUST(pthread_mutex_lock(&client->async_lock));
+    MUST(pthread_mutex_lock(&client->lock));
     if (client->async == NULL) {
         client->async = async_open(client);
     }
     struct async *async = client->async;
-    MUST(pthread_mutex_unlock(&client->async_lock));
+    MUST(pthread_mutex_unlock(&client->lock));
     struct cumsum_call *cumsum = calloc(1, sizeof *cumsum);
     if (async == NULL || cumsum == NULL) {
         free(cumsum);
@@ -312,41 +263,28 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
     return status;
 }
 
-static struct timespec monotonic_after(int64_t ms)
-{
-    struct timespec at;
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_nsec -= 1000000000;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
 {
     if (client == NULL) {
         return TALLY_INVALID_ARGUMENT;
     }
-    MUST(pthread_mutex_lock(&client->async_lock));
+    MUST(pthread_mutex_lock(&client->lock));
     struct async *async = client->async;
-    MUST(pthread_mutex_unlock(&client->async_lock));
+    MUST(pthread_mutex_unlock(&client->lock));
     if (async == NULL) {
         return TALLY_OK;
     }
     if (pthread_equal(pthread_self(), async->thread)) {
         return TALLY_INVALID_ARGUMENT; /* a callback would wait for itself */
     }
-    struct timespec until = monotonic_after(timeout_ms < 0 ? 0 : timeout_ms);
+    int64_t until_ms = 0;
+    if (timeout_ms < 0 || __builtin_add_overflow(monotonic_ms(), timeout_ms, &until_ms)) {
+        until_ms = NEVER_MS;
+    }
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
     int waited = 0;
     MUST(pthread_mutex_lock(&async->lock));
     while (async->pending > 0 && waited != ETIMEDOUT) {
-        if (timeout_ms < 0) {
-            MUST(pthread_cond_wait(&async->all_done, &async->lock));
-            continue;
-        }
         waited =
             pthread_cond_clockwait(&async->all_done, &async->lock, CLOCK_MONOTONIC, &until);
         MUST(waited == ETIMEDOUT ? 0 : waited);

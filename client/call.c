@@ -48,13 +48,13 @@ static uint64_t send_bytes(const struct call *call)
 static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
 {
     int64_t now_ms = monotonic_ms();
-    MUST(pthread_mutex_lock(&client->budget_lock));
+    MUST(pthread_mutex_lock(&client->lock));
     earned += client->budget + (now_ms - client->budget_counted_ms);
     client->budget = earned < BUDGET_MOST ? earned : BUDGET_MOST;
     client->budget_counted_ms = now_ms;
     bool enough = client->budget >= spent;
     client->budget -= enough ? spent : 0;
-    MUST(pthread_mutex_unlock(&client->budget_lock));
+    MUST(pthread_mutex_unlock(&client->lock));
     return enough;
 }
 
@@ -101,34 +101,25 @@ struct call *call_create(struct tally *client, const struct call_spec *spec,
 {
     size_t url_bytes = strlen(client->base_url) + strlen(spec->path) + 1;
     int64_t now_ms = monotonic_ms();
-    struct call *call = calloc(1, sizeof *call);
+    struct call *call = calloc(1, sizeof *call + url_bytes);
     if (call == NULL) {
-        goto no_memory;
+        (void)client_error_no_memory(err);
+        return NULL;
     }
     call->client = client;
     call->spec = *spec;
-    call->url = malloc(url_bytes);
-    if (call->url == NULL) {
-        goto no_memory;
-    }
     (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
     call->give_up_ms = moment_after(now_ms, client->options.timeout_ms);
     call->deadline_at_ms = moment_after(now_ms, spec->deadline_ms);
     (void)take_of_budget(client, RETRY_PER_CALL, 0);
     return call;
-no_memory:
-    call_destroy(call);
-    (void)client_error_no_memory(err);
-    return NULL;
 }
 
 void call_destroy(struct call *call)
 {
-    if (call == NULL) {
-        return;
+    if (call != NULL) {
+        curl_slist_free_all(call->headers);
     }
-    curl_slist_free_all(call->headers);
-    free(call->url);
     free(call);
 }
 
@@ -374,7 +365,7 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
     (void)curl_easy_setopt(
         easy, CURLOPT_TIMEOUT_MS,
         (long)(call->give_up_ms == NEVER_MS ? 0 : call->give_up_ms - now_ms));
-    if (curl_easy_setopt(easy, CURLOPT_URL, call->url) != CURLE_OK) {
+    if (curl_easy_setopt(easy, CURLOPT_URL, &call->url[0]) != CURLE_OK) {
         return client_error_no_memory(&call->error);
     }
     return TALLY_OK;
@@ -561,7 +552,7 @@ static bool worth_a_retry(const struct call *call)
 }
 
 /* After call->error: whether to try again, and when. */
-static enum call_verdict decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
+static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
@@ -570,7 +561,7 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
         call->fresh = true;
         call->attempts--;
         call->retry_at_ms = 0;
-        return CALL_RETRY;
+        return true;
     }
     if (worth_a_retry(call)) {
         call->retry_at_ms = monotonic_ms() + retry_after_ms + backoff_ms(call);
@@ -579,7 +570,7 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
         bool soon =
             options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
         if (in_time && soon && take_of_budget(call->client, 0, RETRY_WHOLE)) {
-            return CALL_RETRY;
+            return true;
         }
     }
     if (retry_after_ms > 0 && err->status == TALLY_BUSY) {
@@ -595,10 +586,10 @@ static enum call_verdict decide_retry(struct call *call, bool reused, int64_t re
                     "; not retried, because the answer had begun to overwrite its "
                     "destination: provide the input again and repeat the call");
     }
-    return CALL_DONE;
+    return false;
 }
 
-enum call_verdict call_settle(struct call *call, CURLcode code)
+bool call_settle(struct call *call, CURLcode code)
 {
     struct tally_error *err = &call->error;
     const struct call_answer *head = &call->answer;
@@ -621,7 +612,7 @@ enum call_verdict call_settle(struct call *call, CURLcode code)
     memcpy(err->request_id, head->request_id, sizeof err->request_id);
     detach_connection(call);
     if (err->status == TALLY_OK) {
-        return CALL_DONE;
+        return false;
     }
     if (retry_after_s < 0) { /* a date that has passed */
         retry_after_s = 0;
@@ -663,8 +654,7 @@ enum tally_status call_run(struct tally *client, const struct call_spec *spec,
         (void)client_error_no_memory(&call->error);
     } else {
         while (call_prepare(call, easy) == TALLY_OK &&
-               call_settle(call, curl_easy_perform(easy)) == CALL_RETRY &&
-               wait_for_retry(call)) {
+               call_settle(call, curl_easy_perform(easy)) && wait_for_retry(call)) {
         }
         connection_release(client, easy);
     }

@@ -3,8 +3,8 @@
  *   call_create(spec)
  *     call_prepare(easy)   set the request on a connection            <--+
  *     ... libcurl transfers; the answer is judged before its first byte  |
- *     call_settle(code)    CALL_RETRY: wait until retry_at_ms          --+
- *                          CALL_DONE: error says how it went
+ *     call_settle(code)    true: to be tried again at retry_at_ms      --+
+ *                          false: done, error says how it went
  *   call_destroy()
  *
  * call_run() is the whole of it on the calling thread; the submitting thread (client/async.c)
@@ -51,15 +51,9 @@ struct call_spec {
 
 #define NEVER_MS INT64_MAX
 
-enum call_verdict {
-    CALL_DONE,
-    CALL_RETRY
-};
-
 struct call {
     struct tally *client; /* borrowed */
     struct call_spec spec;
-    char *url;                  /* owned */
     struct curl_slist *headers; /* owned: of the current attempt */
     int64_t give_up_ms;         /* on monotonic_ms()'s clock, as are the others; NEVER_MS */
     int64_t deadline_at_ms;     /* no attempt begins after it; NEVER_MS */
@@ -76,6 +70,7 @@ struct call {
     struct call_answer answer;
     char curl_message[CURL_ERROR_SIZE];
     struct tally_error error; /* how it went so far; status TALLY_OK while nothing failed */
+    char url[];
 };
 
 /* NULL and *err set: no memory. The clocks of timeout_ms and of the deadline start. */
@@ -86,8 +81,8 @@ void call_destroy(struct call *call);
 /* Set the next attempt on a connection; anything but TALLY_OK ends the call. */
 enum tally_status call_prepare(struct call *call, CURL *easy);
 
-/* libcurl is through with the attempt. */
-enum call_verdict call_settle(struct call *call, CURLcode code);
+/* libcurl is through with the attempt. Whether there is to be another. */
+bool call_settle(struct call *call, CURLcode code);
 
 /* Everything, on the calling thread. Copies the outcome to *err. */
 enum tally_status call_run(struct tally *client, const struct call_spec *spec,

@@ -26,16 +26,14 @@ struct async;
 struct tally {
     struct tally_options options; /* defaults filled in; its strings are in owned_texts */
     char *owned_texts[OWNED_TEXTS];
-    char *base_url;    /* owned: scheme, host, port and path prefix, no slash at the end */
-    char *socket_path; /* owned: Unix socket, NULL for TCP */
-    pthread_mutex_t idle_lock;
-    CURL **idle;    /* owned, [options.idle_connections]; shared: idle_lock */
-    int idle_count; /* shared: idle_lock */
-    pthread_mutex_t budget_lock;
-    int64_t budget; /* retries that may be made, in thousandths; shared: budget_lock */
-    int64_t budget_counted_ms; /* until when they were earned; shared: budget_lock */
-    pthread_mutex_t async_lock;
-    struct async *async; /* owned, NULL until the first submit; shared: async_lock */
+    char *base_url;       /* owned: scheme, host, port and path prefix, no slash at the end */
+    char *socket_path;    /* owned: Unix socket, NULL for TCP */
+    pthread_mutex_t lock; /* of what follows, which calls share; for moments only */
+    CURL **idle;          /* owned, [options.idle_connections] */
+    int idle_count;
+    int64_t budget;            /* retries that may be made, in thousandths */
+    int64_t budget_counted_ms; /* until when they were earned */
+    struct async *async;       /* owned, NULL until the first submit */
 };
 
 /* Forget what a previous call left. */

@@ -9,7 +9,7 @@
  * Failure: a URL or options that make no sense are TALLY_INVALID_ARGUMENT, what this libcurl
  * was built without is TALLY_UNSUPPORTED, and nothing is left allocated.
  *
- * Thread: any; connections change hands under idle_lock. tally_close() comes last. */
+ * Thread: any; connections change hands under the client's lock. tally_close() comes last. */
 #include "client/internal.h"
 
 #include "proto/text.h"
@@ -205,11 +205,11 @@ static bool configure_connection(const struct tally *client, CURL *easy)
 CURL *connection_acquire(struct tally *client)
 {
     CURL *easy = NULL;
-    MUST(pthread_mutex_lock(&client->idle_lock));
+    MUST(pthread_mutex_lock(&client->lock));
     if (client->idle_count > 0) {
         easy = client->idle[--client->idle_count];
     }
-    MUST(pthread_mutex_unlock(&client->idle_lock));
+    MUST(pthread_mutex_unlock(&client->lock));
     if (easy != NULL) {
         return easy;
     }
@@ -223,23 +223,16 @@ CURL *connection_acquire(struct tally *client)
 
 void connection_release(struct tally *client, CURL *easy)
 {
-    MUST(pthread_mutex_lock(&client->idle_lock));
+    MUST(pthread_mutex_lock(&client->lock));
     if (client->idle_count < client->options.idle_connections) {
         client->idle[client->idle_count++] = easy;
         easy = NULL;
     }
-    MUST(pthread_mutex_unlock(&client->idle_lock));
+    MUST(pthread_mutex_unlock(&client->lock));
     curl_easy_cleanup(easy);
 }
 
 /* ---- a client's life ---- */
-
-static CURLcode global_init_result;
-
-static void global_init(void)
-{
-    global_init_result = curl_global_init(CURL_GLOBAL_DEFAULT);
-}
 
 static enum tally_status check_features(const struct tally *client, struct tally_error *err)
 {
@@ -259,11 +252,9 @@ static enum tally_status check_features(const struct tally *client, struct tally
 static enum tally_status fill_client(struct tally *client, const char *url,
                                      struct tally_error *err)
 {
-    if (!fill_options(client)) {
-        return client_error_no_memory(err);
-    }
+    bool filled = fill_options(client);
     client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
-    if (client->idle == NULL) {
+    if (!filled || client->idle == NULL) {
         return client_error_no_memory(err);
     }
     CLIENT_TRY(server_url_parse(client, url, err));
@@ -274,9 +265,8 @@ static enum tally_status fill_client(struct tally *client, const char *url,
 struct tally *tally_open(const char *url, const struct tally_options *options,
                          struct tally_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     client_error_reset(err);
-    if (pthread_once(&once, global_init) != 0 || global_init_result != CURLE_OK) {
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) { /* it counts, and locks */
         (void)client_error_set(err, TALLY_UNSUPPORTED, "libcurl does not initialise");
         return NULL;
     }
@@ -302,9 +292,7 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
         client->options = *options;
     }
     client->budget = BUDGET_MOST;
-    MUST(pthread_mutex_init(&client->idle_lock, NULL));
-    MUST(pthread_mutex_init(&client->budget_lock, NULL));
-    MUST(pthread_mutex_init(&client->async_lock, NULL));
+    MUST(pthread_mutex_init(&client->lock, NULL));
     if (fill_client(client, url, err) == TALLY_OK) {
         return client;
     }
@@ -327,8 +315,6 @@ void tally_close(struct tally *client)
     }
     free(client->base_url);
     free(client->socket_path);
-    MUST(pthread_mutex_destroy(&client->idle_lock));
-    MUST(pthread_mutex_destroy(&client->budget_lock));
-    MUST(pthread_mutex_destroy(&client->async_lock));
+    MUST(pthread_mutex_destroy(&client->lock));
     free(client);
 }
