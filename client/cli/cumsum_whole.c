@@ -19,19 +19,6 @@ enum {
     JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
 };
 
-/* One run of the command. */
-struct cumsum_job {
-    const struct settings *settings; /* borrowed */
-    struct source *source;           /* borrowed, loaded */
-    struct expectation expected;     /* its format is the result's */
-    enum format input;
-    char *body; /* owned: JSON made of data and options, NULL if the source is sent as it is */
-    size_t body_bytes;
-    char path[OPTIONS_TEXT];
-};
-
-/* ---- the request ---- */
-
 /* A list of integers that an object has; none where it has none. */
 static struct number_list member_list(struct json_text object, const char *key)
 {
@@ -82,94 +69,83 @@ static void append_options(const struct settings *settings, bool json, char *tex
     append_list(text, json, "output_strides", &settings->output_strides);
 }
 
-/* JSON input: an array becomes "data" of a request, an object is a request already. */
-static int wrap_json(struct cumsum_job *job)
+/* JSON input: an array becomes "data" of a request, *body, which is the caller's; an object is a
+ * request already. */
+static int wrap_json(const struct settings *settings, const struct source *source,
+                     struct expectation *expected, char **body, size_t *body_bytes)
 {
     char options[OPTIONS_TEXT] = "";
-    const char *text = job->source->memory;
+    const char *text = source->memory;
     size_t blank = strspn(text, " \t\r\n");
-    append_options(job->settings, true, options);
-    job->expected.bare = text[blank] != '{';
-    if (!job->expected.bare) {
-        job->expected.strides =
-            member_list((struct json_text){text, job->source->bytes}, "output_strides");
-        bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
+    append_options(settings, true, options);
+    expected->bare = text[blank] != '{';
+    if (!expected->bare) {
+        expected->strides =
+            member_list((struct json_text){text, source->bytes}, "output_strides");
+        bool given = settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
                                 "it",
-                                job->source->name)
+                                source->name)
                      : EXIT_DONE;
     }
-    if (job->source->bytes == blank) {
+    if (source->bytes == blank) {
         return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
-                        job->source->name);
+                        source->name);
     }
-    STEP(format_check_array(job->source));
-    size_t size = job->source->bytes + strlen(options) + sizeof "{\"data\":}";
-    job->body = malloc(size);
-    if (job->body == NULL) {
+    STEP(format_check_array(source));
+    size_t size = source->bytes + strlen(options) + sizeof "{\"data\":}";
+    *body = malloc(size);
+    if (*body == NULL) {
         return complain_no_memory();
     }
-    size_t used = (size_t)snprintf(job->body, size, "{\"data\":");
-    memcpy(job->body + used, text, job->source->bytes);
-    used += job->source->bytes;
-    used += (size_t)snprintf(job->body + used, size - used, "%s}", options);
-    job->body_bytes = used;
-    return EXIT_DONE;
-}
-
-static int write_request(struct cumsum_job *job)
-{
-    (void)snprintf(job->path, sizeof job->path, "/v1/cumsum");
-    if (job->input == FORMAT_JSON) {
-        return wrap_json(job);
-    }
-    size_t query = strlen(job->path);
-    append_options(job->settings, false, job->path);
-    job->path[query] = '?';
+    size_t used = (size_t)snprintf(*body, size, "{\"data\":");
+    memcpy(*body + used, text, source->bytes);
+    used += source->bytes;
+    *body_bytes = used + (size_t)snprintf(*body + used, size - used, "%s}", options);
     return EXIT_DONE;
 }
 
 /* ---- the call ---- */
 
-static int run_job(struct cumsum_job *job, struct tally *client)
-{
-    if (job->input == FORMAT_JSON) {
-        STEP(format_check_start(job->source));
-    }
-    STEP(source_load(job->source));
-    STEP(write_request(job));
-    uint64_t bytes = job->body != NULL ? job->body_bytes : job->source->bytes;
-    job->expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
-    struct tally_error err = {.status = TALLY_OK};
-    struct tally_request request = {
-        .path = job->path,
-        .content_type = format_content_type(job->input),
-        .body = job->body != NULL ? job->body : job->source->memory,
-        .body_bytes = bytes,
-        .deadline_ms = (int64_t)(job->settings->deadline_s * 1000),
-    };
-    int status = exchange(client, request, &job->expected, job->settings->output,
-                          job->settings->quiet, &err);
-    if (job->body != NULL && strcmp(err.code, "too_large") == 0) {
-        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
-                      job->source->name, job->source->bytes, job->body_bytes);
-    }
-    return status;
-}
-
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output)
 {
-    struct cumsum_job job = {.settings = settings,
-                             .source = source,
-                             .input = input,
-                             .expected = {.format = output,
-                                          .dtype = settings->dtype,
-                                          .shape = settings->shape,
-                                          .strides = settings->output_strides,
-                                          .member = "data"}};
-    int status = run_job(&job, client);
-    free(job.body);
+    char path[OPTIONS_TEXT] = "/v1/cumsum";
+    char *wrapped = NULL;
+    size_t bytes = 0;
+    struct expectation expected = {.format = output,
+                                   .dtype = settings->dtype,
+                                   .shape = settings->shape,
+                                   .strides = settings->output_strides,
+                                   .member = "data"};
+    if (input == FORMAT_JSON) {
+        STEP(format_check_start(source));
+        STEP(source_load(source));
+        STEP(wrap_json(settings, source, &expected, &wrapped, &bytes));
+    } else {
+        STEP(source_load(source));
+        size_t query = strlen(path);
+        append_options(settings, false, path);
+        path[query] = '?';
+    }
+    if (wrapped == NULL) {
+        bytes = source->bytes;
+    }
+    expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
+    struct tally_error err = {.status = TALLY_OK};
+    struct tally_request request = {
+        .path = path,
+        .content_type = format_content_type(input),
+        .body = wrapped != NULL ? wrapped : source->memory,
+        .body_bytes = bytes,
+        .deadline_ms = (int64_t)(settings->deadline_s * 1000),
+    };
+    int status = exchange(client, request, &expected, settings->output, settings->quiet, &err);
+    if (wrapped != NULL && strcmp(err.code, "too_large") == 0) {
+        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
+                      source->name, source->bytes, bytes);
+    }
+    free(wrapped);
     return status;
 }
