@@ -20,46 +20,30 @@ enum {
 
 /* ---- what the input is ---- */
 
-/* Elements of all sizes multiplied, but for open ones; false on overflow. */
-static bool known_elements(const struct number_list *shape, uint64_t *elements)
-{
-    uint64_t total = 1;
-    for (int i = 0; i < shape->count; i++) {
-        if (shape->numbers[i] >= 0 &&
-            __builtin_mul_overflow(total, (uint64_t)shape->numbers[i], &total)) {
-            return false;
-        }
-    }
-    *elements = total;
-    return total <= INT64_MAX;
-}
-
-/* The index of the open size, or -1. */
-static int open_index(const struct number_list *shape)
-{
-    for (int i = 0; i < shape->count; i++) {
-        if (shape->numbers[i] < 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* A file says by its length what an open size is. */
 static int check_length(const struct source *source, struct tensor *tensor, const char *hint)
 {
-    uint64_t elements = 0;
-    size_t element = tally_dtype_bytes(tensor->dtype);
-    int open = open_index(&tensor->shape);
-    bool fits = known_elements(&tensor->shape, &elements) &&
-                !__builtin_mul_overflow(elements, element, &elements) && elements <= INT64_MAX;
+    uint64_t known = 1; /* elements, then bytes: of the sizes that are not open */
+    bool fits = true;
+    int open = -1;
+    for (int i = 0; i < tensor->shape.count; i++) {
+        int64_t size = tensor->shape.numbers[i];
+        if (size < 0) {
+            open = i;
+        } else {
+            fits = fits && !__builtin_mul_overflow(known, (uint64_t)size, &known);
+        }
+    }
+    fits = fits && known <= INT64_MAX &&
+           !__builtin_mul_overflow(known, tally_dtype_bytes(tensor->dtype), &known) &&
+           known <= INT64_MAX;
     if (source->stream) {
         return fits && open <= 0
                    ? EXIT_DONE
                    : complain(EXIT_USAGE, "of a stream only the first size can be open, and "
                                           "the others must be less than 2^63 bytes");
     }
-    if (!fits || (open >= 0 && elements == 0)) {
+    if (!fits || (open >= 0 && known == 0)) {
         return complain(EXIT_USAGE,
                         fits ? "%s: a size of -1 beside one of 0 can be any"
                              : "%s: its type and shape make more than 2^63 bytes",
@@ -67,24 +51,24 @@ static int check_length(const struct source *source, struct tensor *tensor, cons
     }
     uint64_t data =
         source->bytes > tensor->data_offset ? source->bytes - tensor->data_offset : 0;
-    if (open >= 0 && data % elements == 0) {
-        tensor->shape.numbers[open] = (int64_t)(data / elements);
+    if (open >= 0 && data % known == 0) {
+        tensor->shape.numbers[open] = (int64_t)(data / known);
         return EXIT_DONE;
     }
-    if (open < 0 && data == elements) {
+    if (open < 0 && data == known) {
         return EXIT_DONE;
     }
     if (tensor->data_offset > 0) {
         return complain(EXIT_USAGE,
                         "%s has %" PRIu64 " bytes behind its header, whose type and shape make "
                         "%" PRIu64 ": it was not written whole, or damaged; save it again",
-                        source->name, data, elements);
+                        source->name, data, known);
     }
     char shape[SHAPE_TEXT] = "";
     text_append_list(shape, sizeof shape, tensor->shape.numbers, tensor->shape.count);
     return complain(EXIT_USAGE,
                     "%s has %" PRIu64 " bytes, and %s of shape %s makes %" PRIu64 "%s%s%s",
-                    source->name, data, tally_dtype_name(tensor->dtype), shape, elements,
+                    source->name, data, tally_dtype_name(tensor->dtype), shape, known,
                     open >= 0 ? " or a multiple of it" : "", hint[0] != '\0' ? ": it" : "",
                     hint[0] != '\0' ? hint : ": give another --dtype or --shape");
 }
