@@ -326,25 +326,21 @@ static void *worker_main(void *user)
 /* ---- the job ---- */
 
 /* Wait for the workers that were started, and show how far they are. */
-static void watch_workers(struct parts_job *job, struct worker *workers, int started,
-                          struct progress *progress)
+static void watch_workers(struct parts_job *job, struct worker *workers, int started)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
     double total = bytes == OPEN_SIZE ? -1 : (double)bytes;
     MUST(pthread_mutex_lock(&job->lock));
     while (job->running > 0) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += SHOW_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
+        struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
         int waited = pthread_cond_clockwait(&job->changed, &job->lock, CLOCK_MONOTONIC, &until);
         MUST(waited == ETIMEDOUT ? 0 : waited);
         double moved = (double)job->moved;
         for (int i = 0; i < WORKERS; i++) {
             moved += (double)workers[i].moved;
         }
-        progress_show(progress, moved / 2, total);
+        progress_show(moved / 2, total);
         for (int i = 0; interrupted() && i < started; i++) {
             wake_thread(workers[i].thread); /* it may wait for who reads the result */
         }
@@ -375,13 +371,12 @@ static int run_workers(struct parts_job *job)
 {
     const struct cutting *cutting = &job->source.cutting;
     struct worker workers[WORKERS];
-    struct progress progress;
     uint64_t most = cutting->outer_step * cutting->length_step * cutting->inner_step;
     bool alone = cutting->lanes < 2 || (job->in_order && cutting->steps > 1);
     int count = alone ? 1 : WORKERS;
     int started = 0;
     memset(workers, 0, sizeof workers);
-    progress_init(&progress, job->settings->quiet);
+    progress_begin(job->settings->quiet);
     job->running = count;
     for (; started < count; started++) {
         struct worker *worker = &workers[started];
@@ -396,7 +391,7 @@ static int run_workers(struct parts_job *job)
     MUST(pthread_mutex_lock(&job->lock));
     job->running -= count - started;
     MUST(pthread_mutex_unlock(&job->lock));
-    watch_workers(job, workers, started, &progress);
+    watch_workers(job, workers, started);
     for (int i = 0; i < WORKERS; i++) {
         if (i < started) {
             MUST(pthread_join(workers[i].thread, NULL));
@@ -472,16 +467,6 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
-/* Not 0. Where there are no random bytes the time is as good: it is no secret. */
-static uint64_t draw_stamp(void)
-{
-    uint64_t stamp = 0;
-    if (getrandom(&stamp, sizeof stamp, 0) != (ssize_t)sizeof stamp) {
-        stamp = (uint64_t)now_ns();
-    }
-    return stamp | 1;
-}
-
 /* The checkpoint, and where the sums go, as far as they have come before. */
 static int open_output(struct parts_job *job, enum format output)
 {
@@ -497,8 +482,10 @@ static int open_output(struct parts_job *job, enum format output)
         STEP(destination_check_stamp(
             &job->sink.destination, checkpoint->stamp, begun,
             begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
-        if (checkpoint->stamp == 0) {
-            checkpoint->stamp = draw_stamp();
+        while (checkpoint->stamp == 0) {
+            if (getrandom(&checkpoint->stamp, sizeof checkpoint->stamp, 0) < 0) {
+                return complain_errno(EXIT_LOCAL, "random numbers");
+            }
         }
         /* A checkpoint of before stands for sums that are cleared next. */
         STEP(checkpoint_save(settings->checkpoint, checkpoint));

@@ -17,7 +17,6 @@
 struct exchange {
     const struct expectation *expected;
     struct destination destination;
-    struct progress progress;
     uint64_t received; /* bytes of the answer */
     char *bytes;       /* owned: those that are kept */
     size_t count;
@@ -167,10 +166,10 @@ static int write_answer(void *user, uint64_t offset, const void *bytes, size_t c
 static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
                          int64_t receive_total)
 {
-    struct exchange *exchange = user;
+    (void)user;
     double both = (double)send_total + (double)(receive_total > 0 ? receive_total : send_total);
     double moved = (double)sent + (double)received;
-    progress_show(&exchange->progress, moved / 2, (moved > both ? moved : both) / 2);
+    progress_show(moved / 2, (moved > both ? moved : both) / 2);
     return interrupted();
 }
 
@@ -231,7 +230,7 @@ int exchange(struct tally *client, struct tally_request request,
     int status = destination_open(output, binary, &exchange.destination);
     if (status == EXIT_DONE) {
         request.answer_once = binary && exchange.destination.temporary == NULL;
-        progress_init(&exchange.progress, quiet);
+        progress_begin(quiet);
         bool answered = tally_exchange(client, &request, err) == TALLY_OK;
         progress_end();
         status = answered                       ? finish_answer(&exchange)

@@ -34,6 +34,9 @@ static atomic_int interrupt_seen; /* set by the handler, asked for by every thre
 static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static atomic_bool bar_drawn;     /* on the last line of standard error */
 static atomic_bool complained;
+static bool progress_shown; /* standard error is a terminal and --quiet was not given */
+static int64_t progress_start_ns;
+static int64_t progress_drawn_ns; /* last redraw */
 
 /* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends
  * it: only one that comes later is a second one. */
@@ -195,10 +198,10 @@ const char *bytes_text(double bytes, char *text, size_t size)
 
 /* ---- progress ---- */
 
-void progress_init(struct progress *progress, bool quiet)
+void progress_begin(bool quiet)
 {
-    *progress =
-        (struct progress){.shown = !quiet && isatty(STDERR_FILENO) == 1, .start_ns = now_ns()};
+    progress_shown = !quiet && isatty(STDERR_FILENO) == 1;
+    progress_start_ns = now_ns();
 }
 
 /* "[#####-----]" as wide as fits. */
@@ -254,13 +257,13 @@ static void draw_progress(double summed, double total, double seconds)
     bar_drawn = true;
 }
 
-void progress_show(struct progress *progress, double summed, double total)
+void progress_show(double summed, double total)
 {
     int64_t now = now_ns();
-    if (progress->shown && now - progress->start_ns >= APPEAR_NS &&
-        now - progress->drawn_ns >= REDRAW_NS) {
-        progress->drawn_ns = now;
-        draw_progress(summed, total, (double)(now - progress->start_ns) / 1e9);
+    if (progress_shown && now - progress_start_ns >= APPEAR_NS &&
+        now - progress_drawn_ns >= REDRAW_NS) {
+        progress_drawn_ns = now;
+        draw_progress(summed, total, (double)(now - progress_start_ns) / 1e9);
     }
 }
 

@@ -63,16 +63,10 @@ bool interrupted(void);
 /* End the system call that another thread waits in. */
 void wake_thread(pthread_t thread);
 
-/* A transfer's progress on the last line of a terminal. */
-struct progress {
-    bool shown; /* standard error is a terminal and --quiet was not given */
-    int64_t start_ns;
-    int64_t drawn_ns; /* last redraw */
-};
-
-void progress_init(struct progress *progress, bool quiet);
+/* The transfer begins whose progress is shown on the last line of a terminal. */
+void progress_begin(bool quiet);
 /* So many bytes are summed of a total, -1 if that is not known. */
-void progress_show(struct progress *progress, double summed, double total);
+void progress_show(double summed, double total);
 /* Clear the line; a complaint does so, too. */
 void progress_end(void);
 
