@@ -264,13 +264,13 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
     if (!call->begun && begin_answer(call) != TALLY_OK) {
         return 0;
     }
-    call->touched = true;
     if (total > call->due - call->received) {
         (void)client_error_set(&call->error, TALLY_BAD_ANSWER,
                                "the answer is longer than the expected %" PRIu64 " bytes",
                                call->due);
         return 0;
     }
+    call->touched = true;
     if (spec->write(spec->context, call->received, bytes, total, &call->error) != TALLY_OK) {
         return 0;
     }

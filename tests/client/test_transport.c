@@ -254,6 +254,7 @@ static void lies_are_refused(void **state)
         enum tally_status status = call_once(answers[i], output, &err);
         if (status == TALLY_OK || err.status != status || err.message[0] == '\0')
             fail_msg("answer %zu: status %d, \"%s\"", i, (int)status, err.message);
+        assert_int_equal(err.output_touched, output[0] != -1);
     }
 }
 
