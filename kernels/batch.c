@@ -183,44 +183,39 @@ static uint64_t packed_bytes(uint64_t bytes)
 /* The device buffer of a wave: inputs whose outputs lie apart, then those in place, then the
  * outputs that lie apart. So what goes up is a run of it, and what comes down. */
 struct packing {
-    struct transfer_span *up;
-    struct transfer_span *down;
-    struct scan_piece *pieces; /* in the order of `up` */
-    size_t count;
-    uint64_t out_from; /* where the outputs apart begin */
+    struct transfer_span *spans; /* in this order */
+    size_t count;                /* inputs */
+    size_t apart;                /* outputs, and inputs before those in place */
+    uint64_t out_from;           /* where these outputs begin */
     uint64_t total;
-    bool placed; /* a region is in place */
-    bool gaps;   /* an output apart has cells that no element is written to */
+    bool gaps; /* one of them has cells that no element is written to */
 };
 
-static void pack_regions(struct packing *p, const struct region *regions, size_t count)
+/* Regions apart come first; a piece for each region. */
+static void pack_regions(struct packing *p, struct region *regions, struct scan_piece *pieces)
 {
-    size_t downs = 0;
-    size_t apart = 0;
-    for (int step = 0; step < 3; step++) {
-        p->out_from = p->total;
-        for (size_t i = 0; i < count; i++) {
-            const struct region *region = &regions[i];
-            const bool output = step == 2;
-            if (region->in_place != (step == 1)) {
-                continue;
-            }
-            unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
-            const struct transfer_span span = {output ? region_output(region) : in, p->total,
-                                               output ? region->out_bytes : region->in_bytes};
-            p->total += packed_bytes(span.bytes);
-            if (output) {
-                p->pieces[apart++].out_first = span.at / region->element_bytes;
-                p->gaps = p->gaps || region->piece.plan->gaps;
-            } else {
-                p->pieces[p->count] = region_piece(region, span.at, span.at);
-                p->up[p->count++] = span;
-            }
-            if (step > 0) {
-                p->down[downs++] = span;
-            }
-            p->placed = p->placed || region->in_place;
+    for (size_t i = 0; i < p->count; i++) {
+        if (!regions[i].in_place) {
+            const struct region region = regions[i];
+            regions[i] = regions[p->apart];
+            regions[p->apart++] = region;
         }
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        const struct region *region = &regions[i];
+        unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
+        pieces[i] = region_piece(region, p->total, p->total);
+        p->spans[i] = (struct transfer_span){in, p->total, region->in_bytes};
+        p->total += packed_bytes(region->in_bytes);
+    }
+    p->out_from = p->total;
+    for (size_t i = 0; i < p->apart; i++) {
+        const struct region *region = &regions[i];
+        pieces[i].out_first = p->total / region->element_bytes;
+        p->spans[p->count + i] =
+            (struct transfer_span){region_output(region), p->total, region->out_bytes};
+        p->total += packed_bytes(region->out_bytes);
+        p->gaps = p->gaps || region->piece.plan->gaps;
     }
 }
 
@@ -248,30 +243,29 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
     if (p->gaps) {
         TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
-    TRY(transfer_up(transfer, mem, p->up, p->count, err));
+    TRY(transfer_move(transfer, mem, p->spans, p->count, true, err));
     TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
     TRY(batch_launch(batch, mem, mem, p->count, err));
     TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
-    report->inputs_intact = report->inputs_intact && !p->placed;
-    TRY(transfer_down(transfer, mem, p->down, p->count, err));
+    report->inputs_intact = report->inputs_intact && p->apart == p->count;
+    TRY(transfer_move(transfer, mem, p->spans + p->apart, p->count, false, err));
     report->download_ns += now_ns() - start;
     return STATUS_OK;
 }
 
-static enum status run_with_transfers(struct batch *batch, const struct region *regions,
-                                      size_t count, struct error *err)
+static enum status run_with_transfers(struct batch *batch, struct region *regions, size_t count,
+                                      struct error *err)
 {
-    struct packing p = {.pieces = batch->pieces, .up = calloc(2 * count, sizeof *p.up)};
-    if (p.up == NULL) {
+    struct packing p = {.spans = calloc(2 * count, sizeof *p.spans), .count = count};
+    if (p.spans == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    p.down = p.up + count;
-    pack_regions(&p, regions, count);
+    pack_regions(&p, regions, batch->pieces);
     enum status status = run_packed(batch, &p, err);
     if (status != STATUS_OK) {
         status = wait_after(batch, status, err);
     }
-    free(p.up);
+    free(p.spans);
     return status;
 }
 
@@ -298,7 +292,7 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
 }
 
 /* Run regions that fit and wait for them. */
-static enum status wave_run(struct batch *batch, const struct region *regions, size_t count,
+static enum status wave_run(struct batch *batch, struct region *regions, size_t count,
                             struct error *err)
 {
     enum status status = batch->device->cl.info.host_memory
@@ -390,7 +384,7 @@ static struct region make_region(const struct scan_job *job)
 }
 
 /* Regions that fit together, or one that may not fit alone. */
-static enum status run_regions(struct batch *batch, const struct region *regions, size_t count,
+static enum status run_regions(struct batch *batch, struct region *regions, size_t count,
                                struct error *err)
 {
     return wave_fits(batch, regions, count) ? wave_run(batch, regions, count, err)
@@ -402,7 +396,7 @@ static enum status run_regions(struct batch *batch, const struct region *regions
  * written some of the sums. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
-    const struct region region = make_region(job);
+    struct region region = make_region(job);
     const uint64_t lines = job->plan->lines;
     const size_t bytes = carry_bytes(job->plan, lines);
     const size_t plane = bytes / 2;

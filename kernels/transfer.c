@@ -69,77 +69,51 @@ void transfer_deinit(struct transfer *transfer)
     *transfer = (struct transfer){.device = NULL};
 }
 
-/* A window of the device buffer. */
-struct window {
-    uint64_t from;
-    uint64_t bytes;
-};
-
-/* Window number k of those that reach over the spans; false: they end before it. */
-static bool window_find(const struct transfer_span *spans, size_t count, uint64_t k,
-                        struct window *window)
+/* Copy between a staging buffer and what the spans have of the window that begins at `window`. */
+static void window_copy(const struct transfer_span *spans, size_t count, uint64_t window,
+                        unsigned char *staging, bool up)
 {
-    const uint64_t end = spans[count - 1].at + spans[count - 1].bytes;
-    const uint64_t from = spans[0].at + k * STAGE_BYTES;
-    *window = (struct window){from, end - from < STAGE_BYTES ? end - from : STAGE_BYTES};
-    return from < end;
-}
-
-/* Copy between a staging buffer and what the spans have of its window. */
-static void window_copy(const struct transfer_span *spans, size_t count,
-                        const struct window *window, unsigned char *staging, bool up)
-{
-    const uint64_t window_end = window->from + window->bytes;
+    const uint64_t window_end = window + STAGE_BYTES;
     for (size_t i = 0; i < count && spans[i].at < window_end; i++) {
         const struct transfer_span *span = &spans[i];
-        const uint64_t span_end = span->at + span->bytes;
-        const uint64_t from = larger_of(span->at, window->from);
-        const uint64_t to = smaller_of(span_end, window_end);
+        const uint64_t from = larger_of(span->at, window);
+        const uint64_t to = smaller_of(span->at + span->bytes, window_end);
         if (from < to) {
             unsigned char *host = span->host + (from - span->at);
-            unsigned char *staged = staging + (from - window->from);
+            unsigned char *staged = staging + (from - window);
             memcpy(up ? staged : host, up ? host : staged, (size_t)(to - from));
         }
     }
 }
 
-enum status transfer_up(struct transfer *transfer, cl_mem mem,
-                        const struct transfer_span *spans, size_t count, struct error *err)
+/* Downwards a window is handed out when its stage is wanted again, while the one after it is on
+ * its way. */
+enum status transfer_move(struct transfer *transfer, cl_mem mem,
+                          const struct transfer_span *spans, size_t count, bool up,
+                          struct error *err)
 {
     cl_command_queue queue = transfer->device->queue;
-    struct window window;
-    for (uint64_t k = 0; window_find(spans, count, k, &window); k++) {
+    const uint64_t end = spans[count - 1].at + spans[count - 1].bytes;
+    const uint64_t ahead = (uint64_t)TRANSFER_STAGES * STAGE_BYTES;
+    uint64_t window = spans[0].at;
+    for (size_t k = 0; window < (up ? end : end + ahead); k++, window += STAGE_BYTES) {
         struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
         TRY(stage_wait(stage, err));
-        window_copy(spans, count, &window, stage->host, true);
-        TRY(CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from, window.bytes,
-                    stage->host, 0, NULL, &stage->busy));
+        if (!up && k >= TRANSFER_STAGES) {
+            window_copy(spans, count, window - ahead, stage->host, false);
+        }
+        if (window >= end) {
+            continue;
+        }
+        const uint64_t bytes = smaller_of(end - window, STAGE_BYTES);
+        if (up) {
+            window_copy(spans, count, window, stage->host, true);
+        }
+        TRY(up ? CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window, bytes,
+                         stage->host, 0, NULL, &stage->busy)
+               : CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE, window, bytes,
+                         stage->host, 0, NULL, &stage->busy));
         (void)clFlush(queue);
-    }
-    return STATUS_OK;
-}
-
-/* While a window is handed out, the next one is on its way. */
-enum status transfer_down(struct transfer *transfer, cl_mem mem,
-                          const struct transfer_span *spans, size_t count, struct error *err)
-{
-    cl_command_queue queue = transfer->device->queue;
-    struct window window;
-    bool more = true;
-    for (uint64_t k = 0; more; k++) {
-        struct transfer_stage *stage = &transfer->stage[k % TRANSFER_STAGES];
-        more = window_find(spans, count, k, &window);
-        if (more) {
-            TRY(stage_wait(stage, err)); /* for an upload */
-            TRY(CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE, window.from,
-                        window.bytes, stage->host, 0, NULL, &stage->busy));
-            (void)clFlush(queue);
-        }
-        if (k > 0 && window_find(spans, count, k - 1, &window)) {
-            stage = &transfer->stage[(k - 1) % TRANSFER_STAGES];
-            TRY(stage_wait(stage, err));
-            window_copy(spans, count, &window, stage->host, false);
-        }
     }
     return STATUS_OK;
 }

@@ -1,8 +1,7 @@
 /* Getting tensors to a device with memory of its own and back: a device buffer that is kept, and
  * two pinned staging buffers that take turns, so that the host copies into one while the device
- * reads the other. A call that
- * fails is DEVICE_ERROR or OUT_OF_MEMORY; whoever calls waits for the queue before the buffers
- * are used again. Thread: that of the device. */
+ * reads the other. A call that fails is DEVICE_ERROR or OUT_OF_MEMORY; whoever calls waits for the
+ * queue before the buffers are used again. Thread: that of the device. */
 #ifndef TALLY_KERNELS_TRANSFER_H
 #define TALLY_KERNELS_TRANSFER_H
 
@@ -34,15 +33,10 @@ MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct ope
                                      struct error *err);
 void transfer_deinit(struct transfer *transfer); /* the device is idle */
 
-/* Enqueue copies of spans, in ascending order of `at`, to a buffer. The host's bytes are free
- * to change when it returns. */
-MUST_CHECK enum status transfer_up(struct transfer *transfer, cl_mem mem,
-                                   const struct transfer_span *spans, size_t count,
-                                   struct error *err);
-
-/* Copy spans, in ascending order of `at`, from a buffer and wait for them. */
-MUST_CHECK enum status transfer_down(struct transfer *transfer, cl_mem mem,
-                                     const struct transfer_span *spans, size_t count,
+/* Copy spans, in ascending order of `at`, to a buffer: the host's bytes are free to change when it
+ * returns; or, not `up`, from it, and wait for them. */
+MUST_CHECK enum status transfer_move(struct transfer *transfer, cl_mem mem,
+                                     const struct transfer_span *spans, size_t count, bool up,
                                      struct error *err);
 
 #endif
