@@ -240,16 +240,13 @@ static void finish_work(struct work *work)
         link = &(*link)->next;
     }
     *link = work->next;
-    bool helped = atomic_load(&work->helpers) > 0;
-    if (helped) {
-        MUST(pthread_mutex_unlock(&pool.lock));
-        for (int i = 0; i < SPINS && atomic_load(&work->helpers) > 0; i++) {
-            pause_briefly();
-        }
-        MUST(pthread_mutex_lock(&pool.lock));
-        while (atomic_load(&work->helpers) > 0) {
-            MUST(pthread_cond_wait(&pool.left_work, &pool.lock));
-        }
+    MUST(pthread_mutex_unlock(&pool.lock));
+    for (int i = 0; i < SPINS && atomic_load(&work->helpers) > 0; i++) {
+        pause_briefly();
+    }
+    MUST(pthread_mutex_lock(&pool.lock));
+    while (atomic_load(&work->helpers) > 0) {
+        MUST(pthread_cond_wait(&pool.left_work, &pool.lock));
     }
     MUST(pthread_mutex_unlock(&pool.lock));
 }
