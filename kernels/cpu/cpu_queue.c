@@ -11,23 +11,20 @@
  * name is specified more than once" (OpenCL 1.2, 4.4). */
 static cl_int check_properties(const cl_context_properties *properties)
 {
-    bool platform_said = false;
-    bool sync_said = false;
+    bool said[2] = {false}; /* the platform, user sync */
     for (; properties != NULL && properties[0] != 0; properties += 2) {
         cl_platform_id platform = NULL;
         memcpy((void *)&platform, &properties[1], sizeof platform);
-        bool is_platform = properties[0] == CL_CONTEXT_PLATFORM;
-        bool is_sync = properties[0] == CL_CONTEXT_INTEROP_USER_SYNC;
-        if ((!is_platform && !is_sync) || (is_platform && platform_said) ||
-            (is_sync &&
-             (sync_said || (properties[1] != CL_TRUE && properties[1] != CL_FALSE)))) {
+        const bool is_sync = properties[0] == CL_CONTEXT_INTEROP_USER_SYNC;
+        const bool valid = is_sync ? properties[1] == CL_TRUE || properties[1] == CL_FALSE
+                                   : properties[0] == CL_CONTEXT_PLATFORM;
+        if (!valid || said[is_sync]) {
             return CL_INVALID_PROPERTY;
         }
-        if (is_platform && !cpu_is(platform, CPU_PLATFORM)) {
+        if (!is_sync && !cpu_is(platform, CPU_PLATFORM)) {
             return CL_INVALID_PLATFORM;
         }
-        platform_said = platform_said || is_platform;
-        sync_said = sync_said || is_sync;
+        said[is_sync] = true;
     }
     return CL_SUCCESS;
 }
