@@ -98,9 +98,8 @@ void launcher_deinit(struct launcher *launcher)
     free(launcher->entries);
 }
 
-/* The programs of a variant for offsets of any width. */
-static enum status find_variant(struct launcher *launcher, enum scan_variant_id variant,
-                                struct scan_kind kind, struct error *err)
+enum status launcher_build(struct launcher *launcher, enum scan_variant_id variant,
+                           struct scan_kind kind, struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
@@ -110,27 +109,6 @@ static enum status find_variant(struct launcher *launcher, enum scan_variant_id 
                ? STATUS_OK
                : programs_find(&launcher->programs, launcher->device, variant, type, &kernels,
                                err);
-}
-
-enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
-                             struct error *err)
-{
-    const struct opencl *device = launcher->device;
-    TRY(find_variant(launcher, SCAN_VARIANT_GENERIC, kind, err));
-    if (program_suits(device, SCAN_VARIANT_GPU)) {
-        TRY(find_variant(launcher, SCAN_VARIANT_GPU, kind, err));
-    }
-    return device->lookback == SCAN_LOOKBACK_ON
-               ? find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err)
-               : STATUS_OK;
-}
-
-enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind kind,
-                                  struct error *err)
-{
-    TRY(find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err));
-    launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
-    return STATUS_OK;
 }
 
 /* ---- the table of a launch ---- */

@@ -289,10 +289,12 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
  * tiles than run at a time, if `cells` are as many, and the same line again. */
 static enum status run_trial(struct check *check, uint64_t cells, struct error *err)
 {
+    struct launcher *launcher = &check->device->launcher;
     uint64_t usual_ns = 0;
     uint64_t ns = 0;
     TRY(repeat_line(check, &usual_ns, err));
-    TRY(launcher_use_lookback(&check->device->launcher, check->kind, err));
+    TRY(launcher_build(launcher, SCAN_VARIANT_LOOKBACK, check->kind, err));
+    launcher->looks_back[check->kind.dtype][check->kind.precision == PRECISION_NATIVE] = true;
     for (int flags = 0; flags < 4; flags++) {
         const struct shape line = {{1, flags == 0 ? (int64_t)cells : TRIAL_LINE, 1}, {0}, {0}};
         TRY(check_shape(check, &line, flags, err));
@@ -344,6 +346,20 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
+/* The programs that jobs of a kind cannot do without. */
+static enum status build_programs(struct scan_device *device, struct scan_kind kind,
+                                  struct error *err)
+{
+    struct launcher *launcher = &device->launcher;
+    TRY(launcher_build(launcher, SCAN_VARIANT_GENERIC, kind, err));
+    if (program_suits(&device->cl, SCAN_VARIANT_GPU)) {
+        TRY(launcher_build(launcher, SCAN_VARIANT_GPU, kind, err));
+    }
+    return device->cl.lookback == SCAN_LOOKBACK_ON
+               ? launcher_build(launcher, SCAN_VARIANT_LOOKBACK, kind, err)
+               : STATUS_OK;
+}
+
 static enum status prepare_kind(struct scan_device *device, struct scan_kind kind,
                                 struct error *err)
 {
@@ -351,7 +367,7 @@ static enum status prepare_kind(struct scan_device *device, struct scan_kind kin
     struct error first = ERROR_INIT;
     enum status status = STATUS_OK;
     if (!device->cl.info.built_in) {
-        status = launcher_prepare(&device->launcher, kind, &first);
+        status = build_programs(device, kind, &first);
     }
     if (status == STATUS_OK) {
         status = run_selftest(device, kind, &wrong, &first);
