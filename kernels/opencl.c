@@ -12,7 +12,7 @@
 
 enum {
     PLATFORMS_MAX = 32,
-    DEVICES_MAX = 256,       /* of all platforms together */
+    DEVICES_MAX = 256,       /* usable ones of all platforms together */
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
     BUFFER_GRAIN = 1 << 20
 };
@@ -146,36 +146,30 @@ static void describe_device(cl_platform_id platform, cl_device_id id,
 /* ---- finding ---- */
 
 struct found {
-    cl_platform_id platforms[DEVICES_MAX]; /* of the first usable devices, up to `room` */
+    cl_platform_id platforms[DEVICES_MAX]; /* of usable devices */
     cl_device_id ids[DEVICES_MAX];
-    size_t room;
     size_t total;
     size_t usable; /* of them */
 };
 
 static void find_on_platform(cl_platform_id platform, struct found *found)
 {
-    cl_device_id ids[DEVICES_MAX];
-    const cl_uint most = (cl_uint)(DEVICES_MAX - found->total);
+    cl_device_id *ids = found->ids + found->usable;
+    const cl_uint most = (cl_uint)(DEVICES_MAX - found->usable);
     cl_uint got = 0;
-    if (most == 0 ||
-        clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, most, ids, &got) != CL_SUCCESS) {
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, most, ids, &got) != CL_SUCCESS) {
         return;
     }
     for (cl_uint i = 0; i < got && i < most; i++, found->total++) {
-        if (!is_usable(platform, ids[i])) {
-            continue;
-        }
-        if (found->usable < found->room) {
+        if (is_usable(platform, ids[i])) {
             found->platforms[found->usable] = platform;
-            found->ids[found->usable] = ids[i];
+            found->ids[found->usable++] = ids[i];
         }
-        found->usable++;
     }
 }
 
-/* Our own platform, then what the ICD loader lists: there is no need of such a list. */
-static cl_int find_on_platforms(struct found *found)
+/* On our own platform, then on what the ICD loader lists: there is no need of such a list. */
+static cl_int find_on_platforms(size_t room, struct found *found)
 {
     cl_platform_id own = NULL;
     cl_platform_id listed[PLATFORMS_MAX];
@@ -185,28 +179,23 @@ static cl_int find_on_platforms(struct found *found)
         return code;
     }
     find_on_platform(own, found);
-    if (found->usable >= found->room) {
-        return CL_SUCCESS;
+    if (found->usable < room) {
+        code = CL_FAULTY(clGetPlatformIDs(PLATFORMS_MAX, listed, &count));
     }
-    code = CL_FAULTY(clGetPlatformIDs(PLATFORMS_MAX, listed, &count));
-    if (code != CL_SUCCESS) {
-        return code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
-    }
-    for (cl_uint i = 0; i < count && i < PLATFORMS_MAX && found->usable < found->room; i++) {
+    for (cl_uint i = 0; i < count && i < PLATFORMS_MAX && found->usable < room; i++) {
         if (!is_ours(listed[i])) {
             find_on_platform(listed[i], found);
         }
     }
-    return CL_SUCCESS;
+    return code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
 }
 
 /* Once there are `room`, no further driver is asked. */
 static enum status find_devices(size_t room, struct found *found, struct error *err)
 {
-    found->room = smaller_of(room, DEVICES_MAX);
     found->total = 0;
     found->usable = 0;
-    cl_int code = find_on_platforms(found);
+    cl_int code = find_on_platforms(room, found);
     if (code == CL_SUCCESS && found->usable > 0) {
         return STATUS_OK;
     }
@@ -229,7 +218,7 @@ enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_
 {
     struct found found;
     TRY(find_devices(room, &found, err));
-    *count = smaller_of(found.usable, found.room);
+    *count = smaller_of(found.usable, room);
     for (size_t i = 0; i < *count; i++) {
         describe_device(found.platforms[i], found.ids[i], &infos[i]);
     }
@@ -253,7 +242,7 @@ enum status opencl_open(size_t number, enum scan_lookback lookback, struct openc
                         struct error *err)
 {
     struct found found;
-    TRY(find_devices(smaller_of(number, DEVICES_MAX - 1) + 1, &found, err));
+    TRY(find_devices(smaller_of(number, DEVICES_MAX) + 1, &found, err));
     if (number >= found.usable) {
         return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
                          number, found.usable - 1);
