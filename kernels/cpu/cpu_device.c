@@ -118,20 +118,16 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
 static cl_int answer_kernels(size_t room, void *out, size_t *size)
 {
     size_t count = 0;
-    size_t bytes = 1;
+    size_t bytes = 0;
+    char *names = NULL;
     const struct cpu_builtin *rows = cpu_builtins_here(&count);
-    for (size_t i = 0; i < count; i++) {
-        bytes += strlen(rows[i].name) + 1;
+    FILE *stream = open_memstream(&names, &bytes);
+    for (size_t i = 0; i < count && stream != NULL; i++) {
+        (void)fprintf(stream, "%s%s", i == 0 ? "" : ";", rows[i].name);
     }
-    char *names = calloc(1, bytes);
-    if (names == NULL) {
-        return CL_OUT_OF_HOST_MEMORY;
-    }
-    char *at = names;
-    for (size_t i = 0; i < count; i++) {
-        at += sprintf(at, "%s%s", i == 0 ? "" : ";", rows[i].name);
-    }
-    cl_int code = answer_value(names, strlen(names) + 1, room, out, size);
+    const bool made = stream != NULL && fclose(stream) == 0;
+    cl_int code =
+        made ? answer_value(names, bytes + 1, room, out, size) : CL_OUT_OF_HOST_MEMORY;
     free(names);
     return code;
 }
@@ -200,28 +196,27 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
     };
     static const size_t items[3] = {CPU_GROUP_ITEMS, 1, 1};
     const cl_platform_id platform = &cpu_platform;
+    const cl_uint threads = cpu_pool_threads();
+    const cl_ulong memory = cpu_memory_bytes();
     if (!cpu_is(device, CPU_DEVICE)) {
         return CL_INVALID_DEVICE;
     }
-    if (what == CL_DEVICE_PLATFORM) {
+    switch (what) {
+    case CL_DEVICE_PLATFORM:
         return answer_value(&platform, sizeof platform, room, out, size);
-    }
-    if (what == CL_DEVICE_NAME) {
+    case CL_DEVICE_NAME:
         return answer_name(room, out, size);
-    }
-    if (what == CL_DEVICE_BUILT_IN_KERNELS) {
+    case CL_DEVICE_BUILT_IN_KERNELS:
         return answer_kernels(room, out, size);
-    }
-    if (what == CL_DEVICE_MAX_COMPUTE_UNITS) {
-        const cl_uint threads = cpu_pool_threads();
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
         return answer_value(&threads, sizeof threads, room, out, size);
-    }
-    if (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) {
-        const cl_ulong memory = cpu_memory_bytes();
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
         return answer_value(&memory, sizeof memory, room, out, size);
-    }
-    if (what == CL_DEVICE_MAX_WORK_ITEM_SIZES) {
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
         return answer_value(items, sizeof items, room, out, size);
+    default:
+        break;
     }
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         if (numbers[i].what == what) { /* little-endian */
