@@ -239,8 +239,7 @@ static struct part_phase *part_phase_add(struct request *request, const struct s
     *phase = (struct part_phase){.in_offset = request->in_offset,
                                  .out_offset = request->out_offset,
                                  .sums = part->sums,
-                                 .sum_lines = part->sizes.lines,
-                                 .sum_bytes = part->sizes.sum_bytes};
+                                 .sum_lines = part->sizes.lines};
     scan_slicing_carried(plan, first, length, &phase->slicing);
     return phase;
 }
@@ -505,9 +504,7 @@ static enum status answer_carry(struct request *request, struct error *err)
         for (uint64_t at = crc.done; at < round.end && count < PIECES; at += PIECE_BYTES) {
             round.crcs[count++] = (struct carry_crc){.done = at};
         }
-        if (count == 1) {
-            finish_piece(&round, 0);
-        } else if (!request->parallel->run(request->parallel, count, finish_piece, &round)) {
+        if (!request->parallel->run(request->parallel, count, finish_piece, &round)) {
             return parallel_given_up(err);
         }
         for (int i = 0; i < count; i++) {

@@ -56,7 +56,6 @@ struct part_phase {
     bool more;         /* sums of its last elements go out */
     unsigned char *sums;
     uint64_t sum_lines;
-    size_t sum_bytes; /* of one */
 };
 
 enum {

@@ -165,7 +165,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
         const struct part_phase *phase = &slices->part->phases[slices->part->phase];
         in_offset = phase->in_offset;
         out_offset = phase->out_offset;
-        job->carry = phase->sums + cut->line * phase->sum_bytes;
+        job->carry = phase->sums + cut->line * slices->part->sizes.sum_bytes;
         job->carry_lines = phase->sum_lines;
         job->position += phase->position;
         job->more = cut->more || phase->more;
