@@ -167,16 +167,6 @@ static bool means_own_alone(const char *text)
     return any;
 }
 
-/* "0 (name), 1 (name)" */
-static void describe_devices(const struct scan_device_info *infos, size_t count, char *text,
-                             size_t room)
-{
-    text[0] = '\0';
-    for (size_t i = 0; i < count; i++) {
-        text_append(text, room, "%s%zu (%s)", i == 0 ? "" : ", ", i, infos[i].name);
-    }
-}
-
 /* Choose the devices that one word names; false: there is none. A name that the processor has
  * with every driver (its model, say) means Tally's own device, number `own`. *named becomes
  * true if the word names that one, and is not "all" or the like. */
@@ -196,30 +186,14 @@ static bool choose_by_word(const char *word, const struct scan_device_info *info
     return found;
 }
 
-/* One driver for the processor. named: whether Tally's own, device `own`, was. */
-static enum status settle_own(const struct scan_device_info *infos, size_t count, size_t own,
-                              bool named, bool *chosen, struct error *err)
-{
-    bool second = false;
-    for (size_t i = 0; i < count; i++) {
-        second = second || (chosen[i] && is_second(&infos[i], true));
-    }
-    if (second && chosen[own] && named) {
-        return error_set(err, STATUS_INVALID_REQUEST,
-                         "--devices names the processor twice: by Tally's own driver and by "
-                         "another; choose one of them");
-    }
-    chosen[own] = chosen[own] && !second;
-    return STATUS_OK;
-}
-
 enum status device_select(const char *text, const struct scan_device_info *infos, size_t count,
                           bool *chosen, struct error *err)
 {
     char word[256];
     bool any = false;
-    bool named = false;
-    size_t own = 0; /* the device of Tally's own driver; `count`: there is none */
+    bool named = false;  /* that device was, not only by "all" or the like */
+    bool second = false; /* another of the processor's was chosen */
+    size_t own = 0;      /* the device of Tally's own driver; `count`: there is none */
     memset(chosen, 0, count * sizeof *chosen);
     while (own < count && !infos[own].built_in) {
         own++;
@@ -227,8 +201,11 @@ enum status device_select(const char *text, const struct scan_device_info *infos
     while (next_word(&text, word, sizeof word)) {
         any = true;
         if (!choose_by_word(word, infos, count, own, chosen, &named)) {
-            char devices[300];
-            describe_devices(infos, count, devices, sizeof devices);
+            char devices[300] = ""; /* "0 (name), 1 (name)" */
+            for (size_t i = 0; i < count; i++) {
+                text_append(devices, sizeof devices, "%s%zu (%s)", i == 0 ? "" : ", ", i,
+                            infos[i].name);
+            }
             return error_set(err, STATUS_NO_DEVICE,
                              "--devices: \"%.100s\" names no OpenCL device; there is %s", word,
                              devices);
@@ -238,7 +215,18 @@ enum status device_select(const char *text, const struct scan_device_info *infos
         return error_set(err, STATUS_INVALID_REQUEST,
                          "--devices names nothing; write all, cpu, gpu, numbers or names");
     }
-    return own < count ? settle_own(infos, count, own, named, chosen, err) : STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        second = second || (chosen[i] && is_second(&infos[i], own < count));
+    }
+    if (second && named) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--devices names the processor twice: by Tally's own driver and by "
+                         "another; choose one of them");
+    }
+    if (second) {
+        chosen[own] = false;
+    }
+    return STATUS_OK;
 }
 
 /* ---- making the pool ---- */
