@@ -279,10 +279,16 @@ static void admit_waiting(struct admission *admission, uint64_t now_ns, struct l
     }
 }
 
-static void hand_on(struct leaving *leaving)
+/* Admit who can go on or begin, and give the lock up. Thread: a holder of it. */
+static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
-    completion_post_home(leaving->admitted.first);
-    completion_fail(leaving->hopeless, STATUS_DEADLINE_PASSED,
+    struct leaving leaving = {0};
+    if (admission->line.count > 0) {
+        admit_waiting(admission, now_ns, &leaving);
+    }
+    MUST(pthread_mutex_unlock(&admission->lock));
+    completion_post_home(leaving.admitted.first);
+    completion_fail(leaving.hopeless, STATUS_DEADLINE_PASSED,
                     "the request waited for other large ones until its deadline could not "
                     "be kept any more: try again, or allow more time");
 }
@@ -381,16 +387,14 @@ void admission_settle(struct admission *admission, struct request *request, uint
     MUST(pthread_mutex_lock(&admission->lock));
     lower_claim(admission, request, claim);
     set_cost(admission, request, cost);
-    MUST(pthread_mutex_unlock(&admission->lock));
-    admission_wake(admission);
+    admit_and_unlock(admission, clock_now_ns());
 }
 
 void admission_slow(struct admission *admission, struct request *request)
 {
     MUST(pthread_mutex_lock(&admission->lock));
     lose_place(admission, request, ADMISSION_SLOW);
-    MUST(pthread_mutex_unlock(&admission->lock));
-    admission_wake(admission);
+    admit_and_unlock(admission, clock_now_ns());
 }
 
 /* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
@@ -425,8 +429,7 @@ void admission_finish(struct admission *admission, struct request *request)
         measure_rate(admission, hold, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
-    MUST(pthread_mutex_unlock(&admission->lock));
-    admission_wake(admission);
+    admit_and_unlock(admission, clock_now_ns());
 }
 
 void admission_leave(struct admission *admission, struct request *request)
@@ -441,8 +444,7 @@ void admission_leave(struct admission *admission, struct request *request)
     request->client->claimed_bytes -= hold->claim;
     hold->claim = 0;
     hold->cost = 0;
-    MUST(pthread_mutex_unlock(&admission->lock));
-    admission_wake(admission);
+    admit_and_unlock(admission, clock_now_ns());
 }
 
 void admission_wake(struct admission *admission)
@@ -450,11 +452,8 @@ void admission_wake(struct admission *admission)
     if (fair_count(&admission->line) == 0) {
         return;
     }
-    struct leaving leaving = {0};
     MUST(pthread_mutex_lock(&admission->lock));
-    admit_waiting(admission, clock_now_ns(), &leaving);
-    MUST(pthread_mutex_unlock(&admission->lock));
-    hand_on(&leaving);
+    admit_and_unlock(admission, clock_now_ns());
 }
 
 /* ---- the tick ---- */
@@ -495,7 +494,6 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
 
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
-    struct leaving leaving = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
@@ -503,13 +501,11 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
         account_left(admission, request, has_begun(request));
     }
     struct request *stuck = break_deadlock(admission, now_ns);
-    admit_waiting(admission, now_ns, &leaving);
-    MUST(pthread_mutex_unlock(&admission->lock));
+    admit_and_unlock(admission, now_ns);
     request_end_expired(expired, now_ns, "other large requests");
     completion_fail(stuck, STATUS_OUT_OF_MEMORY,
                     "this request and the others that began with it need more memory than "
                     "the server's --memory-budget: try again, or send less at once");
-    hand_on(&leaving);
     return earliest;
 }
 
