@@ -24,7 +24,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     ROOMY_DAEMONS = 4 /* of a loop, the first: most large bodies come by their connections */
@@ -127,23 +126,20 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
-/* Turn the field Expect into an expectation that nobody knows, so that libmicrohttpd sends no
- * 100. The text lies in its buffer for this connection, and nothing else reads it. */
-static enum MHD_Result forget_expectation(void *cls, enum MHD_ValueKind kind, const char *name,
-                                          size_t name_bytes, const char *value,
-                                          size_t value_bytes)
+/* Turn the field Expect, if that says something, into an expectation that nobody knows, so that
+ * libmicrohttpd sends no 100. The text lies in its buffer for this connection, and nothing else
+ * reads it. */
+static void forget_expectation(struct MHD_Connection *connection)
 {
-    union {
-        const char *read;
-        char *overwrite;
-    } text = {.read = value};
-    (void)cls;
-    (void)kind;
-    if (value_bytes > 0 && name_bytes == strlen(MHD_HTTP_HEADER_EXPECT) &&
-        strncasecmp(name, MHD_HTTP_HEADER_EXPECT, name_bytes) == 0) {
+    const char *value =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
+    if (value != NULL && value[0] != '\0') {
+        union {
+            const char *read;
+            char *overwrite;
+        } text = {.read = value};
         text.overwrite[0] = '-';
     }
-    return MHD_YES;
 }
 
 /* libmicrohttpd before 1.0 glues what continues a field's value to the field's name, cuts lines at
@@ -186,8 +182,7 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
      * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the
      * framing indicates that there is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {
-        (void)MHD_get_connection_values_n(exchange->conn->connection, MHD_HEADER_KIND,
-                                          forget_expectation, NULL);
+        forget_expectation(exchange->conn->connection);
     }
 }
 
