@@ -3,6 +3,7 @@
  * fields. */
 #include "server/http/exchange.h"
 
+#include "proto/json/number_text.h"
 #include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -25,7 +26,7 @@ enum {
     SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() goes on for as
                                  * long as the client reads, and the loop stands still */
     SEND_BLOCK_BYTES = 256 << 10,
-    TIMING_BYTES = 128,
+    TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 9 + CORS_FIELDS_MAX
 };
@@ -86,13 +87,14 @@ static void put_challenge(const struct exchange *exchange, struct fields *fields
         (void)snprintf(text, CHALLENGE_BYTES, "Bearer realm=\"tally\"%s",
                        exchange->header.authorization != NULL ? ", error=\"invalid_token\""
                                                               : "");
-        put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
     } else if (error->status == STATUS_FORBIDDEN && exchange->route != NULL) {
         (void)snprintf(text, CHALLENGE_BYTES,
                        "Bearer realm=\"tally\", error=\"insufficient_scope\", scope=\"%s\"",
                        route_scope_name(exchange->route->scopes));
-        put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
+    } else {
+        return;
     }
+    put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
 }
 
 static void put_error_fields(const struct exchange *exchange, struct fields *fields)
@@ -200,17 +202,9 @@ static struct MHD_Response *page_response(struct exchange *exchange)
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
 static char *put_timing(char *out, const char *name, uint64_t ns)
 {
-    char digits[20];
-    int count = 0;
-    uint64_t us = ns / NS_PER_US;
-    out = stpcpy(out, name);
-    out = stpcpy(out, ";dur=");
-    for (uint64_t ms = us / 1000; ms > 0 || count == 0; ms /= 10) {
-        digits[count++] = (char)('0' + ms % 10);
-    }
-    while (count > 0) {
-        *out++ = digits[--count];
-    }
+    const uint64_t us = ns / NS_PER_US;
+    const uint64_t ms = us / 1000;
+    out = number_print(DTYPE_U64, &ms, stpcpy(stpcpy(out, name), ";dur="));
     *out++ = '.';
     *out++ = (char)('0' + us / 100 % 10);
     *out++ = (char)('0' + us / 10 % 10);
