@@ -155,12 +155,22 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
     return STATUS_OK;
 }
 
+/* How a hash begins: enough to tell tokens apart where none is let in by it. */
+static uint64_t begin_of(const uint8_t *hash)
+{
+    uint64_t begin = 0;
+    memcpy(&begin, hash, sizeof begin);
+    return begin;
+}
+
+static uint64_t scatter(uint64_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static uint16_t *bucket_of(struct tokens *tokens, const uint8_t *hash)
 {
-    uint64_t hash_begin = 0;
-    memcpy(&hash_begin, hash, sizeof hash_begin);
-    hash_begin = (hash_begin ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    return &tokens->buckets[(hash_begin >> 32) % TOKENS_MAX];
+    return &tokens->buckets[(scatter(begin_of(hash) ^ tokens->seed) >> 32) % TOKENS_MAX];
 }
 
 /* Thread: a holder of the lock. */
@@ -252,10 +262,8 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 static struct offender *find_offender(struct tokens *tokens, const struct address *peer,
                                       uint64_t *key)
 {
-    uint64_t hash = (address_owner(peer) ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) +
-                    (uint64_t)peer->family;
-    *key = hash;
-    return &tokens->offenders[(hash >> 32) % ADDRESSES];
+    *key = scatter(address_owner(peer) ^ tokens->seed) + (uint64_t)peer->family;
+    return &tokens->offenders[(*key >> 32) % ADDRESSES];
 }
 
 /* Must the address wait? It may present ten wrong tokens at once, and one more each second;
@@ -271,19 +279,16 @@ static bool address_must_wait(const struct offender *offender, uint64_t key, uin
 static void count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
                               uint64_t now_ns)
 {
-    uint64_t hash_begin = 0;
-    memcpy(&hash_begin, hash, sizeof hash_begin);
     if (offender->key != key) {
         *offender = (struct offender){.key = key};
     }
     for (size_t i = 0; i < offender->wrong_count && i < WRONG_KNOWN; i++) {
-        if (offender->wrong[i] == hash_begin) {
+        if (offender->wrong[i] == begin_of(hash)) {
             return;
         }
     }
-    offender->wrong[offender->wrong_count++ % WRONG_KNOWN] = hash_begin;
-    const uint64_t from_ns = offender->free_ns > now_ns ? offender->free_ns : now_ns;
-    offender->free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS;
+    offender->wrong[offender->wrong_count++ % WRONG_KNOWN] = begin_of(hash);
+    offender->free_ns = larger_of(offender->free_ns, now_ns) + WRONG_EVERY_MS * NS_PER_MS;
 }
 
 /* Where it is remembered that a token was right when it came from an address: `pair` then. Somebody
@@ -291,9 +296,7 @@ static void count_wrong_token(struct offender *offender, uint64_t key, const uin
 static uint64_t *find_let_in(struct tokens *tokens, uint64_t key, const uint8_t *hash,
                              uint64_t *pair)
 {
-    uint64_t hash_begin = 0;
-    memcpy(&hash_begin, hash, sizeof hash_begin);
-    *pair = (key ^ hash_begin) * UINT64_C(0x9e3779b97f4a7c15);
+    *pair = scatter(key ^ begin_of(hash));
     return &tokens->let_in[(*pair >> 32) % LET_IN];
 }
 
