@@ -44,10 +44,15 @@ static void write_family(FILE *out, const char *name, const char *type, const ch
     (void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void write_integer(FILE *out, const char *name, const char *type, const char *help,
-                          uint64_t value)
+static void write_counter(FILE *out, const char *name, const char *help, uint64_t value)
 {
-    write_family(out, name, type, help);
+    write_family(out, name, "counter", help);
+    (void)fprintf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_gauge(FILE *out, const char *name, const char *help, uint64_t value)
+{
+    write_family(out, name, "gauge", help);
     (void)fprintf(out, "%s %" PRIu64 "\n", name, value);
 }
 
@@ -134,9 +139,8 @@ static void write_histograms(FILE *out, const struct metrics *metrics)
 
 static void write_counters(FILE *out, const struct metrics *metrics)
 {
-#define X(symbol, name, help)                 \
-    write_integer(out, name, "counter", help, \
-                  metrics_read(&metrics->counters[METRICS_COUNTER_##symbol]));
+#define X(symbol, name, help) \
+    write_counter(out, name, help, metrics_read(&metrics->counters[METRICS_COUNTER_##symbol]));
     METRICS_COUNTER_TABLE(X)
 #undef X
 #define X(symbol, name, help)               \
@@ -148,17 +152,15 @@ static void write_counters(FILE *out, const struct metrics *metrics)
 #undef X
 }
 
+#define MODEL_CELL(member) offsetof(struct metrics_model_cells, member)
+
 /* One nv_ family: a value per model, found at an offset in its cells. */
-struct model_family {
+static const struct {
     const char *name;
     const char *help;
     size_t offset;
     uint64_t divisor;
-};
-
-#define MODEL_CELL(member) offsetof(struct metrics_model_cells, member)
-
-static const struct model_family model_families[] = {
+} model_families[] = {
     {"nv_inference_request_success", "Number of successful inference requests.",
      MODEL_CELL(success.count), 1},
     {"nv_inference_count", "Number of inferences performed.", MODEL_CELL(inference_count), 1},
@@ -183,14 +185,13 @@ static const struct model_family model_families[] = {
 static void write_models(FILE *out, const struct metrics *metrics)
 {
     for (size_t i = 0; i < ARRAY_COUNT(model_families); i++) {
-        const struct model_family *row = &model_families[i];
-        write_family(out, row->name, "counter", row->help);
+        write_family(out, model_families[i].name, "counter", model_families[i].help);
         for (size_t m = 0; m < metrics->model_count; m++) {
-            const char *cells = (const char *)&metrics->models[m];
-            uint64_t value =
-                metrics_read((const metrics_cell *)(const void *)(cells + row->offset));
-            (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %" PRIu64 "\n", row->name,
-                          model_at(m)->name, MODEL_VERSION, value / row->divisor);
+            const char *cell = (const char *)&metrics->models[m] + model_families[i].offset;
+            uint64_t value = metrics_read((const metrics_cell *)(const void *)cell);
+            (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %" PRIu64 "\n",
+                          model_families[i].name, model_at(m)->name, MODEL_VERSION,
+                          value / model_families[i].divisor);
         }
     }
     static const char failures[] = "nv_inference_request_failure";
@@ -209,24 +210,22 @@ static void write_queue(FILE *out, const struct server *server)
     struct queue_stats stats;
     queue_stats(server->queue, &stats);
     uint64_t now_ns = clock_now_ns();
-    write_integer(out, "tally_queue_requests", "gauge", "Requests waiting for a device.",
-                  stats.requests);
-    write_integer(out, "tally_queue_limit_requests", "gauge",
-                  "Requests that may wait for a device, and large ones unread (--queue-depth).",
-                  server->config->queue_depth);
-    write_integer(out, "tally_queue_bytes", "gauge", "Tensor memory of waiting requests.",
-                  stats.bytes);
+    write_gauge(out, "tally_queue_requests", "Requests waiting for a device.", stats.requests);
+    write_gauge(out, "tally_queue_limit_requests",
+                "Requests that may wait for a device, and large ones unread (--queue-depth).",
+                server->config->queue_depth);
+    write_gauge(out, "tally_queue_bytes", "Tensor memory of waiting requests.", stats.bytes);
     write_seconds(out, "tally_queue_oldest_seconds", "gauge",
                   "Wait of the longest waiting request.",
                   (double)clock_span_ns(stats.oldest_ns, now_ns) * 1e-9);
     struct admission_stats admission;
     admission_stats(server->admission, &admission);
-    write_integer(out, "tally_admission_waiting", "gauge",
-                  "Large requests that wait with their bodies unread.", admission.waiting);
-    write_integer(out, "tally_admission_active", "gauge", "Large requests that have begun.",
-                  admission.active);
-    write_integer(
-        out, "tally_codec_waiting", "gauge",
+    write_gauge(out, "tally_admission_waiting",
+                "Large requests that wait with their bodies unread.", admission.waiting);
+    write_gauge(out, "tally_admission_active", "Large requests that have begun.",
+                admission.active);
+    write_gauge(
+        out, "tally_codec_waiting",
         "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
         codec_pool_waiting(server->codecs));
     static const char pending[] = "nv_inference_pending_request_count";
@@ -242,17 +241,16 @@ static void write_memory(FILE *out, const struct server *server)
 {
     struct memory_stats stats;
     memory_stats(server->memory, &stats);
-    write_integer(out, "tally_memory_budget_bytes", "gauge",
-                  "Memory that all requests may reserve.", stats.budget_bytes);
-    write_integer(out, "tally_memory_reserved_bytes", "gauge",
-                  "Memory that requests have reserved.", stats.reserved_bytes);
-    write_integer(out, "tally_memory_promised_bytes", "gauge",
-                  "Memory kept for large requests that have begun, not taken yet.",
-                  stats.promised_bytes);
-    write_integer(out, "tally_memory_slab_bytes", "gauge",
-                  "Memory held in slabs, idle ones included.", stats.slab_bytes);
-    write_integer(out, "tally_memory_blocks", "gauge", "Slab ranges in use.",
-                  stats.block_count);
+    write_gauge(out, "tally_memory_budget_bytes", "Memory that all requests may reserve.",
+                stats.budget_bytes);
+    write_gauge(out, "tally_memory_reserved_bytes", "Memory that requests have reserved.",
+                stats.reserved_bytes);
+    write_gauge(out, "tally_memory_promised_bytes",
+                "Memory kept for large requests that have begun, not taken yet.",
+                stats.promised_bytes);
+    write_gauge(out, "tally_memory_slab_bytes", "Memory held in slabs, idle ones included.",
+                stats.slab_bytes);
+    write_gauge(out, "tally_memory_blocks", "Slab ranges in use.", stats.block_count);
 }
 
 static void begin_device_sample(FILE *out, const char *name, const struct device_stats *device)
@@ -263,37 +261,43 @@ static void begin_device_sample(FILE *out, const char *name, const struct device
 }
 
 /* One family with a value per device. */
-struct device_family {
+static const struct {
     const char *name;
     const char *type;
     const char *help;
     size_t offset; /* in struct device_stats */
-};
-
-static const struct device_family device_families[] = {
+    bool time;     /* in nanoseconds there, in seconds here */
+} device_families[] = {
+    {"tally_device_busy_seconds_total", "counter", "Time the device spent on batches.",
+     offsetof(struct device_stats, busy_ns), true},
     {"tally_device_batches_total", "counter", "Batches the device ran.",
-     offsetof(struct device_stats, batches)},
+     offsetof(struct device_stats, batches), false},
     {"tally_device_requests_total", "counter", "Requests the device computed.",
-     offsetof(struct device_stats, requests)},
+     offsetof(struct device_stats, requests), false},
     {"tally_device_elements_total", "counter", "Elements the device computed.",
-     offsetof(struct device_stats, elements)},
+     offsetof(struct device_stats, elements), false},
     {"tally_device_bytes_total", "counter", "Input and output bytes of the device's work.",
-     offsetof(struct device_stats, bytes)},
+     offsetof(struct device_stats, bytes), false},
     {"tally_device_errors_total", "counter", "Failures of the device.",
-     offsetof(struct device_stats, errors)},
+     offsetof(struct device_stats, errors), false},
     {"tally_device_running_requests", "gauge", "Requests the device is working on.",
-     offsetof(struct device_stats, running)},
+     offsetof(struct device_stats, running), false},
 };
 
-static void write_device_family(FILE *out, const struct device_family *row,
-                                const struct device_stats *devices, size_t count)
+static void write_device_family(FILE *out, size_t family, const struct device_stats *devices,
+                                size_t count)
 {
-    write_family(out, row->name, row->type, row->help);
+    const char *name = device_families[family].name;
+    write_family(out, name, device_families[family].type, device_families[family].help);
     for (size_t i = 0; i < count; i++) {
-        const char *bytes = (const char *)&devices[i];
-        begin_device_sample(out, row->name, &devices[i]);
-        (void)fprintf(out, "} %" PRIu64 "\n",
-                      *(const uint64_t *)(const void *)(bytes + row->offset));
+        const char *at = (const char *)&devices[i] + device_families[family].offset;
+        const uint64_t value = *(const uint64_t *)(const void *)at;
+        begin_device_sample(out, name, &devices[i]);
+        if (device_families[family].time) {
+            (void)fprintf(out, "} %.9g\n", (double)value * 1e-9);
+        } else {
+            (void)fprintf(out, "} %" PRIu64 "\n", value);
+        }
     }
 }
 
@@ -309,12 +313,6 @@ static void write_device_states(FILE *out, const struct device_stats *devices, s
                           devices[i].state == (enum device_state)state);
         }
     }
-    static const char busy[] = "tally_device_busy_seconds_total";
-    write_family(out, busy, "counter", "Time the device spent on batches.");
-    for (size_t i = 0; i < count; i++) {
-        begin_device_sample(out, busy, &devices[i]);
-        (void)fprintf(out, "} %.9g\n", (double)devices[i].busy_ns * 1e-9);
-    }
 }
 
 static void write_devices(FILE *out, const struct server *server)
@@ -329,7 +327,7 @@ static void write_devices(FILE *out, const struct server *server)
     }
     write_device_states(out, devices, count);
     for (size_t i = 0; i < ARRAY_COUNT(device_families); i++) {
-        write_device_family(out, &device_families[i], devices, count);
+        write_device_family(out, i, devices, count);
     }
     free(devices);
 }
@@ -338,35 +336,32 @@ static void write_process(FILE *out, const struct server *server)
 {
     struct machine_usage usage;
     machine_usage(&usage);
-    write_integer(out, "tally_ready", "gauge", "1 while /readyz answers 200.",
-                  server_ready(server));
-    write_integer(out, "tally_draining", "gauge", "1 from the signal to stop on.",
-                  server_phase(server) >= SERVER_DRAINING);
-    write_integer(out, "tally_connections_limit", "gauge",
-                  "Most open connections (--max-connections).",
-                  server->config->max_connections);
-    write_integer(out, "tally_log_dropped_total", "counter", "Log lines left out.",
+    write_gauge(out, "tally_ready", "1 while /readyz answers 200.", server_ready(server));
+    write_gauge(out, "tally_draining", "1 from the signal to stop on.",
+                server_phase(server) >= SERVER_DRAINING);
+    write_gauge(out, "tally_connections_limit", "Most open connections (--max-connections).",
+                server->config->max_connections);
+    write_counter(out, "tally_log_dropped_total", "Log lines left out.",
                   log_dropped(server->log));
     write_family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");
     (void)fprintf(out, "tally_build_info{version=\"%s\"} 1\n", TALLY_VERSION);
-    write_integer(out, "process_resident_memory_bytes", "gauge",
-                  "Resident memory size in bytes.", usage.resident_bytes);
-    write_integer(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
-                  usage.virtual_bytes);
-    write_integer(out, "process_open_fds", "gauge", "Number of open file descriptors.",
-                  usage.open_files);
-    write_integer(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
-                  usage.max_files);
-    write_integer(out, "process_threads", "gauge", "Number of threads.", usage.threads);
+    write_gauge(out, "process_resident_memory_bytes", "Resident memory size in bytes.",
+                usage.resident_bytes);
+    write_gauge(out, "process_virtual_memory_bytes", "Virtual memory size in bytes.",
+                usage.virtual_bytes);
+    write_gauge(out, "process_open_fds", "Number of open file descriptors.", usage.open_files);
+    write_gauge(out, "process_max_fds", "Maximum number of open file descriptors.",
+                usage.max_files);
+    write_gauge(out, "process_threads", "Number of threads.", usage.threads);
     write_seconds(out, "process_cpu_seconds_total", "counter",
                   "Total user and system CPU time spent in seconds.", usage.cpu_seconds);
     write_family(out, "process_start_time_seconds", "gauge",
                  "Start time of the process since unix epoch in seconds.");
     (void)fprintf(out, "process_start_time_seconds %.3f\n", usage.start_time_seconds);
-    write_integer(out, "nv_cpu_memory_total_bytes", "gauge",
-                  "CPU total memory (RAM), in bytes.", usage.memory_total_bytes);
-    write_integer(out, "nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes.",
-                  usage.memory_used_bytes);
+    write_gauge(out, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes.",
+                usage.memory_total_bytes);
+    write_gauge(out, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes.",
+                usage.memory_used_bytes);
 }
 
 enum status page_metrics(const struct page_request *request, struct page *page,
