@@ -246,6 +246,7 @@ const char *http_post_send(struct http_post *post, const char *text, size_t byte
                            const _Atomic uint64_t *deadline_ns)
 {
     post->deadline_ns = deadline_ns;
+    post->fd = -1;
     bool taken = connect_to_any(post) && send_request(post, text, bytes) && read_answer(post);
     post_disconnect(post);
     return taken ? NULL : post->failure;
@@ -287,7 +288,6 @@ enum status http_post_create(const char *url, const char *path, struct http_post
         return STATUS_OUT_OF_MEMORY;
     }
     bool no_path = match[PATH].rm_eo - match[PATH].rm_so <= 1;
-    post->fd = -1;
     post->authority = copy_match(url, &match[AUTHORITY], "");
     post->host = copy_match(url, &match[match[HOST].rm_so >= 0 ? HOST : HOST_6], "");
     post->port = copy_match(url, &match[PORT], "80");
@@ -312,7 +312,6 @@ void http_post_destroy(struct http_post *post)
     if (post == NULL) {
         return;
     }
-    post_disconnect(post);
     free(post->host);
     free(post->authority);
     free(post->port);

@@ -142,21 +142,17 @@ static bool begin_field(struct log_line *line, const char *key)
 static void log_line_begin(struct log_line *line, bool json, enum log_level level,
                            const char *message)
 {
-    line->json = json;
-    line->used = 0;
     uint64_t now_ns = clock_ns(CLOCK_REALTIME);
     struct timespec now = clock_timespec(now_ns);
     struct tm parts = {0};
+    char stamp[32];
     (void)gmtime_r(&now.tv_sec, &parts);
-    char stamp[64];
-    size_t length = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &parts);
-    (void)snprintf(stamp + length, sizeof stamp - length, ".%03uZ",
-                   (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
-    put_string(line, json ? "{\"time\":\"" : "");
-    put_string(line, stamp);
-    put_string(line, json ? "\",\"level\":\"" : " ");
-    put_string(line, level_names[level]);
-    put_string(line, json ? "\",\"message\":\"" : " ");
+    (void)strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &parts);
+    line->json = json;
+    line->used = (size_t)snprintf(
+        line->text, sizeof line->text,
+        json ? "{\"time\":\"%s.%03uZ\",\"level\":\"%s\",\"message\":\"" : "%s.%03uZ %s ", stamp,
+        (unsigned)(now_ns % NS_PER_S / NS_PER_MS), level_names[level]);
     put_escaped(line, message, LOG_LINE_BYTES);
     put_string(line, json ? "\"" : "");
 }

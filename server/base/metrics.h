@@ -169,13 +169,12 @@ typedef _Atomic uint64_t metrics_cell;
 enum {
     METRICS_SECONDS_BUCKETS = 18,
     METRICS_BATCH_BUCKETS = 12,
-    METRICS_BUCKETS_MAX = 18,
     METRICS_BATCH_MAX = 4096 /* the most that --batch-max-requests may be */
 };
 
 struct metrics_histogram {
-    metrics_cell buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative */
-    metrics_cell sum;                              /* nanoseconds, or whatever is counted */
+    metrics_cell buckets[METRICS_SECONDS_BUCKETS + 1]; /* not cumulative */
+    metrics_cell sum;                                  /* nanoseconds, or whatever is counted */
 };
 
 struct metrics_sum {

@@ -4,6 +4,8 @@
 
 #include "proto/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -169,12 +171,10 @@ void trace_context_read_state(const char *const *fields, size_t count,
 
 /* ---- as text ---- */
 
-static const char digits[] = "0123456789abcdef";
-
 char *trace_hex(uint64_t value, char *out)
 {
     for (int i = 0; i < 16; i++) {
-        out[i] = digits[value >> (60 - 4 * i) & 15];
+        out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
     }
     out[16] = '\0';
     return out + 16;
@@ -182,13 +182,7 @@ char *trace_hex(uint64_t value, char *out)
 
 void trace_context_text(const struct trace_context *context, char text[TRACE_PARENT_CHARS + 1])
 {
-    memcpy(text, "00-", 3);
-    trace_hex(context->trace[0], text + 3);
-    trace_hex(context->trace[1], text + 19);
-    text[35] = '-';
-    trace_hex(context->span, text + 36);
-    text[52] = '-';
-    text[53] = '0';
-    text[54] = digits[context->flags & 15];
-    text[55] = '\0';
+    (void)snprintf(text, TRACE_PARENT_CHARS + 1,
+                   "00-%016" PRIx64 "%016" PRIx64 "-%016" PRIx64 "-%02x", context->trace[0],
+                   context->trace[1], context->span, context->flags);
 }
