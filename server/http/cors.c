@@ -34,12 +34,6 @@ static bool allows_all(const struct config_list *origins)
     return origins->count == 1 && strcmp(origins->items[0], "*") == 0;
 }
 
-static bool is_default_port(const char *text, size_t scheme_bytes, const char *port)
-{
-    return (scheme_bytes == 4 && memcmp(text, "http", 4) == 0 && strcmp(port, "80") == 0) ||
-           (scheme_bytes == 5 && memcmp(text, "https", 5) == 0 && strcmp(port, "443") == 0);
-}
-
 /* Why no browser ever sends this as Origin; NULL: one may. */
 static const char *origin_fault(const char *text)
 {
@@ -83,9 +77,10 @@ static const char *origin_fault(const char *text)
         number == 0 || port[0] == '0') {
         return "behind the host comes a colon and a port from 1 to 65535, or nothing";
     }
-    return is_default_port(text, scheme, port)
-               ? "browsers leave out port 80 of http and 443 of https"
-               : NULL;
+    const bool is_default = number == (strncmp(text, "http:", 5) == 0    ? 80
+                                       : strncmp(text, "https:", 6) == 0 ? 443
+                                                                         : 0);
+    return is_default ? "browsers leave out port 80 of http and 443 of https" : NULL;
 }
 
 enum status cors_check(const struct config_list *origins, struct error *err)

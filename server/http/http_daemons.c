@@ -177,8 +177,7 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
             continue;
         }
         /* Whoever has had less than the last one was idle when that had its turn. */
-        crowd->served_ns =
-            crowd->served_ns > loop->served_ns ? crowd->served_ns : loop->served_ns;
+        crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
         bool sooner =
             crowd == least && places_behind(loop, crowd, i) <
                                   places_behind(loop, crowd, (size_t)(next - loop->daemons));
@@ -199,7 +198,7 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     struct crowd *crowd = crowd_served(daemon);
     /* The clock goes on while the thread has no processor. No run takes longer than that, so
      * what goes beyond was the system's doing, and must not be held against the client. */
-    uint64_t own_ns = ns < LONGEST_RUN_US * NS_PER_US ? ns : LONGEST_RUN_US * NS_PER_US;
+    uint64_t own_ns = smaller_of(ns, LONGEST_RUN_US * NS_PER_US);
     size_t turns = crowd->client == NULL && crowd->daemons > 0 ? crowd->daemons : 1;
     /* Between its runs it may have been idle, of which nothing is owed to it. */
     crowd->served_ns = larger_of(crowd->served_ns, daemon->loop->served_ns) + own_ns / turns;

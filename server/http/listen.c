@@ -379,15 +379,15 @@ static int socket_option(int fd, int name)
 static enum status inherit_one(struct listen_set *set, int fd, struct error *err)
 {
     int family = socket_option(fd, SO_DOMAIN);
+    if (set->count == LISTEN_SOCKETS) {
+        return no_room(err);
+    }
     if (socket_option(fd, SO_TYPE) != SOCK_STREAM || socket_option(fd, SO_ACCEPTCONN) != 1 ||
         (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
         return error_set(err, STATUS_INVALID_FIELD,
                          "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or "
                          "Unix stream socket",
                          fd);
-    }
-    if (set->count == LISTEN_SOCKETS) {
-        return no_room(err);
     }
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -409,9 +409,6 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     (void)unsetenv("LISTEN_FDS");     /* NOLINT(concurrency-mt-unsafe) */
     (void)unsetenv("LISTEN_FDNAMES"); /* NOLINT(concurrency-mt-unsafe) */
     for (long i = 0; i < count; i++) {
-        if (i >= LISTEN_SOCKETS) {
-            return no_room(err);
-        }
         TRY(inherit_one(set, FIRST_INHERITED_FD + (int)i, err));
     }
     return STATUS_OK;

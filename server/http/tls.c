@@ -539,15 +539,13 @@ ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
 
 /* Ciphers with authentication and key exchanges with forward secrecy that are quick to compute, in
  * our order: a client does not choose what it costs. ChaCha20 takes three times as long as AES, and
- * is for who has no AES. */
-#define PRIORITIES                                                               \
-    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA" \
-    ":-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"                  \
-    ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE"
-
+ * is for who has no AES. MHD only reads. */
 void *tls_priorities(void)
 {
-    static char priorities[] = PRIORITIES; /* MHD only reads */
+    static char priorities[] =
+        "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA"
+        ":-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"
+        ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE";
     return priorities;
 }
 
