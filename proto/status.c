@@ -1,4 +1,4 @@
-/* Texts and categories of the status codes; filling a struct error. */
+/* What the status codes are in HTTP; filling a struct error. */
 #include "proto/status.h"
 
 #include <stdarg.h>
@@ -7,9 +7,9 @@
 
 static const struct {
     const char *slug;
-    enum status_category category;
+    int http;
 } status_rows[STATUS_COUNT] = {
-#define X(symbol, category, slug) [STATUS_##symbol] = {slug, CATEGORY_##category},
+#define X(symbol, http, slug) [STATUS_##symbol] = {slug, http},
     STATUS_TABLE(X)
 #undef X
 };
@@ -19,9 +19,9 @@ const char *status_slug(enum status status)
     return status_rows[status].slug;
 }
 
-enum status_category status_category(enum status status)
+int status_http(enum status status)
 {
-    return status_rows[status].category;
+    return status_rows[status].http;
 }
 
 enum status(error_set_field)(struct error *err, enum status status, const char *field,

@@ -1,8 +1,8 @@
 /* Status codes of every layer, and the error that a failing call fills for the client to read.
  *
  * A function that can fail returns `enum status` and takes `struct error *err` last; on failure
- * it leaves its outputs untouched. The status says what went wrong and becomes the "code" slug
- * of the JSON error; its category alone decides the HTTP status (server/http/respond.c).
+ * it leaves its outputs untouched. The status says what went wrong: it becomes the "code" slug
+ * of the JSON error, and it alone decides the HTTP status.
  * Thread: any; an error object belongs to one thread at a time. */
 #ifndef TALLY_PROTO_STATUS_H
 #define TALLY_PROTO_STATUS_H
@@ -10,73 +10,50 @@
 #include "proto/macros.h"
 
 /* clang-format off */
-/*        symbol               category     slug (the "code" of an error answer) */
-#define STATUS_TABLE(X)                                                             \
-        X(OK,                  OK,          "ok")                                   \
-        X(INVALID_REQUEST,     INVALID,     "invalid_request")                      \
-        X(INVALID_JSON,        INVALID,     "invalid_json")                         \
-        X(INVALID_FIELD,       INVALID,     "invalid_field")                        \
-        X(UNKNOWN_FIELD,       INVALID,     "unknown_field")                        \
-        X(MISSING_FIELD,       INVALID,     "missing_field")                        \
-        X(INVALID_DTYPE,       INVALID,     "invalid_dtype")                        \
-        X(INVALID_SHAPE,       INVALID,     "invalid_shape")                        \
-        X(INVALID_STRIDES,     INVALID,     "invalid_strides")                      \
-        X(INVALID_AXIS,        INVALID,     "invalid_axis")                         \
-        X(INVALID_DATA,        INVALID,     "invalid_data")                         \
-        X(INVALID_NPY,         INVALID,     "invalid_npy")                          \
-        X(INVALID_ENCODING,    INVALID,     "invalid_content_encoding")             \
-        X(LENGTH_MISMATCH,     INVALID,     "length_mismatch")                      \
-        X(SHM_ERROR,           INVALID,     "shared_memory_error")                  \
-        X(UNAUTHORIZED,        UNAUTHORIZED, "unauthorized")                        \
-        X(FORBIDDEN,           FORBIDDEN,   "forbidden")                            \
-        X(NOT_FOUND,           NOT_FOUND,   "not_found")                            \
-        X(METHOD_NOT_ALLOWED,  METHOD,      "method_not_allowed")                   \
-        X(NOT_ACCEPTABLE,      ACCEPT,      "not_acceptable")                       \
-        X(REQUEST_TIMEOUT,     TIMEOUT,     "request_timeout")                      \
-        X(TOO_LARGE,           TOO_LARGE,   "too_large")                            \
-        X(UNSUPPORTED_MEDIA,   MEDIA_TYPE,  "unsupported_media_type")               \
-        X(HEADERS_TOO_LARGE,   HEADERS,     "headers_too_large")                    \
-        X(HTTP_VERSION,        VERSION,     "http_version")                         \
-        X(THROTTLED,           THROTTLED,   "too_many_requests")                    \
-        X(INTERNAL,            INTERNAL,    "internal_error")                       \
-        X(UNSUPPORTED,         UNSUPPORTED, "unsupported")                          \
-        X(QUEUE_FULL,          BUSY,        "queue_full")                           \
-        X(OUT_OF_MEMORY,       BUSY,        "out_of_memory")                        \
-        X(DRAINING,            BUSY,        "draining")                             \
-        X(NO_DEVICE,           BUSY,        "no_device")                            \
-        X(DEVICE_ERROR,        BUSY,        "device_error")                         \
-        X(DEADLINE_PASSED,     DEADLINE,    "deadline_passed")                      \
-        X(CLIENT_GONE,         CLIENT_GONE, "client_gone")
+/*        symbol               HTTP  slug (the "code" of an error answer) */
+#define STATUS_TABLE(X)                                           \
+        X(OK,                  200,  "ok")                        \
+        X(INVALID_REQUEST,     400,  "invalid_request")           \
+        X(INVALID_JSON,        400,  "invalid_json")              \
+        X(INVALID_FIELD,       400,  "invalid_field")             \
+        X(UNKNOWN_FIELD,       400,  "unknown_field")             \
+        X(MISSING_FIELD,       400,  "missing_field")             \
+        X(INVALID_DTYPE,       400,  "invalid_dtype")             \
+        X(INVALID_SHAPE,       400,  "invalid_shape")             \
+        X(INVALID_STRIDES,     400,  "invalid_strides")           \
+        X(INVALID_AXIS,        400,  "invalid_axis")              \
+        X(INVALID_DATA,        400,  "invalid_data")              \
+        X(INVALID_NPY,         400,  "invalid_npy")               \
+        X(INVALID_ENCODING,    400,  "invalid_content_encoding")  \
+        X(LENGTH_MISMATCH,     400,  "length_mismatch")           \
+        X(SHM_ERROR,           400,  "shared_memory_error")       \
+        X(UNAUTHORIZED,        401,  "unauthorized")              \
+        X(FORBIDDEN,           403,  "forbidden")                 \
+        X(NOT_FOUND,           404,  "not_found")                 \
+        X(METHOD_NOT_ALLOWED,  405,  "method_not_allowed")        \
+        X(NOT_ACCEPTABLE,      406,  "not_acceptable")            \
+        X(REQUEST_TIMEOUT,     408,  "request_timeout")           \
+        X(TOO_LARGE,           413,  "too_large")                 \
+        X(UNSUPPORTED_MEDIA,   415,  "unsupported_media_type")    \
+        X(HEADERS_TOO_LARGE,   431,  "headers_too_large")         \
+        X(HTTP_VERSION,        505,  "http_version")              \
+        X(THROTTLED,           429,  "too_many_requests")         \
+        X(INTERNAL,            500,  "internal_error")            \
+        X(UNSUPPORTED,         501,  "unsupported")               \
+        X(QUEUE_FULL,          503,  "queue_full")                \
+        X(OUT_OF_MEMORY,       503,  "out_of_memory")             \
+        X(DRAINING,            503,  "draining")                  \
+        X(NO_DEVICE,           503,  "no_device")                 \
+        X(DEVICE_ERROR,        503,  "device_error")              \
+        X(DEADLINE_PASSED,     504,  "deadline_passed")           \
+        X(CLIENT_GONE,         503,  "client_gone")
 /* clang-format on */
 
 enum status {
-#define X(symbol, category, slug) STATUS_##symbol,
+#define X(symbol, http, slug) STATUS_##symbol,
     STATUS_TABLE(X)
 #undef X
     STATUS_COUNT
-};
-
-/* What kind of trouble it is; one HTTP status each. */
-enum status_category {
-    CATEGORY_OK,
-    CATEGORY_INVALID,
-    CATEGORY_UNAUTHORIZED,
-    CATEGORY_FORBIDDEN,
-    CATEGORY_NOT_FOUND,
-    CATEGORY_METHOD,
-    CATEGORY_ACCEPT,
-    CATEGORY_TIMEOUT,
-    CATEGORY_TOO_LARGE,
-    CATEGORY_MEDIA_TYPE,
-    CATEGORY_HEADERS,
-    CATEGORY_VERSION,
-    CATEGORY_THROTTLED,
-    CATEGORY_INTERNAL,
-    CATEGORY_UNSUPPORTED,
-    CATEGORY_BUSY,
-    CATEGORY_DEADLINE,
-    CATEGORY_CLIENT_GONE,
-    CATEGORY_COUNT
 };
 
 /* Filled by the call that fails; the first error wins, later ones are ignored. */
@@ -119,6 +96,6 @@ enum status error_set_field(struct error *err, enum status status, const char *f
 void error_prefix(struct error *err, const char *context);
 
 const char *status_slug(enum status status);
-enum status_category status_category(enum status status);
+int status_http(enum status status);
 
 #endif

@@ -144,9 +144,9 @@ static void take_down(struct server *server, struct http *http, int code)
 
 static int exit_code_of(enum status status)
 {
-    return status == STATUS_NO_DEVICE                    ? EXIT_CODE_NO_DEVICE
-           : status_category(status) == CATEGORY_INVALID ? EXIT_CODE_USAGE
-                                                         : EXIT_CODE_FAILED;
+    return status == STATUS_NO_DEVICE   ? EXIT_CODE_NO_DEVICE
+           : status_http(status) == 400 ? EXIT_CODE_USAGE
+                                        : EXIT_CODE_FAILED;
 }
 
 /* ---- serving ---- */

@@ -100,11 +100,9 @@ static enum metrics_failure failure_reason(enum status status)
     if (status == STATUS_CLIENT_GONE) {
         return METRICS_FAILURE_CANCELED;
     }
-    enum status_category category = status_category(status);
-    return category == CATEGORY_BUSY || category == CATEGORY_DEADLINE ||
-                   category == CATEGORY_THROTTLED
-               ? METRICS_FAILURE_REJECTED
-               : METRICS_FAILURE_OTHER;
+    const int code = status_http(status);
+    return code == 429 || code == 503 || code == 504 ? METRICS_FAILURE_REJECTED
+                                                     : METRICS_FAILURE_OTHER;
 }
 
 /* Text is decoded before a request is queued and encoded after it was computed; Triton counts

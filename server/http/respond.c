@@ -1,6 +1,5 @@
-/* Answers: status category to HTTP code, headers, body. Everything sent belongs to the exchange
- * until MHD is through with it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header
- * fields. */
+/* Answers: code, headers, body. Everything sent belongs to the exchange until MHD is through with
+ * it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
 #include "server/http/exchange.h"
 
 #include "proto/json/number_text.h"
@@ -33,20 +32,12 @@ enum {
 
 /* ---- which code, which error ---- */
 
-static const unsigned codes[CATEGORY_COUNT] = {
-    [CATEGORY_OK] = 200,        [CATEGORY_INVALID] = 400,     [CATEGORY_UNAUTHORIZED] = 401,
-    [CATEGORY_FORBIDDEN] = 403, [CATEGORY_NOT_FOUND] = 404,   [CATEGORY_METHOD] = 405,
-    [CATEGORY_TIMEOUT] = 408,   [CATEGORY_TOO_LARGE] = 413,   [CATEGORY_MEDIA_TYPE] = 415,
-    [CATEGORY_HEADERS] = 431,   [CATEGORY_VERSION] = 505,     [CATEGORY_THROTTLED] = 429,
-    [CATEGORY_INTERNAL] = 500,  [CATEGORY_UNSUPPORTED] = 501, [CATEGORY_BUSY] = 503,
-    [CATEGORY_DEADLINE] = 504,  [CATEGORY_CLIENT_GONE] = 503, [CATEGORY_ACCEPT] = 406,
-};
-
-static enum status_category category_of(const struct exchange *exchange)
+/* In Triton's protocol a deadline that passed is one way of being busy. */
+static unsigned error_code(const struct exchange *exchange)
 {
-    enum status_category category = status_category(exchange->request.error.status);
-    bool triton = exchange->route != NULL && exchange->route->triton;
-    return category == CATEGORY_DEADLINE && triton ? CATEGORY_BUSY : category;
+    const unsigned code = (unsigned)status_http(exchange->request.error.status);
+    const bool triton = exchange->route != NULL && exchange->route->triton;
+    return code == MHD_HTTP_GATEWAY_TIMEOUT && triton ? MHD_HTTP_SERVICE_UNAVAILABLE : code;
 }
 
 static void write_error(struct json_writer *w, const struct error *error)
@@ -178,7 +169,7 @@ static struct MHD_Response *error_response(struct exchange *exchange)
         return NULL;
     }
     request->answer.head = text; /* freed with the request */
-    exchange->http_status = codes[category_of(exchange)];
+    exchange->http_status = error_code(exchange);
     exchange->conn->answer_bytes = bytes;
     return make_response((struct byte_view){text, bytes});
 }
@@ -384,7 +375,7 @@ void respond_early(struct exchange *exchange)
     if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(exchange);
     }
-    exchange->http_status = codes[category_of(exchange)];
+    exchange->http_status = error_code(exchange);
     json_writer_init_fixed(&w, body, sizeof body);
     write_error(&w, &exchange->request.error);
     if (!json_writer_ok(&w)) {
