@@ -8,12 +8,14 @@
 #include <strings.h>
 
 static const struct {
-    const char *suffix;
+    const char *name;
+    const char *brief;
     uint64_t factor;
-} suffixes[] = {
-    {"", 1},         {"B", 1},          {"KiB", SIZE_KIB}, {"K", SIZE_KIB},   {"MiB", SIZE_MIB},
-    {"M", SIZE_MIB}, {"GiB", SIZE_GIB}, {"G", SIZE_GIB},   {"TiB", SIZE_TIB}, {"T", SIZE_TIB},
-};
+} units[] = {{"TiB", "T", SIZE_TIB},
+             {"GiB", "G", SIZE_GIB},
+             {"MiB", "M", SIZE_MIB},
+             {"KiB", "K", SIZE_KIB},
+             {"B", "", 1}};
 
 /* The factor of a suffix, 0 if it is none. */
 static uint64_t suffix_factor(const char *suffix)
@@ -21,9 +23,9 @@ static uint64_t suffix_factor(const char *suffix)
     while (*suffix == ' ') {
         suffix++;
     }
-    for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++) {
-        if (strcasecmp(suffix, suffixes[i].suffix) == 0) {
-            return suffixes[i].factor;
+    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+        if (strcasecmp(suffix, units[i].name) == 0 || strcasecmp(suffix, units[i].brief) == 0) {
+            return units[i].factor;
         }
     }
     return 0;
@@ -45,20 +47,16 @@ bool byte_size_read(const char *text, uint64_t *bytes)
 
 void byte_size_text(uint64_t bytes, char *text, size_t room)
 {
-    static const struct {
-        uint64_t factor;
-        const char *unit;
-    } units[] = {{SIZE_TIB, "TiB"}, {SIZE_GIB, "GiB"}, {SIZE_MIB, "MiB"}, {SIZE_KIB, "KiB"}};
-    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+    for (size_t i = 0; units[i].factor > 1; i++) {
         uint64_t factor = units[i].factor;
         if (bytes >= factor && bytes % factor == 0) {
             (void)snprintf(text, room, "%llu %s", (unsigned long long)(bytes / factor),
-                           units[i].unit);
+                           units[i].name);
             return;
         }
         if (bytes >= 10 * SIZE_KIB && bytes >= factor) {
             (void)snprintf(text, room, "%.1f %s", (double)bytes / (double)factor,
-                           units[i].unit);
+                           units[i].name);
             return;
         }
     }

@@ -3,7 +3,6 @@
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"
-#include "proto/text.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -38,136 +37,96 @@ static const struct {
     {CONTENT_ARRAY_TEXT, 7, "tensor("},
 };
 
-/* Text that is looked at; `end` is past the last byte. */
-struct text {
-    const char *p;
-    const char *end;
-};
+/* Characters: NUMBER may begin one, NUMBER_END go on with it. */
+#define BLANKS     " \n\r\t"
+#define NUMBER     "0123456789-."
+#define NUMBER_END NUMBER "+eE"
+#define SEPARATORS ",;" BLANKS
+#define NAME       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 
-static bool begins_number(char c)
+static const char *skip(const char *text, const char *characters)
 {
-    return (c >= '0' && c <= '9') || c == '-' || c == '.';
+    return text + strspn(text, characters);
 }
 
-static bool is_number_char(char c)
+static bool is_one_of(char c, const char *characters)
 {
-    return begins_number(c) || c == '+' || c == 'e' || c == 'E';
-}
-
-static bool is_name_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static void skip_blanks(struct text *text)
-{
-    while (text->p < text->end && text_is_space(*text->p)) {
-        text->p++;
-    }
+    return c != '\0' && strchr(characters, c) != NULL;
 }
 
 /* Behind the opening brackets of an array: JSON puts commas between numbers, str() of a NumPy
  * array blanks; and only the latter writes 1. for 1.0. */
-static enum content_kind guess_array(struct text text)
+static enum content_kind guess_array(const char *text)
 {
-    while (text.p < text.end && (*text.p == '[' || text_is_space(*text.p))) {
-        text.p++;
-    }
-    if (text.p < text.end && strchr("]\"", *text.p) != NULL && *text.p != '\0') {
+    const char *number = skip(text, "[" BLANKS);
+    if (is_one_of(*number, "]\"")) {
         return CONTENT_JSON;
     }
-    const char *number = text.p;
-    while (text.p < text.end && is_number_char(*text.p)) {
-        text.p++;
-    }
-    bool point = text.p > number && text.p[-1] == '.';
-    skip_blanks(&text);
-    if (text.p == number || text.p == text.end) {
+    const char *end = skip(number, NUMBER_END);
+    const char *next = skip(end, BLANKS);
+    if (end == number || *next == '\0') {
         return CONTENT_UNKNOWN; /* no number, a long one, or not enough was seen */
     }
-    if (point || begins_number(*text.p)) {
+    if (end[-1] == '.' || is_one_of(*next, NUMBER)) {
         return CONTENT_ARRAY_TEXT;
     }
-    return *text.p == ',' || *text.p == ']' ? CONTENT_JSON : CONTENT_UNKNOWN;
+    return is_one_of(*next, ",]") ? CONTENT_JSON : CONTENT_UNKNOWN;
 }
 
 /* Numbers with something between them; nothing else. */
-static bool is_columns(struct text text)
+static bool is_columns(const char *text)
 {
-    bool between = false;
-    for (; text.p < text.end; text.p++) {
-        bool separator = *text.p == ',' || *text.p == ';' || text_is_space(*text.p);
-        if (!separator && !is_number_char(*text.p)) {
-            return false;
-        }
-        between = between || separator;
-    }
-    return between;
+    return *skip(text, NUMBER_END SEPARATORS) == '\0' && strpbrk(text, SEPARATORS) != NULL;
 }
 
 /* A line of names, with commas between them, over a line that begins with a number. */
-static bool has_column_names(struct text text)
+static bool has_column_names(const char *text)
 {
     bool comma = false;
-    for (; text.p < text.end && *text.p != '\n'; text.p++) {
-        bool odd = *text.p < ' ' && *text.p != '\r' && *text.p != '\t';
-        if (odd || *text.p == '{' || *text.p == '[') {
+    for (; *text != '\0' && *text != '\n'; text++) {
+        bool odd = *text < ' ' && *text != '\r' && *text != '\t';
+        if (odd || *text == '{' || *text == '[') {
             return false;
         }
-        comma = comma || *text.p == ',';
+        comma = comma || *text == ',';
     }
-    return comma && text.end - text.p > 1 && begins_number(text.p[1]);
+    return comma && *text == '\n' && is_one_of(text[1], NUMBER);
 }
 
-/* name=... */
-static bool is_form(struct text text)
+static enum content_kind guess_object(const char *text)
 {
-    const char *first = text.p;
-    while (text.p < text.end && is_name_char(*text.p)) {
-        text.p++;
-    }
-    return text.p > first && text.p < text.end && *text.p == '=';
-}
-
-static enum content_kind guess_object(struct text text)
-{
-    text.p++;
-    skip_blanks(&text);
-    if (text.p == text.end) {
-        return CONTENT_UNKNOWN;
-    }
-    return *text.p == '"' || *text.p == '}' ? CONTENT_JSON
-           : *text.p == '\''                ? CONTENT_PYTHON
-                                            : CONTENT_UNKNOWN;
+    const char first = *skip(text + 1, BLANKS);
+    return is_one_of(first, "\"}") ? CONTENT_JSON
+           : first == '\''         ? CONTENT_PYTHON
+                                   : CONTENT_UNKNOWN;
 }
 
 enum content_kind content_guess(const void *bytes, size_t count)
 {
-    if (count == 0) {
-        return CONTENT_UNKNOWN; /* bytes may be NULL then */
+    char start[CONTENT_GUESS_BYTES + 1] = "";
+    const size_t looked_at = count < CONTENT_GUESS_BYTES ? count : CONTENT_GUESS_BYTES;
+    if (count > 0) { /* bytes may be NULL else */
+        memcpy(start, bytes, looked_at);
     }
-    struct text text = {.p = bytes};
-    text.end = text.p + (count < CONTENT_GUESS_BYTES ? count : CONTENT_GUESS_BYTES);
     for (size_t i = 0; i < ARRAY_COUNT(signatures); i++) {
         if (count >= signatures[i].count &&
-            memcmp(bytes, signatures[i].bytes, signatures[i].count) == 0) {
+            memcmp(start, signatures[i].bytes, signatures[i].count) == 0) {
             return signatures[i].kind;
         }
     }
-    skip_blanks(&text);
-    if (text.p == text.end) {
-        return CONTENT_UNKNOWN;
-    }
-    switch (*text.p) {
-    case '{':
+    const char *text = skip(start, BLANKS);
+    if (*text == '{') {
         return guess_object(text);
-    case '[':
-        return guess_array(text);
-    default:
-        return is_columns(text) || has_column_names(text) ? CONTENT_CSV
-               : is_form(text)                            ? CONTENT_FORM
-                                                          : CONTENT_UNKNOWN;
     }
+    if (*text == '[') {
+        return guess_array(text);
+    }
+    const bool whole = strlen(start) == looked_at; /* text has no NUL */
+    if ((whole && is_columns(text)) || has_column_names(text)) {
+        return CONTENT_CSV;
+    }
+    const char *behind = skip(text, NAME);
+    return behind > text && *behind == '=' ? CONTENT_FORM : CONTENT_UNKNOWN;
 }
 
 static const struct {

@@ -197,39 +197,19 @@ size_t utf8_sequence(const unsigned char *s, size_t left)
     return rows[row].length;
 }
 
-/* The two-character escape of c, 0 if it has none. */
-static char short_escape(unsigned char c)
-{
-    switch (c) {
-    case '"':
-    case '\\':
-        return (char)c;
-    case '\b':
-        return 'b';
-    case '\f':
-        return 'f';
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    default:
-        return 0;
-    }
-}
-
 /* s is a valid sequence of `length` bytes, at most three. */
 static void put_escaped(struct json_writer *w, const unsigned char *s, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
-    const char letter = short_escape(s[0]);
+    static const char short_ones[] = "\"\\\b\f\n\r\t";
+    static const char letters[] = "\"\\bfnrt";
+    const char *found = s[0] != '\0' ? strchr(short_ones, s[0]) : NULL;
     unsigned code = length == 1 ? s[0] : s[0] & (0x7FU >> length);
     for (size_t i = 1; i < length; i++) {
         code = code << 6 | (s[i] & 0x3F);
     }
-    if (letter != 0) {
-        put_bytes(w, (const char[]){'\\', letter}, 2);
+    if (found != NULL) {
+        put_bytes(w, (const char[]){'\\', letters[found - short_ones]}, 2);
     } else {
         put_bytes(w,
                   (const char[]){'\\', 'u', hex[code >> 12], hex[code >> 8 & 15],
