@@ -15,7 +15,6 @@
  * Thread: the connections and the multi handle belong to the client's own thread,
  * which runs the callbacks; `lock` guards what submitters share with it.
  *
- * The file has the thread first, then the callers' side: tally_submit(), tally_wait(), closing.
  * The thread sleeps until a socket moves, a back-off is over, or curl_multi_wakeup() says that
  * something was submitted or the client is being closed. */
 #include "client/cumsum_call.h"

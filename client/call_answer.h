@@ -1,10 +1,5 @@
 /* What an answer says of itself, in its headers and, where it is a refusal, in its body.
  *
- *   call_answer_reset()           before each attempt
- *   call_answer_read()            its head is complete
- *   call_answer_keep_error()      bytes of a refusal's body, as they come
- *   call_answer_to_error()        it is over
- *
  * Failure: headers that contradict each other, or say no number where it must be one, make it
  * ambiguous; a longer refusal than is kept is cut.
  *

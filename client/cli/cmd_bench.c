@@ -70,7 +70,6 @@ struct bench {
 struct bench_thread {
     struct bench *bench; /* borrowed */
     pthread_t thread;
-    bool started;
     void *output; /* owned */
 };
 
@@ -144,13 +143,15 @@ static double elapsed_s(const struct bench *bench)
     return (double)(now_ns() - bench->start_ns) / 1e9;
 }
 
-/* The next intended start; false when the run is over. */
+/* The next start: in the closed loop now, else the next intended one; false when the run is
+ * over. */
 static bool next_start(struct bench *bench, int64_t *at_ns)
 {
     MUST(pthread_mutex_lock(&bench->lock));
-    double at_s = bench->next_s;
-    bool taken = at_s < bench->seconds && elapsed_s(bench) < bench->seconds;
-    if (taken) {
+    double now_s = elapsed_s(bench);
+    double at_s = bench->rate > 0 ? bench->next_s : now_s;
+    bool taken = at_s < bench->seconds && now_s < bench->seconds;
+    if (taken && bench->rate > 0) {
         double gap = 1 / bench->rate;
         if (bench->settings->poisson) {
             gap *= -log(1 - erand48(bench->random)); /* NOLINT(concurrency-mt-unsafe): locked */
@@ -195,14 +196,7 @@ static void *bench_thread_main(void *user)
 {
     struct bench_thread *thread = user;
     struct bench *bench = thread->bench;
-    int64_t end_ns = bench->start_ns + (int64_t)(bench->seconds * 1e9);
     int64_t from_ns = 0;
-    if (bench->rate <= 0) {
-        while (!interrupted() && (from_ns = now_ns()) < end_ns) {
-            send_request(thread, from_ns);
-        }
-        return NULL;
-    }
     while (!interrupted() && next_start(bench, &from_ns)) {
         struct timespec at = {.tv_sec = (time_t)(from_ns / 1000000000),
                               .tv_nsec = (long)(from_ns % 1000000000)};
@@ -232,7 +226,7 @@ static void count_unsent(struct bench *bench)
 static enum tally_status run_load(struct bench *bench, double seconds, double rate)
 {
     size_t connections = (size_t)bench->settings->connections;
-    bool complete = true;
+    size_t started = 0;
     struct bench_thread *threads = calloc(connections, sizeof *threads);
     if (threads == NULL) {
         return TALLY_OUT_OF_MEMORY;
@@ -244,16 +238,17 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     memcpy(bench->random, SEED, sizeof SEED);
     MUST(pthread_mutex_init(&bench->lock, NULL));
     bench->start_ns = now_ns();
-    for (size_t i = 0; i < connections && complete; i++) {
-        struct bench_thread *thread = &threads[i];
+    for (; started < connections; started++) {
+        struct bench_thread *thread = &threads[started];
         thread->bench = bench;
         thread->output = malloc(bench->output_bytes + 1);
-        thread->started = thread->output != NULL &&
-                          pthread_create(&thread->thread, NULL, bench_thread_main, thread) == 0;
-        complete = thread->started;
+        if (thread->output == NULL ||
+            pthread_create(&thread->thread, NULL, bench_thread_main, thread) != 0) {
+            break;
+        }
     }
     for (size_t i = 0; i < connections; i++) {
-        if (threads[i].started) {
+        if (i < started) {
             MUST(pthread_join(threads[i].thread, NULL));
         }
         free(threads[i].output);
@@ -265,7 +260,7 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     if (interrupted()) {
         return TALLY_CANCELLED;
     }
-    return complete ? TALLY_OK : TALLY_OUT_OF_MEMORY;
+    return started == connections ? TALLY_OK : TALLY_OUT_OF_MEMORY;
 }
 
 /* ---- the report ---- */
