@@ -7,10 +7,6 @@
 
 #include <string.h>
 
-enum {
-    NAME_TEXT = 64
-};
-
 /* The letters of flags, or of the options that take a value. */
 static void write_letters(bool flags)
 {
@@ -152,35 +148,28 @@ static void write_bash(void)
                "complete -F _tally tally");
 }
 
-/* Of an option, as it is `spelled`: "--output=", "-o+". */
-static void write_zsh_option(const struct option_row *row, const char *spelled)
+/* An option by its name, and by its letter if it has one. */
+static void write_zsh_option(const struct option_row *row)
 {
-    (void)printf(" \\\n            '%s[", spelled);
-    for (const char *at = row->help; *at != '\0'; at++) {
-        if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
-            (void)putchar(*at);
-        }
-    }
-    (void)putchar(']');
-    if (row->kind == OPTION_CHOICE) {
-        (void)printf(":%s:(%s)", row->value, row->choices);
-    } else if (row->kind == OPTION_FILE) {
-        (void)printf(":%s:_files", row->value);
-    } else if (row->kind != OPTION_FLAG) {
-        (void)printf(":%s: ", row->value);
-    }
-    (void)putchar('\'');
-}
-
-static void write_zsh_options(const struct option_row *row)
-{
-    char name[NAME_TEXT];
     bool flag = row->kind == OPTION_FLAG;
-    (void)snprintf(name, sizeof name, "--%s%s", row->name, flag ? "" : "=");
-    write_zsh_option(row, name);
-    if (row->letter != 0) {
-        (void)snprintf(name, sizeof name, "-%c%s", row->letter, flag ? "" : "+");
-        write_zsh_option(row, name);
+    for (int i = 0; i < (row->letter != 0 ? 2 : 1); i++) {
+        if (i == 0) {
+            (void)printf(" \\\n            '--%s%s[", row->name, flag ? "" : "=");
+        } else {
+            (void)printf(" \\\n            '-%c%s[", row->letter, flag ? "" : "+");
+        }
+        for (const char *at = row->help; *at != '\0'; at++) {
+            if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
+                (void)putchar(*at);
+            }
+        }
+        (void)putchar(']');
+        if (row->kind == OPTION_CHOICE) {
+            (void)printf(":%s:(%s)", row->value, row->choices);
+        } else if (!flag) {
+            (void)printf(":%s:%s", row->value, row->kind == OPTION_FILE ? "_files" : " ");
+        }
+        (void)putchar('\'');
     }
 }
 
@@ -192,7 +181,7 @@ static void write_zsh(void)
                 "    _arguments -s -S -C -A '-*' '--version[print the version]'",
                 stdout);
     for (size_t i = 0; i < option_row_count; i++) {
-        write_zsh_options(&option_rows[i]);
+        write_zsh_option(&option_rows[i]);
     }
     (void)printf(" \\\n            '1:command:->command' '*::argument:->argument'\n"
                  "    case $state in\n"
@@ -211,7 +200,7 @@ static void write_zsh(void)
         (void)printf("        %s)\n            _arguments -s -S", command_rows[i].name);
         for (size_t k = 0; k < option_row_count; k++) {
             if (option_is_on(&option_rows[k], (enum command_id)i)) {
-                write_zsh_options(&option_rows[k]);
+                write_zsh_option(&option_rows[k]);
             }
         }
         if (operands != NULL && operands[0] == '<') {

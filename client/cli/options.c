@@ -276,41 +276,6 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* Whether the value of an option before the command is the next word. A name may be cut,
- * letters may stand together. */
-static bool value_follows(const char *word)
-{
-    bool spelled = word[1] == '-';
-    for (const char *name = word + 1 + spelled; *name != '\0'; name++) {
-        size_t bytes = spelled ? strlen(name) : 1;
-        for (size_t i = 0; i < option_row_count; i++) {
-            const struct option_row *row = &option_rows[i];
-            bool flag = row->kind == OPTION_FLAG;
-            if (spelled ? strncmp(row->name, name, bytes) == 0
-                        : row->letter == *name && !flag) {
-                return !flag && name[bytes] == '\0';
-            }
-        }
-        if (spelled) {
-            break;
-        }
-    }
-    return false;
-}
-
-void options_command_first(int argc, char **argv)
-{
-    int at = 1;
-    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
-        at += value_follows(argv[at]) ? 2 : 1;
-    }
-    if (at > 1 && at < argc) {
-        char *command = argv[at];
-        memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
-        argv[1] = command;
-    }
-}
-
 /* The row that getopt_long() means; NULL if it means none. */
 static const struct option_row *row_of(enum command_id command, int found)
 {
@@ -401,7 +366,7 @@ static int refuse_option(enum command_id command, const char *word)
                     command_rows[command].name);
 }
 
-/* What getopt_long() is to find for a command; both arrays are empty. */
+/* What getopt_long() is to find for a command, COMMAND_COUNT: for any; both arrays are empty. */
 static void list_options(enum command_id command, struct option *names, char *letters)
 {
     size_t used = 0;
@@ -409,7 +374,7 @@ static void list_options(enum command_id command, struct option *names, char *le
     text_append(letters, LETTERS_TEXT, "-:"); /* operands where they stand, ':' for no value */
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (!option_is_on(row, command)) {
+        if (command != COMMAND_COUNT && !option_is_on(row, command)) {
             continue;
         }
         bool flag = row->kind == OPTION_FLAG;
@@ -421,13 +386,32 @@ static void list_options(enum command_id command, struct option *names, char *le
     }
 }
 
+void options_command_first(int argc, char **argv)
+{
+    struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
+    char letters[LETTERS_TEXT] = "";
+    int found = 0;
+    list_options(COMMAND_COUNT, names, letters);
+    opterr = 0;
+    do {
+        found =
+            getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
+    } while (found != -1 && found != 1);
+    int at = found == 1 ? optind - 1 : optind;
+    optind = 0; /* options_parse() begins anew */
+    if (at > 1 && at < argc) {
+        char *command = argv[at];
+        memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
+        argv[1] = command;
+    }
+}
+
 int options_parse(enum command_id command, int argc, char **argv, struct settings *settings)
 {
     struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
     char letters[LETTERS_TEXT] = "";
     int status = EXIT_DONE;
     list_options(command, names, letters);
-    opterr = 0;
     while (status == EXIT_DONE) {
         int found =
             getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
