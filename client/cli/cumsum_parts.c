@@ -46,7 +46,6 @@ struct worker {
         *state;    /* of its lane of a file; it is active while the lane is not done */
     uint64_t step; /* of its lane, the next one */
     struct box box;
-    uint64_t ticket;       /* of the box: its turn to be written */
     _Atomic int64_t moved; /* bytes of the box, both ways */
 };
 
@@ -59,11 +58,10 @@ struct parts_job {
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
     int64_t strides[TALLY_MAX_RANK]; /* of the input then */
-    pthread_mutex_t reading;         /* before `lock` */
+    pthread_mutex_t reading;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t tickets;      /* given out; shared: lock */
-    uint64_t write_turn;   /* of the ticket that may write; shared: lock */
+    uint64_t written;      /* outer indices, in order; shared: lock */
     int running;           /* workers; shared: lock */
     uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
     _Atomic bool answered; /* by a server, once */
@@ -224,7 +222,6 @@ static int read_next_of_file(struct worker *worker)
     worker->box.outers = 0;
     MUST(pthread_mutex_lock(&job->lock));
     bool taken = !fresh || claim_lane(worker);
-    worker->ticket = job->tickets++;
     MUST(pthread_mutex_unlock(&job->lock));
     if (!taken) {
         return EXIT_DONE;
@@ -243,9 +240,6 @@ static int read_next_of_stream(struct worker *worker)
     const struct cutting *cutting = &job->source.cutting;
     MUST(pthread_mutex_lock(&job->reading));
     int status = part_source_take(&job->source, &worker->box, worker->input);
-    MUST(pthread_mutex_lock(&job->lock));
-    worker->ticket = job->tickets++;
-    MUST(pthread_mutex_unlock(&job->lock));
     MUST(pthread_mutex_unlock(&job->reading));
     bool first = worker->box.outers > 0 && worker->box.at == 0;
     return status == EXIT_DONE && cutting->steps > 1 && first ? begin_lane(worker) : status;
@@ -253,12 +247,13 @@ static int read_next_of_stream(struct worker *worker)
 
 /* ---- written and noted ---- */
 
-/* False: the job has failed meanwhile. */
+/* What comes in order is whole lanes, or all by one worker. False: the job has failed
+ * meanwhile. */
 static bool wait_for_turn(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
-    while (job->in_order && job->write_turn != worker->ticket && job->status == EXIT_DONE) {
+    while (job->in_order && job->written < worker->box.outer && job->status == EXIT_DONE) {
         MUST(pthread_cond_wait(&job->changed, &job->lock));
     }
     MUST(pthread_mutex_unlock(&job->lock));
@@ -286,7 +281,7 @@ static int note_part(struct worker *worker)
     MUST(pthread_mutex_lock(&job->lock));
     job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
     worker->moved = 0;
-    job->write_turn++;
+    job->written = worker->box.outer + worker->box.outers;
     if (worker->step == job->source.cutting.steps) {
         worker->state->active = false;
     }
