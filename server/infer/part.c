@@ -613,12 +613,16 @@ static uint64_t total_of(const struct part_sizes *sizes, const unsigned char *su
         return part_load(at, sizes->element_bytes) + part_load(behind, sizes->element_bytes);
     }
     if (sizes->sum_bytes == sizeof(double)) {
-        const double sum =
-            *(const double *)(const void *)at + *(const double *)(const void *)behind;
+        double parts[2];
+        memcpy(&parts[0], at, sizeof parts[0]);
+        memcpy(&parts[1], behind, sizeof parts[1]);
+        const double sum = parts[0] + parts[1];
         memcpy(&total, &sum, sizeof sum);
     } else {
-        const float sum =
-            *(const float *)(const void *)at + *(const float *)(const void *)behind;
+        float parts[2];
+        memcpy(&parts[0], at, sizeof parts[0]);
+        memcpy(&parts[1], behind, sizeof parts[1]);
+        const float sum = parts[0] + parts[1];
         memcpy(&total, &sum, sizeof sum);
     }
     part_sums_settle(&total, sizes->sum_bytes, 1);
