@@ -318,31 +318,24 @@ static bool take_shared(struct memory *memory, size_t bytes, struct memory_block
     return false;
 }
 
-/* Takes ownership of slab and buddy if there is an entry left. */
-static bool add_shared(struct memory *memory, struct slab *slab, struct buddy *buddy)
-{
-    size_t i = 0;
-    while (i < memory->shared_count && memory->shared[i].slab != NULL) {
-        i++;
-    }
-    if (i == SHARED_MAX) {
-        return false;
-    }
-    memory->shared_count += i == memory->shared_count;
-    memory->shared[i] =
-        (struct shared_slab){.slab = slab, .buddy = buddy, .unused_since_ns = clock_now_ns()};
-    memory->slab_bytes += slab_bytes(slab);
-    POISON(slab_data(slab), slab_bytes(slab));
-    return true;
-}
-
 /* Make a shared slab; false without memory. */
 static bool grow_shared(struct memory *memory)
 {
     struct slab *slab = slab_create(memory->options.small_slab_bytes);
     struct buddy *buddy = slab == NULL ? NULL : buddy_create(memory->options.small_slab_bytes);
+    size_t i = 0;
     MUST(pthread_mutex_lock(&memory->lock));
-    bool added = buddy != NULL && add_shared(memory, slab, buddy);
+    while (i < memory->shared_count && memory->shared[i].slab != NULL) {
+        i++;
+    }
+    const bool added = buddy != NULL && i < SHARED_MAX;
+    if (added) {
+        memory->shared_count += i == memory->shared_count;
+        memory->shared[i] = (struct shared_slab){
+            .slab = slab, .buddy = buddy, .unused_since_ns = clock_now_ns()};
+        memory->slab_bytes += slab_bytes(slab);
+        POISON(slab_data(slab), slab_bytes(slab));
+    }
     MUST(pthread_mutex_unlock(&memory->lock));
     if (!added) {
         slab_destroy(slab);
@@ -541,18 +534,6 @@ size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
     return end - first;
 }
 
-static void give_shared(struct memory *memory, const struct memory_block *block)
-{
-    struct shared_slab *shared = &memory->shared[block->bin - 1];
-    MUST(pthread_mutex_lock(&memory->lock));
-    buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
-    if (buddy_unused(shared->buddy)) {
-        shared->unused_since_ns = clock_now_ns();
-    }
-    memory->block_count--;
-    MUST(pthread_mutex_unlock(&memory->lock));
-}
-
 /* A slab that nobody uses any more, now. NULL without memory: it was destroyed. */
 static struct idle_slab *idle_record(struct slab *slab, size_t touched)
 {
@@ -565,33 +546,31 @@ static struct idle_slab *idle_record(struct slab *slab, size_t touched)
     return idle;
 }
 
-static void give_own(struct memory *memory, const struct memory_block *block)
-{
-    size_t bytes = slab_bytes(block->slab);
-    struct idle_slab *idle = idle_record(block->slab, block->touched);
-    MUST(pthread_mutex_lock(&memory->lock));
-    memory->block_count--;
-    if (idle != NULL) {
-        idle->next = memory->idle;
-        memory->idle = idle;
-    } else {
-        memory->slab_bytes -= bytes;
-    }
-    MUST(pthread_mutex_unlock(&memory->lock));
-}
-
 void memory_give(struct memory *memory, struct memory_block *block)
 {
     if (block->slab == NULL) {
         return;
     }
+    const bool own = block->bin == 0;
+    const size_t bytes = slab_bytes(block->slab);
     POISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
            block->bytes + MEMORY_HEADROOM);
-    if (block->bin == 0) {
-        give_own(memory, block);
+    struct idle_slab *idle = own ? idle_record(block->slab, block->touched) : NULL;
+    MUST(pthread_mutex_lock(&memory->lock));
+    memory->block_count--;
+    if (idle != NULL) {
+        idle->next = memory->idle;
+        memory->idle = idle;
+    } else if (own) {
+        memory->slab_bytes -= bytes;
     } else {
-        give_shared(memory, block);
+        struct shared_slab *shared = &memory->shared[block->bin - 1];
+        buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
+        if (buddy_unused(shared->buddy)) {
+            shared->unused_since_ns = clock_now_ns();
+        }
     }
+    MUST(pthread_mutex_unlock(&memory->lock));
     *block = (struct memory_block){0};
 }
 
