@@ -123,14 +123,6 @@ static uint64_t held_bytes(const struct request *request)
     return request->reserved_bytes + request->admission.promised_bytes;
 }
 
-static void enter_line(struct admission *admission, struct request *request)
-{
-    request->admission.held_bytes = held_bytes(request);
-    admission->held_waiting += request->admission.held_bytes;
-    admission->begun_waiting += has_begun(request);
-    fair_push(&admission->line, request, true);
-}
-
 /* Count a request that has left the line. */
 static void account_left(struct admission *admission, struct request *request, bool had_begun)
 {
@@ -267,24 +259,16 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
     }
 }
 
-/* Let all go on and begin who can. Who has its part waits while others do, but not while nobody
- * is served: all clients that wait may have theirs, in requests of which nothing comes.
- * Thread: a holder of the lock. */
-static void admit_waiting(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
-{
-    go_on(admission, now_ns, leaving);
-    begin_waiting(admission, now_ns, false, leaving);
-    if (admission->active == 0) {
-        begin_waiting(admission, now_ns, true, leaving);
-    }
-}
-
-/* Admit who can go on or begin, and give the lock up. Thread: a holder of it. */
+/* Let all go on and begin who can, and give the lock up. Who has its part waits while others do,
+ * but not while nobody is served: all clients that wait may have theirs, in requests of which
+ * nothing comes. Thread: a holder of the lock. */
 static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
     struct leaving leaving = {0};
-    if (admission->line.count > 0) {
-        admit_waiting(admission, now_ns, &leaving);
+    go_on(admission, now_ns, &leaving);
+    begin_waiting(admission, now_ns, false, &leaving);
+    if (admission->active == 0) {
+        begin_waiting(admission, now_ns, true, &leaving);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
     completion_post_home(leaving.admitted.first);
@@ -334,7 +318,10 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
         request->cost = cost - smaller_of(cost, hold->cost);
-        enter_line(admission, request);
+        hold->held_bytes = held_bytes(request);
+        admission->held_waiting += hold->held_bytes;
+        admission->begun_waiting += has_begun(request);
+        fair_push(&admission->line, request, true);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));

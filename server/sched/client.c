@@ -71,18 +71,6 @@ static struct client **bucket_of(struct clients *clients, const uint64_t key[2])
     return &clients->buckets[(hash >> 32) % BUCKETS];
 }
 
-/* Link that points to the client, or to NULL at the end of its chain. Thread: a holder of the
- * lock. */
-static struct client **find(struct clients *clients, const uint64_t key[2], const char *name)
-{
-    struct client **link = bucket_of(clients, key);
-    while (*link != NULL && (memcmp((*link)->key, key, sizeof(*link)->key) != 0 ||
-                             strcmp((*link)->name, name) != 0)) {
-        link = &(*link)->next;
-    }
-    return link;
-}
-
 static struct client *client_make(struct clients *clients, const uint64_t key[2],
                                   const char *name)
 {
@@ -99,9 +87,13 @@ static struct client *client_make(struct clients *clients, const uint64_t key[2]
 static struct client *client_get(struct clients *clients, const uint64_t key[2],
                                  const char *name)
 {
+    struct client **link = bucket_of(clients, key);
     MUST(pthread_mutex_lock(&clients->lock));
-    drop_unused(bucket_of(clients, key), clock_now_ns());
-    struct client **link = find(clients, key, name);
+    drop_unused(link, clock_now_ns());
+    while (*link != NULL && (memcmp((*link)->key, key, sizeof(*link)->key) != 0 ||
+                             strcmp((*link)->name, name) != 0)) {
+        link = &(*link)->next;
+    }
     if (*link == NULL) {
         *link = client_make(clients, key, name);
     }

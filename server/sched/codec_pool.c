@@ -205,16 +205,6 @@ static void run_piece(struct codec_pool *pool, struct parallel_job *job)
     }
 }
 
-/* The oldest job of the class with pieces left, NULL. Thread: a holder of the lock. */
-static struct parallel_job *open_job(const struct codec_pool *pool, enum work_class kind)
-{
-    struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
-    while (job != NULL && (job->kind != kind || !has_piece(job))) {
-        job = TAILQ_NEXT(job, link);
-    }
-    return job;
-}
-
 /* On a loop: to wake a thread takes longer than a piece, and one that has taken a piece may have no
  * processor for it as long as loops have something to do. */
 static bool run_alone(const struct request *request, int count, parallel_piece piece,
@@ -274,7 +264,10 @@ struct codec_parallel codec_pool_parallel(struct codec_pool *pool,
  * the pool, a holder of the lock, which is given up meanwhile. */
 static bool take_turn(struct codec_pool *pool, enum work_class kind)
 {
-    struct parallel_job *job = open_job(pool, kind);
+    struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
+    while (job != NULL && (job->kind != kind || !has_piece(job))) {
+        job = TAILQ_NEXT(job, link);
+    }
     if (job != NULL) {
         uint64_t start_ns = clock_now_ns(); /* of a job that another thread has begun */
         run_piece(pool, job);

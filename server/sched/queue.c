@@ -196,24 +196,17 @@ void queue_return(struct queue *queue, struct request *first)
     }
 }
 
-/* Everything that waits, as one chain. Thread: a holder of the lock. */
-static struct request *take_everything(struct queue *queue)
+void queue_set_usable(struct queue *queue, bool usable)
 {
+    MUST(pthread_mutex_lock(&queue->lock));
+    atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     struct request *chain = NULL;
-    for (int i = 0; i < LANE_COUNT; i++) {
+    for (int i = 0; !usable && i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
             fair_drop(&cursor, &chain);
         }
     }
-    return chain;
-}
-
-void queue_set_usable(struct queue *queue, bool usable)
-{
-    MUST(pthread_mutex_lock(&queue->lock));
-    atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
-    struct request *chain = usable ? NULL : take_everything(queue);
     MUST(pthread_mutex_unlock(&queue->lock));
     completion_fail(chain, STATUS_NO_DEVICE,
                     "no device is in working order any more; GET /v1/devices says why");
@@ -285,27 +278,6 @@ enum {
 static enum queue_takes other_lane(enum queue_takes lane)
 {
     return lane == QUEUE_SMALL ? QUEUE_LARGE : QUEUE_SMALL;
-}
-
-/* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
-static struct fair_line *lane_in_turn(struct queue *queue, enum queue_takes taker,
-                                      enum queue_takes *kind)
-{
-    *kind = taker == QUEUE_BOTH ? queue->turn : taker;
-    if (taker == QUEUE_BOTH && queue->lanes[*kind].count == 0) {
-        *kind = other_lane(*kind);
-    }
-    struct fair_line *lane = &queue->lanes[*kind];
-    return lane->count == 0 ? NULL : lane;
-}
-
-/* Drop what needs no computing from the front of the lane. */
-static void drop_expired(struct fair_line *lane, uint64_t now_ns, struct request **expired)
-{
-    struct fair_cursor cursor = fair_begin(lane);
-    while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-        fair_drop(&cursor, expired);
-    }
 }
 
 /* A batch being formed. */
@@ -401,13 +373,19 @@ static bool look_at_lanes(struct queue *queue, const struct queue_batching *opti
     const enum queue_takes taker = taker_of(options); /* it may have changed since the last */
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
-        drop_expired(&queue->lanes[i], now_ns, expired);
+        struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
+        while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
+            fair_drop(&cursor, expired);
+        }
     }
     *wait_ns = 0;
-    enum queue_takes kind;
-    struct fair_line *lane = lane_in_turn(queue, taker, &kind);
-    if (lane == NULL || (options->max_first_bytes > 0 &&
-                         fair_begin(lane).current->cost > options->max_first_bytes)) {
+    enum queue_takes kind = taker == QUEUE_BOTH ? queue->turn : taker;
+    if (taker == QUEUE_BOTH && queue->lanes[kind].count == 0) {
+        kind = other_lane(kind);
+    }
+    struct fair_line *lane = &queue->lanes[kind];
+    if (lane->count == 0 || (options->max_first_bytes > 0 &&
+                             fair_begin(lane).current->cost > options->max_first_bytes)) {
         return false;
     }
     uint64_t until_ns = peers_until_ns(queue, taker, lane, options);

@@ -26,24 +26,19 @@ static struct text_line *line_at(struct text_turn *turn, size_t place)
     return &turn->lines[(turn->first + place) % TEXT_TURN_LINES];
 }
 
-/* The client's line, perhaps one that it did not have, which is then the last to have its turn. */
-static struct text_line *line_of(struct text_turn *turn, const struct client *client)
-{
-    for (size_t i = 0; i < turn->count; i++) {
-        if (line_at(turn, i)->client == client) {
-            return line_at(turn, i);
-        }
-    }
-    assert(turn->count < TEXT_TURN_LINES);
-    struct text_line *line = line_at(turn, turn->count++);
-    *line = (struct text_line){.client = client};
-    return line;
-}
-
 void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes)
 {
+    size_t place = 0;
+    while (place < turn->count && line_at(turn, place)->client != request->client) {
+        place++;
+    }
+    struct text_line *line = line_at(turn, place);
+    if (place == turn->count) { /* a line that it did not have, and that has its turn last */
+        assert(turn->count < TEXT_TURN_LINES);
+        *line = (struct text_line){.client = request->client};
+        turn->count++;
+    }
     request->cost = bytes;
-    struct text_line *line = line_of(turn, request->client);
     request_append(&line->requests, request);
     line->bytes += bytes;
     turn->waiting_bytes += bytes;

@@ -318,15 +318,6 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
     }
 }
 
-/* Together they are too much for the device, which has not changed them: one by one. */
-static void run_apart(struct worker *worker, struct request *first)
-{
-    for (struct request *request = first; request != NULL; request = request->next) {
-        request->alone = true;
-    }
-    queue_return(worker->plan->parts.queue, first);
-}
-
 /* Run the batch that the worker holds and hand every request on. False: the device is out of
  * use. Thread: who has the device, `here`: an HTTP thread. */
 static bool run_batch(struct worker *worker, bool here)
@@ -359,7 +350,11 @@ static bool run_batch(struct worker *worker, bool here)
     if (status == STATUS_OK) {
         finish_batch(worker, first, count, bytes, &report, here);
     } else if (count > 1 && report.inputs_intact) {
-        run_apart(worker, first);
+        /* Together they are too much for the device, which has not changed them: one by one. */
+        for (struct request *request = first; request != NULL; request = request->next) {
+            request->alone = true;
+        }
+        queue_return(worker->plan->parts.queue, first);
     } else {
         log_message(worker->plan->parts.log, LOG_WARN, "device %zu (%s): %s", worker->number,
                     worker->info.name, err.detail);
@@ -432,27 +427,6 @@ static bool end_waiting(struct worker *worker)
     return !broken;
 }
 
-static bool borrow_device(struct worker *worker)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    const bool free = worker->waiting && !worker->lent && !worker->broken;
-    worker->lent = worker->lent || free;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    return free;
-}
-
-static void give_device_back(struct worker *worker, bool works)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->lent = false;
-    worker->broken = !works;
-    MUST(pthread_cond_broadcast(&worker->changed));
-    MUST(pthread_mutex_unlock(&worker->lock));
-    if (!works) {
-        queue_shake(worker->plan->parts.queue); /* its thread has to see to it */
-    }
-}
-
 bool worker_run_here(struct worker *worker)
 {
     static const atomic_int takes = QUEUE_SMALL;
@@ -464,10 +438,14 @@ bool worker_run_here(struct worker *worker)
     size_t count = 0;
     bool ran = false;
     bool works = true;
-    if (!borrow_device(worker)) {
+    struct queue *queue = worker->plan->parts.queue;
+    MUST(pthread_mutex_lock(&worker->lock));
+    const bool free = worker->waiting && !worker->lent && !worker->broken;
+    worker->lent = worker->lent || free;
+    MUST(pthread_mutex_unlock(&worker->lock));
+    if (!free) {
         return false;
     }
-    struct queue *queue = worker->plan->parts.queue;
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
          i++) {
@@ -475,7 +453,14 @@ bool worker_run_here(struct worker *worker)
         works = run_batch(worker, true);
         ran = true;
     }
-    give_device_back(worker, works);
+    MUST(pthread_mutex_lock(&worker->lock));
+    worker->lent = false;
+    worker->broken = !works;
+    MUST(pthread_cond_broadcast(&worker->changed));
+    MUST(pthread_mutex_unlock(&worker->lock));
+    if (!works) {
+        queue_shake(queue); /* its thread has to see to it */
+    }
     return ran;
 }
 
