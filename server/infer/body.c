@@ -337,12 +337,14 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
     return STATUS_OK;
 }
 
-/* Append a piece of a packed body. */
-static enum status keep_packed(struct request *request, const void *bytes, size_t count,
-                               struct error *err)
+enum status body_feed(struct request *request, const void *bytes, size_t count,
+                      struct error *err)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
+    if (body->inflate == NULL) {
+        return land_bytes(request, bytes, count, err);
+    }
     if (count > body->limit - packed->count) {
         return refuse_too_large(request, "packed body is", err);
     }
@@ -350,15 +352,6 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     memcpy(packed->text.bytes + packed->count, bytes, count);
     packed->count += count;
     return STATUS_OK;
-}
-
-enum status body_feed(struct request *request, const void *bytes, size_t count,
-                      struct error *err)
-{
-    if (request->body.inflate != NULL) {
-        return keep_packed(request, bytes, count, err);
-    }
-    return land_bytes(request, bytes, count, err);
 }
 
 /* The body has ended, and its length is known at last: a codec whose head is not whole is asked once
@@ -387,13 +380,15 @@ void body_release(struct request *request)
     body->inflate = NULL;
 }
 
-/* Unpack what is kept in steps of about a millisecond, and give its memory back. */
-static enum status unpack_kept(struct request *request, uint64_t most, struct error *err)
+enum status body_unpack(struct request *request, uint64_t most, struct error *err)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && packed->at < packed->count) {
+    if (body->inflate == NULL) {
+        return STATUS_OK;
+    }
+    while (status == STATUS_OK && packed->at < packed->count) { /* a millisecond at a time */
         size_t count = smaller_of(packed->count - packed->at, UNPACK_STEP_BYTES);
         if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
@@ -409,18 +404,7 @@ static enum status unpack_kept(struct request *request, uint64_t most, struct er
         status = inflate_finish(body->inflate, err);
     }
     body_release(request);
-    return status;
-}
-
-enum status body_unpack(struct request *request, uint64_t most, struct error *err)
-{
-    struct request_body *body = &request->body;
-    if (body->inflate == NULL) {
-        return STATUS_OK;
-    }
-    enum status status = unpack_kept(request, most, err);
-    return status == STATUS_OK && body->inflate == NULL ? check_head_is_whole(request, err)
-                                                        : status;
+    return status == STATUS_OK ? check_head_is_whole(request, err) : status;
 }
 
 enum status body_finish(struct request *request, struct error *err)

@@ -69,18 +69,6 @@ static enum status refuse_member(const struct inflate *unpack, const char *what,
         unpack, garbage ? "the bytes that follow its end are no further one" : what, err);
 }
 
-/* Bytes came after the end of a stream: another gzip member, or garbage. */
-static enum status begin_next_member(struct inflate *unpack, struct error *err)
-{
-    if (unpack->coding != CODING_GZIP) {
-        return refuse_stream(unpack, "more bytes follow its end", err);
-    }
-    unpack->ended = false;
-    unpack->follows = true;
-    MUST(inflateReset(&unpack->stream));
-    return STATUS_OK;
-}
-
 /* Unpack until the piece is full or the input used up, and hand the piece on. */
 static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void *context,
                                 struct error *err)
@@ -108,8 +96,13 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
     stream->next_in = bytes;
     stream->avail_in = (uInt)count;
     do {
-        if (unpack->ended && stream->avail_in > 0) {
-            TRY(begin_next_member(unpack, err));
+        if (unpack->ended && stream->avail_in > 0) { /* another gzip member, or garbage */
+            if (unpack->coding != CODING_GZIP) {
+                return refuse_stream(unpack, "more bytes follow its end", err);
+            }
+            unpack->ended = false;
+            unpack->follows = true;
+            MUST(inflateReset(stream));
         }
         if (!unpack->ended) {
             TRY(unpack_piece(unpack, sink, context, err));

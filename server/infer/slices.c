@@ -68,16 +68,6 @@ static bool carry_is_small(const struct scan_slicing *slicing)
     return carry_bytes(slicing) <= CARRY_BYTES;
 }
 
-/* While it arrives. */
-static bool worth_slicing_early(struct request *request, struct scan_slicing *slicing)
-{
-    uint64_t least = request->server->config->slice_bytes;
-    uint64_t bytes = tensor_bytes(&request->plan);
-    return !part_is_one(request) && least > 0 && bytes / 2 >= least &&
-           request->call.payload_max >= bytes && lands_as_it_is(request) &&
-           scan_slicing_make(&request->plan, true, slicing) && carry_is_small(slicing);
-}
-
 /* When it is complete. */
 static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
 {
@@ -139,7 +129,11 @@ void slices_begin(struct request *request)
 {
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
-    if (request->slices == NULL && worth_slicing_early(request, &slicing)) {
+    uint64_t least = request->server->config->slice_bytes;
+    uint64_t bytes = tensor_bytes(&request->plan);
+    if (request->slices == NULL && !part_is_one(request) && least > 0 && bytes / 2 >= least &&
+        request->call.payload_max >= bytes && lands_as_it_is(request) &&
+        scan_slicing_make(&request->plan, true, &slicing) && carry_is_small(&slicing)) {
         (void)create_slices(request, &slicing, &ignored);
     }
 }
