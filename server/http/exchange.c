@@ -305,9 +305,15 @@ static void make_page(struct exchange *exchange)
         .body = {request->head.bytes, request->head_bytes},
     };
     struct page *page = &exchange->page;
+    const struct route *route = exchange->route;
     *page = (struct page){.http_status = 200, .content_type = "application/json"};
+    if (route->text != NULL) {
+        page->http_status = route->http_status;
+        page_fixed(page, route->text);
+        return;
+    }
     json_writer_init(&page->json);
-    enum status status = exchange->route->page(&page_request, page, &request->error);
+    enum status status = route->page(&page_request, page, &request->error);
     if (status == STATUS_OK && (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
         page->text = json_writer_take(&page->json, &page->bytes);
         if (page->text == NULL) {

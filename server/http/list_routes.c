@@ -22,6 +22,6 @@ static void print_route(const char *kind, unsigned methods, const char *pattern,
 
 int main(void)
 {
-    ROUTE_TABLE(TENSOR, TENSOR, PAGE)
+    ROUTE_TABLE(TENSOR, TENSOR, PAGE, PAGE)
     return 0;
 }

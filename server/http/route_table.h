@@ -11,7 +11,7 @@
 /*   CUMSUM    a tensor; codec by Content-Type; totals: of its lines' superblocks
  *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
  * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
-#define ROUTE_TABLE(CUMSUM, DIALECT, PAGE)                                                          \
+#define ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)                                                          \
 /*      pattern                                               counted as  codec           triton */ \
 CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                    \
 DIALECT("/v2/models/{}/infer",                                V2_INFER,   codec_kserve,   true)     \
@@ -19,7 +19,7 @@ DIALECT("/v2/models/{}/versions/{}/infer",                    V2_INFER,   codec_
 DIALECT("/v1/directml/cumulative_summation",                  DIRECTML,   codec_directml, false)    \
 DIALECT("/v1/openvino/cumsum-3",                              OPENVINO,   codec_openvino, false)    \
 CUMSUM( "/v1/cumsum/totals",                                  CUMSUM,     true)                     \
-PAGE_TABLE(PAGE, PAGE)
+PAGE_TABLE(PAGE, PAGE, FIXED)
 /* clang-format on */
 
 #endif

@@ -11,12 +11,14 @@
 
 /* clang-format off */
 #define CUMSUM(pattern, counted_as, totals) \
-    {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, totals, false},
+    {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, totals, false, 0, NULL},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, &(codec), false, triton},
+    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, &(codec), false, triton, 0, NULL},
 #define PAGE(pattern, methods, scope, counted_as, page) \
-    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, false, false},
-static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
+    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, false, false, 0, NULL},
+#define FIXED(pattern, methods, scope, counted_as, http_status, text) \
+    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, NULL, NULL, false, false, http_status, text},
+static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)};
 /* clang-format on */
 
 /* Match one segment of pattern and path; both advance past it. */

@@ -39,10 +39,12 @@ struct route {
     enum route_kind kind;
     unsigned scopes; /* bits of enum route_scope */
     enum metrics_route counted_as;
-    page_function *page;
+    page_function *page; /* NULL for tensors and texts */
     const struct codec *codec;
     bool totals; /* what the superblocks of lines sum up to */
     bool triton; /* as Triton: Content-Type is not looked at, a deadline that passed is 503 */
+    unsigned http_status; /* of the text */
+    const char *text;     /* of a page that is always the same, else NULL */
 };
 
 struct route_match {

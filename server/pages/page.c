@@ -31,14 +31,6 @@ void page_unsupported(struct page *page, const char *text)
 
 /* ---- health ---- */
 
-enum status page_livez(const struct page_request *request, struct page *page, struct error *err)
-{
-    (void)request;
-    (void)err;
-    page_fixed(page, "{\"live\":true}");
-    return STATUS_OK;
-}
-
 enum status page_readyz(const struct page_request *request, struct page *page,
                         struct error *err)
 {
@@ -56,15 +48,6 @@ enum status page_readyz(const struct page_request *request, struct page *page,
 }
 
 /* ---- what runs here ---- */
-
-enum status page_version(const struct page_request *request, struct page *page,
-                         struct error *err)
-{
-    (void)request;
-    (void)err;
-    page_fixed(page, "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION "\"}");
-    return STATUS_OK;
-}
 
 enum status page_index(const struct page_request *request, struct page *page, struct error *err)
 {

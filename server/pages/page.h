@@ -51,8 +51,8 @@ typedef enum status page_function(const struct page_request *request, struct pag
 
 /* The pages: page.c, metrics_page.c, v2_pages.c, embedded.c. */
 #define DECLARE(pattern, methods, scope, counted_as, page) page_function page;
-#define DECLARED(pattern, methods, scope, counted_as, page)
-PAGE_TABLE(DECLARE, DECLARED)
+#define DECLARED(...)
+PAGE_TABLE(DECLARE, DECLARED, DECLARED)
 #undef DECLARE
 #undef DECLARED
 

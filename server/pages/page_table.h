@@ -1,21 +1,32 @@
 /* Every page and its paths, a row each. "{}" stands for one segment of a path. Of a row come
- * the declaration of its function (page.h), the route (server/http/routes.c) and its place in
- * the OpenAPI document, whose build fails while no fragment describes it
- * (proto/openapi/make_openapi.c). */
+ * the declaration of its function (page.h), unless it is always the same text, the route
+ * (server/http/routes.c) and its place in the OpenAPI document, whose build fails while no
+ * fragment describes it (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_PAGE_TABLE_H
 #define TALLY_SERVER_PAGE_TABLE_H
 
 /* clang-format off */
+#define PAGE_LIVE    "{\"live\":true}"
+#define PAGE_VERSION "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION "\"}"
+#define PAGE_TRACES                                                                                \
+    "{\"error\":\"traces are set up at start (--otlp-endpoint), not over the network\","           \
+    "\"code\":\"unsupported\"}"
+#define PAGE_LOGGING                                                                               \
+    "{\"error\":\"the log is set up at start (--log-level, --log-format), not over the network\"," \
+    "\"code\":\"unsupported\"}"
+
 /*   PAGE      a page's first path
  *   ALSO      another one of a page above
+ *   FIXED     a page that is this text, with this status: 503 is Triton's for a part that is
+ *             switched off
  * methods     ROUTE_ (server/http/routes.h)
  * scope       ROUTE_SCOPE_ (there): what a token needs, where there are tokens
  * counted_as  METRICS_ROUTE_ (server/base/metrics.h) */
-#define PAGE_TABLE(PAGE, ALSO)                                                                                                            \
+#define PAGE_TABLE(PAGE, ALSO, FIXED)                                                                                                     \
 /*      pattern                                               methods                 scope          counted as  page */                  \
-PAGE(   "/livez",                                             ROUTE_GET,              OPEN,          OPERATIONS, page_livez)              \
+FIXED(  "/livez",                                             ROUTE_GET,              OPEN,          OPERATIONS, 200, PAGE_LIVE)          \
 PAGE(   "/readyz",                                            ROUTE_GET,              OPEN,          OPERATIONS, page_readyz)             \
-ALSO(   "/v2/health/live",                                    ROUTE_GET,              INFER,         V2_OTHER,   page_livez)              \
+FIXED(  "/v2/health/live",                                    ROUTE_GET,              INFER,         V2_OTHER,   200, PAGE_LIVE)          \
 ALSO(   "/v2/health/ready",                                   ROUTE_GET,              INFER,         V2_OTHER,   page_readyz)             \
 PAGE(   "/v2",                                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
 ALSO(   "/v2/",                                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
@@ -28,9 +39,9 @@ ALSO(   "/v2/models/{}/versions/{}",                          ROUTE_GET,        
 ALSO(   "/v2/models/{}/versions/{}/ready",                    ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)     \
 ALSO(   "/v2/models/{}/versions/{}/config",                   ROUTE_GET,              INFER,         V2_OTHER,   page_v2_config)          \
 ALSO(   "/v2/models/{}/versions/{}/stats",                    ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)           \
-PAGE(   "/v2/models/{}/trace/setting",                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)           \
-ALSO(   "/v2/trace/setting",                                  ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)           \
-PAGE(   "/v2/logging",                                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_logging)         \
+FIXED(  "/v2/models/{}/trace/setting",                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   503, PAGE_TRACES)        \
+FIXED(  "/v2/trace/setting",                                  ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   503, PAGE_TRACES)        \
+FIXED(  "/v2/logging",                                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   503, PAGE_LOGGING)       \
 PAGE(   "/v2/repository/index",                               ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_index)           \
 PAGE(   "/v2/repository/models/{}/load",                      ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)            \
 ALSO(   "/v2/repository/models/{}/unload",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)            \
@@ -40,14 +51,14 @@ ALSO(   "/v2/systemsharedmemory/region/{}/status",            ROUTE_GET,        
 PAGE(   "/v2/systemsharedmemory/region/{}/register",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_register)    \
 ALSO(   "/v2/systemsharedmemory/region/{}/unregister",        ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_unregister)  \
 PAGE(   "/v2/cudasharedmemory/status",                        ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)     \
-PAGE(   "/v2/cudasharedmemory/unregister",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister) \
+FIXED(  "/v2/cudasharedmemory/unregister",                    ROUTE_POST,             ADMIN,         V2_OTHER,   200, "")                 \
 ALSO(   "/v2/cudasharedmemory/region/{}/status",              ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)     \
 PAGE(   "/v2/cudasharedmemory/region/{}/register",            ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_register)   \
-ALSO(   "/v2/cudasharedmemory/region/{}/unregister",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister) \
+FIXED(  "/v2/cudasharedmemory/region/{}/unregister",          ROUTE_POST,             ADMIN,         V2_OTHER,   200, "")                 \
 PAGE(   "/openapi.json",                                      ROUTE_GET,              ANY,           OPERATIONS, page_openapi)            \
 PAGE(   "/metrics",                                           ROUTE_GET,              METRICS,       OPERATIONS, page_metrics)            \
 PAGE(   "/v1/devices",                                        ROUTE_GET,              INFER_METRICS, OPERATIONS, page_devices)            \
-PAGE(   "/version",                                           ROUTE_GET,              ANY,           OPERATIONS, page_version)            \
+FIXED(  "/version",                                           ROUTE_GET,              ANY,           OPERATIONS, 200, PAGE_VERSION)       \
 PAGE(   "/",                                                  ROUTE_GET,              ANY,           OPERATIONS, page_index)
 /* clang-format on */
 

@@ -118,7 +118,7 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
     return STATUS_OK;
 }
 
-/* 503 is Triton's status for a part that is switched off, here and below. */
+/* 503 is Triton's status for a part that is switched off. */
 enum status page_v2_load(const struct page_request *request, struct page *page,
                          struct error *err)
 {
@@ -210,35 +210,4 @@ enum status page_v2_cuda_register(const struct page_request *request, struct pag
     return error_set(err, STATUS_UNSUPPORTED,
                      "CUDA shared memory is not supported: use system shared memory, or send "
                      "the tensor in the body");
-}
-
-enum status page_v2_cuda_unregister(const struct page_request *request, struct page *page,
-                                    struct error *err)
-{
-    (void)request;
-    (void)page;
-    (void)err;
-    return STATUS_OK;
-}
-
-enum status page_v2_trace(const struct page_request *request, struct page *page,
-                          struct error *err)
-{
-    (void)request;
-    (void)err;
-    page_unsupported(page,
-                     "{\"error\":\"traces are set up at start (--otlp-endpoint), not over "
-                     "the network\",\"code\":\"unsupported\"}");
-    return STATUS_OK;
-}
-
-enum status page_v2_logging(const struct page_request *request, struct page *page,
-                            struct error *err)
-{
-    (void)request;
-    (void)err;
-    page_unsupported(page,
-                     "{\"error\":\"the log is set up at start (--log-level, --log-format), not "
-                     "over the network\",\"code\":\"unsupported\"}");
-    return STATUS_OK;
 }
