@@ -329,7 +329,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
+CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm

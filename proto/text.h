@@ -64,4 +64,12 @@ void text_append_names(char *text, size_t size, const char *const *names, size_t
 /* "3,4,5" */
 void text_append_list(char *text, size_t size, const int64_t *numbers, int count);
 
+enum {
+    EDIT_DISTANCE_MAX = 64 /* what is further apart is so far */
+};
+
+/* Number of single-character edits that turn a into b, for "did you mean"; EDIT_DISTANCE_MAX if b
+ * is longer than that. */
+size_t edit_distance(const char *a, const char *b);
+
 #endif

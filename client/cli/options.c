@@ -5,7 +5,6 @@
 #include "client/cli/terminal.h"
 #include "proto/byte_size.h"
 #include "proto/dtype.h"
-#include "proto/edit_distance.h"
 #include "proto/macros.h"
 #include "proto/text.h"
 

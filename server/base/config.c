@@ -5,8 +5,8 @@
 #include "kernels/machine.h"
 #include "proto/byte_size.h"
 #include "proto/digits.h"
-#include "proto/edit_distance.h"
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>

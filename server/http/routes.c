@@ -2,7 +2,6 @@
 #include "server/http/routes.h"
 
 #include "proto/digits.h"
-#include "proto/edit_distance.h"
 #include "proto/text.h"
 #include "server/http/route_table.h"
 
