@@ -26,52 +26,46 @@ enum status attribute_bool(const char *field, const char *text, bool *out, struc
     return STATUS_OK;
 }
 
-enum integer_result {
-    INTEGER_OK,
-    INTEGER_NONE, /* no decimal integer */
-    INTEGER_RANGE /* one that 64 bits do not hold */
-};
-
-/* The decimal integer at *text up to `stop` or the end, where *text is moved to. */
-static enum integer_result parse_int64(const char **text, char stop, int64_t *out)
-{
-    bool negative = **text == '-';
-    const char *digits = *text + negative;
-    uint64_t magnitude = 0;
-    bool fits = false;
-    size_t count = digits_read(digits, SIZE_MAX, &magnitude, &fits); /* the NUL is none */
-    if (count == 0 || (digits[count] != '\0' && digits[count] != stop)) {
-        return INTEGER_NONE;
-    }
-    if (!fits || magnitude > (uint64_t)INT64_MAX + negative) {
-        return INTEGER_RANGE;
-    }
-    *text = digits + count;
-    *out = (int64_t)(negative ? 0 - magnitude : magnitude);
-    return INTEGER_OK;
-}
-
-/* The text is not what `expected` says. place: "axis" or "shape[2]". */
-static enum status integer_error(const char *field, const char *place, struct byte_view text,
-                                 enum integer_result reason, const char *expected,
-                                 struct error *err)
+/* The decimal integer that `text` is, or number `index` of a list, if that is not negative. */
+static enum status read_int64(const char *field, int index, struct byte_view text, int64_t *out,
+                              struct error *err)
 {
     enum {
         SHOWN = 40
     };
-    const char *quote = text.count > 0 ? "'" : "";
-    const char *found = text.count > 0 ? text.bytes : "empty";
-    int shown = text.count > 0 && text.count < SHOWN ? (int)text.count : SHOWN;
-    bool real = text.count > 0 && strspn(text.bytes, "+-.0123456789eE") >= text.count;
-    if (reason == INTEGER_RANGE) {
+    const char *found = text.bytes;
+    const bool negative = *found == '-';
+    uint64_t magnitude = 0;
+    bool fits = false;
+    const size_t digits =
+        digits_read(found + negative, text.count - negative, &magnitude, &fits);
+    const bool integer = digits > 0 && digits + negative == text.count;
+    if (integer && fits && magnitude <= (uint64_t)INT64_MAX + negative) {
+        *out = (int64_t)(negative ? 0 - magnitude : magnitude);
+        return STATUS_OK;
+    }
+    char place[64]; /* "axis" or "shape[2]" */
+    (void)snprintf(place, sizeof place, "%.40s", field);
+    if (index >= 0) {
+        text_append(place, sizeof place, "[%d]", index);
+    }
+    int shown = text.count < SHOWN ? (int)text.count : SHOWN;
+    if (integer) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
                                "%s is '%.*s', which is not from -9223372036854775808 to "
                                "9223372036854775807",
                                place, shown, found);
     }
+    const char *expected = index < 0 ? "an integer such as 1 or -1"
+                                     : "integers with commas between them, such as 2,3,4";
+    if (text.count == 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field, "%s is empty, expected %s",
+                               place, expected);
+    }
+    const bool real = strspn(found, "+-.0123456789eE") >= text.count;
     return error_set_field(
-        err, STATUS_INVALID_FIELD, field, "%s is %s%.*s%s, expected %s%s", place, quote, shown,
-        found, quote, expected,
+        err, STATUS_INVALID_FIELD, field, "%s is '%.*s', expected %s%s", place, shown, found,
+        expected,
         real ? ", in a query in digits alone, without a point, an exponent or a plus sign"
              : "");
 }
@@ -79,12 +73,7 @@ static enum status integer_error(const char *field, const char *place, struct by
 enum status attribute_int64(const char *field, const char *text, int64_t *out,
                             struct error *err)
 {
-    const char *p = text;
-    enum integer_result result = parse_int64(&p, '\0', out);
-    return result == INTEGER_OK
-               ? STATUS_OK
-               : integer_error(field, field, (struct byte_view){text, strlen(text)}, result,
-                               "an integer such as 1 or -1", err);
+    return read_int64(field, -1, (struct byte_view){text, strlen(text)}, out, err);
 }
 
 enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
@@ -92,24 +81,19 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
 {
     int64_t values[LIMIT_RANK]; /* the first `found` */
     int found = 0;
-    for (const char *p = text; *text != '\0';) {
+    for (const char *p = text; *text != '\0'; p++) {
         if (found == max || found == LIMIT_RANK) {
             return error_set_field(err, STATUS_INVALID_SHAPE, field,
                                    "%s has more than %d entries, the most that are possible",
                                    field, max);
         }
-        enum integer_result result = parse_int64(&p, ',', &values[found]);
-        if (result != INTEGER_OK) {
-            char place[64];
-            (void)snprintf(place, sizeof place, "%.40s[%d]", field, found);
-            return integer_error(field, place, (struct byte_view){p, strcspn(p, ",")}, result,
-                                 "integers with commas between them, such as 2,3,4", err);
-        }
+        const struct byte_view number = {p, strcspn(p, ",")};
+        TRY(read_int64(field, found, number, &values[found], err));
         found++;
+        p += number.count;
         if (*p == '\0') {
             break;
         }
-        p++;
     }
     memcpy(out, values, (size_t)found * sizeof *out);
     *count = found;

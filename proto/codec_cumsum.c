@@ -25,20 +25,6 @@ static enum dtype answer_dtype(const struct scan_call *call)
     return call->totals ? carry_sum_dtype(desc->dtype, desc->precision) : desc->dtype;
 }
 
-enum status cumsum_choose_answer(const struct codec_request *request, struct scan_call *call,
-                                 struct error *err)
-{
-    call->answer_format = request->answer_format;
-    if (request->answer_format == CODEC_FORMAT_NPY &&
-        dtype_info(answer_dtype(call))->npy == NULL) {
-        return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
-                               "an NPY answer cannot carry %s: accept application/octet-stream "
-                               "or application/json instead",
-                               dtype_info(call->desc.dtype)->name);
-    }
-    return STATUS_OK;
-}
-
 /* ---- parts ---- */
 
 enum {
@@ -129,6 +115,21 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
     return STATUS_OK;
 }
 
+/* Set the answer's format, and refuse what it cannot carry. */
+static enum status choose_answer(const struct codec_request *request, struct scan_call *call,
+                                 struct error *err)
+{
+    call->answer_format = request->answer_format;
+    if (request->answer_format == CODEC_FORMAT_NPY &&
+        dtype_info(answer_dtype(call))->npy == NULL) {
+        return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
+                               "an NPY answer cannot carry %s: accept application/octet-stream "
+                               "or application/json instead",
+                               dtype_info(call->desc.dtype)->name);
+    }
+    return STATUS_OK;
+}
+
 enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
                              struct scan_call *call, struct error *err)
 {
@@ -148,10 +149,10 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
                 "there are more totals than can be addressed: split the tensor");
         }
     }
-    if (carry.count == 0) {
-        return STATUS_OK;
+    if (carry.count > 0) {
+        TRY(cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err));
     }
-    return cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err);
+    return choose_answer(request, call, err);
 }
 
 /* The request as its answer shows it. For totals it is a copy in *room, whose lines are the

@@ -8,11 +8,6 @@ extern const struct codec codec_json;
 extern const struct codec codec_raw;
 extern const struct codec codec_npy;
 
-/* Set the answer's format, and refuse what it cannot carry.
- * err   INVALID_DTYPE: bfloat16 in NPY */
-MUST_CHECK enum status cumsum_choose_answer(const struct codec_request *request,
-                                            struct scan_call *call, struct error *err);
-
 /* ---- parts ---- */
 
 /* head_need() of raw and NPY while the carry comes, which is checked as it does. *need is
@@ -22,9 +17,10 @@ MUST_CHECK enum status cumsum_carry_need(const struct codec_request *request,
                                          struct byte_view head, uint64_t *need,
                                          struct error *err);
 
-/* The attributes are known: whether part, totals and carry go together. `carry`: all of it, which
- * is borrowed; empty if none came. Sets call->carry, and what totals need.
- * err   INVALID_FIELD, MISSING_FIELD, INVALID_DATA */
+/* The attributes are known: whether part, totals, carry and the answer's format go together.
+ * `carry`: all of it, which is borrowed; empty if none came. Sets call->carry, what totals need, and
+ * the format.
+ * err   INVALID_FIELD, MISSING_FIELD, INVALID_DATA; INVALID_DTYPE: bfloat16 in NPY */
 MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
                                         struct byte_view carry, struct scan_call *call,
                                         struct error *err);

@@ -209,9 +209,6 @@ static enum status json_decode(const struct codec_request *request, struct byte_
     }
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));
     enum status status = read_call(request, &doc, call, err);
-    if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, call, err);
-    }
     json_doc_deinit(&doc);
     return status;
 }

@@ -62,17 +62,6 @@ static void set_fortran_strides(struct scan_desc *desc)
     desc->has_strides = !empty && !overflow;
 }
 
-static enum status check_desc(const struct scan_desc *desc, const struct attribute_lists *lists,
-                              struct error *err)
-{
-    if (desc->rank == 0) {
-        return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
-                               "the NPY shape is (): a scalar has no axis to sum along, send "
-                               "at least one dimension");
-    }
-    return attributes_check_strides(desc, lists, err);
-}
-
 static enum status npy_decode(const struct codec_request *request, struct byte_view head,
                               struct scan_call *call, struct error *err)
 {
@@ -90,10 +79,14 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
         set_fortran_strides(desc);
         lists.strides = desc->rank;
     }
-    TRY(check_desc(desc, &lists, err));
+    if (desc->rank == 0) {
+        return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                               "the NPY shape is (): a scalar has no axis to sum along, send "
+                               "at least one dimension");
+    }
+    TRY(attributes_check_strides(desc, &lists, err));
     TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
                          call, err));
-    TRY(cumsum_choose_answer(request, call, err));
     return cumsum_size_payload(request, head.count, call, err);
 }
 

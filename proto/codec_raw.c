@@ -59,7 +59,6 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     }
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_part(request, carry, call, err));
-    TRY(cumsum_choose_answer(request, call, err));
     enum status status = cumsum_size_payload(request, carry.count, call, err);
     if (status != STATUS_OK && carry.count == 0) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, call->input_bytes, err);
