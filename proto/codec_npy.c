@@ -97,8 +97,8 @@ enum status answer_npy(const struct scan_call *call, uint64_t elements, struct a
     char text[NPY_HEADER_MAX];
     const int64_t flat = (int64_t)elements;
     bool strided = desc->has_output_strides;
-    size_t bytes = npy_header_print(desc->dtype, strided ? &flat : desc->sizes,
-                                    strided ? 1 : desc->rank, text);
+    size_t bytes = npy_header_print(desc->dtype, false, strided ? &flat : desc->sizes,
+                                    strided ? 1 : desc->rank, 0, text);
     if (answer->head == NULL) {
         answer->head = malloc(bytes);
     }

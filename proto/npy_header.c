@@ -326,20 +326,21 @@ enum status npy_header_parse(struct byte_view head, struct npy_header *out, stru
     return STATUS_OK;
 }
 
-size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
-                        char text[NPY_HEADER_MAX])
+size_t npy_header_print(enum dtype dtype, bool fortran_order, const int64_t *sizes, int rank,
+                        size_t least, char text[NPY_HEADER_MAX])
 {
     char *dict = text + SHORT_PREFIX;
     const size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
     dict[0] = '\0';
-    text_append(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                dtype_info(dtype)->npy);
+    text_append(dict, room, "{'descr': '%s', 'fortran_order': %s, 'shape': (",
+                dtype_info(dtype)->npy, fortran_order ? "True" : "False");
     for (int d = 0; d < rank; d++) {
         text_append(dict, room, "%s%lld", d > 0 ? ", " : "", (long long)sizes[d]);
     }
     text_append(dict, room, "%s), }", rank == 1 ? "," : "");
     const size_t used = strlen(dict);
     size_t whole = (SHORT_PREFIX + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    whole = larger_of(whole, least);
     memset(dict + used, ' ', whole - SHORT_PREFIX - used);
     text[whole - 1] = '\n';
     memcpy(text, magic, MAGIC);

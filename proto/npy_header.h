@@ -30,9 +30,9 @@ enum {
     NPY_HEADER_MAX = 1600  /* of rank 64, sizes of 19 digits */
 };
 
-/* Write a version 1.0 header, C order, little-endian, padded so that the data after it is
- * aligned to 64 bytes. dtype has an NPY name. Returns its length. */
-size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
-                        char text[NPY_HEADER_MAX]);
+/* Write a version 1.0 header, little-endian, padded so that the data after it is aligned to 64
+ * bytes, and to `least` bytes. dtype has an NPY name. Returns its length. */
+size_t npy_header_print(enum dtype dtype, bool fortran_order, const int64_t *sizes, int rank,
+                        size_t least, char text[NPY_HEADER_MAX]);
 
 #endif

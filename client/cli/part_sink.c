@@ -38,20 +38,9 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
         sizes[sink->tensor->fortran_order ? shape->count - 1 - i : i] =
             i == 0 ? outermost : shape->numbers[i];
     }
-    size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
-    char *order = memmem(text, bytes, "False", 5);
-    if (sink->tensor->fortran_order && order != NULL) {
-        static const char yes[] = {'T', 'r', 'u', 'e', ' '};
-        memcpy(order, yes, sizeof yes);
-    }
-    if (bytes < sink->head_bytes) {
-        memset(text + bytes - 1, ' ', sink->head_bytes - bytes);
-        text[sink->head_bytes - 1] = '\n';
-        uint16_t length = (uint16_t)(sink->head_bytes - NPY_PREFIX_BYTES);
-        memcpy(text + NPY_PREFIX_BYTES - sizeof length, &length, sizeof length);
-        return;
-    }
-    sink->head_bytes = bytes;
+    sink->head_bytes =
+        npy_header_print((enum dtype)sink->tensor->dtype, sink->tensor->fortran_order, sizes,
+                         shape->count, sink->head_bytes, text);
 }
 
 static int write_head(struct part_sink *sink, int64_t outermost)

@@ -190,7 +190,7 @@ static void a_header_of_ours_is_read_back_as_it_was_meant(void **state)
         for (int d = 0; d < LIMIT_RANK; d++) {
             sizes[d] = d % 2 ? INT64_MAX - d : d;
         }
-        size_t bytes = npy_header_print(DTYPE_I16, sizes, rank, text);
+        size_t bytes = npy_header_print(DTYPE_I16, false, sizes, rank, 0, text);
         assert_int_equal(bytes % 64, 0);
         struct npy_header header;
         struct error err = ERROR_INIT;
