@@ -4,6 +4,7 @@
 #include "proto/json/number_text.h"
 
 #include "proto/json/decimal.h"
+#include "proto/json/number_print_avx512.h"
 #include "proto/json/number_token.h"
 #include "proto/limits.h"
 
@@ -482,6 +483,71 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
     return out;
 }
 
+#if defined(TALLY_AVX512)
+/* Eight texts without an exponent. */
+WITH_AVX512 inline char *put_fixed(const avx512::texts &texts, char *out)
+{
+    for (unsigned i = 0; i < avx512::LANES; i += 2) {
+        out = avx512::put_text(texts, i, out);
+        *out++ = ',';
+        out = avx512::put_text(texts, i + 1, out);
+        *out++ = ',';
+    }
+    return out;
+}
+
+/* Eight texts of whatever there is. */
+template <typename F>
+WITH_AVX512 char *put_any(const char *values, unsigned special, const avx512::texts &texts,
+                          char *out)
+{
+    for (unsigned i = 0; i < avx512::LANES; i++, values += sizeof(typename F::bits)) {
+        if (special >> i & 1) {
+            const auto value = load<typename F::bits>(values);
+            const auto magnitude = static_cast<typename F::bits>(value & ~F::SIGN);
+            out = print_special<F>(magnitude, value != magnitude, out);
+        } else {
+            out = avx512::put_text(texts, i, out);
+            if (texts.scientific >> i & 1) {
+                out -= out[-1] == '0' ? 2 : 0; /* 1e5, not 1.0e5 */
+                *out++ = 'e';
+                out = print_exponent(static_cast<int>(texts.point[i]) - 1, out);
+            }
+        }
+        *out++ = ',';
+    }
+    return out;
+}
+
+/* As print_floats(), where avx512::available(). */
+template <typename F>
+WITH_AVX512 char *print_floats_avx512(const void *values, uint64_t count, char *out)
+{
+    using bits = typename F::bits;
+    constexpr uint64_t VECTORS = 4; /* in each step */
+    constexpr uint64_t bytes = avx512::LANES * sizeof(bits);
+    avx512::decimals numbers[VECTORS];
+    avx512::texts texts[VECTORS];
+    const char *from = static_cast<const char *>(values);
+    while (count >= avx512::LANES) {
+        const uint64_t vectors = std::min(count / avx512::LANES, VECTORS);
+        count -= vectors * avx512::LANES;
+        for (uint64_t v = 0; v < vectors; v++) {
+            avx512::decide<F>(from + v * bytes, &numbers[v]);
+        }
+        for (uint64_t v = 0; v < vectors; v++) {
+            avx512::spell<F>(from + v * bytes, numbers[v], &texts[v]);
+        }
+        for (uint64_t v = 0; v < vectors; v++, from += bytes) {
+            out = (numbers[v].special | texts[v].scientific) == 0
+                      ? put_fixed(texts[v], out)
+                      : put_any<F>(from, numbers[v].special, texts[v], out);
+        }
+    }
+    return print_floats<F>(from, count, out);
+}
+#endif
+
 template <typename T> char *print_integers(const void *values, uint64_t count, char *out)
 {
     const char *from = static_cast<const char *>(values);
@@ -527,16 +593,31 @@ struct type_text {
     number_reader read;
     number_run_reader read_run;
     number_writer print;
-    int text_max;                                        /* characters of the longest text */
+    number_writer print_avx512; /* faster where avx512::available(); may be null */
+    int text_max;               /* characters of the longest text */
     void (*special)(bool negative, bool nan, void *out); /* null: integers have none */
 };
 
+template <typename F> constexpr number_writer avx512_writer()
+{
+#if defined(TALLY_AVX512)
+    if constexpr (sizeof(typename F::bits) >= sizeof(float)) {
+        return print_floats_avx512<F>;
+    }
+#endif
+    return nullptr;
+}
+
 template <typename F>
-constexpr type_text float_text = {read_float<F>, read_run<plain_float<F>>, print_floats<F>,
-                                  F::TEXT_MAX, store_special<F>};
+constexpr type_text float_text = {read_float<F>,   read_run<plain_float<F>>,
+                                  print_floats<F>, avx512_writer<F>(),
+                                  F::TEXT_MAX,     store_special<F>};
 
 template <typename T>
-constexpr type_text integer_text = {read_int<T>, read_run<plain_integer<T>>, print_integers<T>,
+constexpr type_text integer_text = {read_int<T>,
+                                    read_run<plain_integer<T>>,
+                                    print_integers<T>,
+                                    nullptr,
                                     std::numeric_limits<T>::digits10 + 1 + std::is_signed_v<T>,
                                     nullptr};
 
@@ -563,7 +644,13 @@ number_run_reader number_run_reader_of(enum dtype dtype)
 
 number_writer number_writer_of(enum dtype dtype)
 {
-    return types[dtype].print;
+    const type_text &type = types[dtype];
+#if defined(TALLY_AVX512)
+    if (type.print_avx512 != nullptr && avx512::available()) {
+        return type.print_avx512;
+    }
+#endif
+    return type.print;
 }
 
 int number_text_max(enum dtype dtype)

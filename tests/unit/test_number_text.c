@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     TEXT = 512
@@ -569,153 +567,6 @@ static void specials_are_the_three_names_and_for_floats_only(void **state)
     }
 }
 
-/* Memory of one page that nothing may be read or written around. */
-static char *guarded_page(size_t *bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *pages = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(pages != MAP_FAILED);
-    assert_int_equal(mprotect(pages + page, page, PROT_READ | PROT_WRITE), 0);
-    *bytes = page;
-    return pages + page;
-}
-
-static void release_page(char *page, size_t bytes)
-{
-    assert_int_equal(munmap(page - bytes, 3 * bytes), 0);
-}
-
-/* Each number of text[0..bytes), which ends with a comma, from a run as it is alone. Returns how
- * many came from runs. */
-static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
-{
-    const char *end = text + bytes;
-    const char *p = text;
-    uint64_t from_runs = 0;
-    while (p < end) {
-        uint64_t values[20] = {0};
-        size_t size = dtype_info(dtype)->bytes;
-        struct number_run run = number_run_reader_of(dtype)(p, end, 20, values);
-        assert_true(run.count <= 20);
-        const char *after = p;
-        for (uint64_t i = 0; i < run.count; i++) {
-            uint64_t alone = 0;
-            enum number_result result = NUMBER_OK;
-            p = i == 0 ? p : after + 1 + (after[1] == ' ');
-            after = number_reader_of(dtype)(p, end, &alone, &result);
-            assert_non_null(after);
-            assert_memory_equal((char *)values + i * size, &alone, size);
-        }
-        assert_ptr_equal(run.text, after);
-        from_runs += run.count;
-        p = (const char *)memchr(after, ',', (size_t)(end - after)) + 1;
-    }
-    return from_runs;
-}
-
-static void runs_read_each_number_as_it_is_alone_up_to_the_ends_of_pages(void **state)
-{
-    (void)state;
-    static const char *const texts[] = {
-        "1",
-        "0.5",
-        "-0.25",
-        "-0.0",
-        "12345678.875",
-        "123456789.5",
-        "-1.23456789012345",
-        "0.12345678901234567",
-        "0.123456789012345678",
-        "-9.123456789012345678",
-        "1.1234567890123456789",
-        "0.00000000000000000001",
-        "3.0000000000000000000000000000000000000001",
-        "1.5e3",
-        "-2.5E-5",
-        "7.25e",
-        "1e400",
-        "1.0e400",
-        "01.5",
-        "1.",
-        "-",
-        "--1.5",
-        "+1.5",
-        ".5",
-        "1.5.5",
-        "",
-        " 2.5",
-        "00",
-        "127",
-        "-129",
-        "65536",
-        "12345678",
-        "123456789",
-        "1234567890123456",
-        "12345678901234567",
-        "18446744073709551615",
-        "-9223372036854775808",
-        "3.0",
-    };
-    size_t bytes = 0;
-    char *page = guarded_page(&bytes);
-    for (int type = 0; type < DTYPE_COUNT; type++) {
-        uint64_t from_runs = 0;
-        for (size_t start = 0; start < 70; start++) {
-            char *p = page;
-            /* Numbers that are refused end a run, so they are between many that are not. */
-            while (p < page + bytes) {
-                size_t left = (size_t)(page + bytes - p);
-                const char *text = texts[(next_random() + start) % ARRAY_COUNT(texts)];
-                text = next_random() % 4 != 0 ? texts[next_random() % 4] : text;
-                const char *space = next_random() % 2 && left > 60 ? " " : "";
-                if (left < 60) { /* to the page's last byte */
-                    text = left % 2 == 0 ? "1" : left > 1 ? "10" : "";
-                }
-                char one[64];
-                int length = snprintf(one, sizeof one, "%s,%s", text, space);
-                memcpy(p, one, (size_t)length);
-                p += length;
-            }
-            from_runs += check_runs((enum dtype)type, page + start, bytes - start);
-        }
-        assert_true(from_runs > 70 * bytes / 40);
-    }
-    release_page(page, bytes);
-}
-
-static void runs_print_each_number_as_it_is_alone_and_stay_in_their_room(void **state)
-{
-    (void)state;
-    enum {
-        MOST = 40
-    };
-    size_t bytes = 0;
-    char *page = guarded_page(&bytes);
-    for (int type = 0; type < DTYPE_COUNT; type++) {
-        enum dtype dtype = (enum dtype)type;
-        size_t size = dtype_info(dtype)->bytes;
-        for (uint64_t count = 1; count <= MOST; count++) {
-            uint64_t values[MOST];
-            char expected[MOST * (NUMBER_TEXT_MAX + 1) + NUMBER_ROOM];
-            char *end = expected;
-            char *last = expected;
-            for (uint64_t i = 0; i < count; i++) {
-                values[i] = next_random() % 3 ? next_random() : next_random() % 3 << 63;
-            }
-            for (uint64_t i = 0; i < count; i++) {
-                last = end;
-                end = number_print(dtype, (char *)values + i * size, end);
-                *end++ = ',';
-            }
-            char *out = page + bytes - NUMBER_ROOM - (last - expected);
-            assert_ptr_equal(number_writer_of(dtype)(values, count, out),
-                             out + (end - expected));
-            assert_memory_equal(out, expected, (size_t)(end - expected));
-        }
-    }
-    release_page(page, bytes);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -733,8 +584,6 @@ int main(void)
         cmocka_unit_test(only_json_numbers_are_numbers),
         cmocka_unit_test(numbers_longer_than_the_limit_are_refused),
         cmocka_unit_test(specials_are_the_three_names_and_for_floats_only),
-        cmocka_unit_test(runs_read_each_number_as_it_is_alone_up_to_the_ends_of_pages),
-        cmocka_unit_test(runs_print_each_number_as_it_is_alone_and_stay_in_their_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,50 @@
+/* What the vector halves of number_text.cc share (C++): number_print_avx512.h prints eight numbers
+ * at a time. They need AVX-512 with IFMA, VBMI, VBMI2 and VPOPCNTDQ, as Ice Lake and Zen 4 have
+ * it. Every function that uses it is marked with WITH_AVX512 and called only where available()
+ * says so: nothing else here may be compiled for such a processor. */
+#ifndef TALLY_PROTO_AVX512_H
+#define TALLY_PROTO_AVX512_H
+
+#if defined(__x86_64__)
+#define TALLY_AVX512 1
+
+#include <cstdint>
+
+/* GCC 12 takes its own undefined vectors for mistakes of ours. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#define WITH_AVX512                                                                            \
+    __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512ifma,avx512vbmi," \
+                          "avx512vbmi2,avx512vpopcntdq")))
+
+namespace avx512 {
+
+constexpr int LANES = 8; /* numbers of 64 bits in a vector */
+
+inline bool available()
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512ifma") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+           __builtin_cpu_supports("avx512vpopcntdq");
+}
+
+WITH_AVX512 inline __m512i all(uint64_t value)
+{
+    return _mm512_set1_epi64(static_cast<long long>(value));
+}
+
+} // namespace avx512
+
+#endif
+
+#endif
