@@ -266,13 +266,16 @@ def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
         assert server.connections == 2
 
 
-def interrupt_when(condition):
-    """Ctrl-C for the main thread, once that is so."""
+def interrupt_when(condition, heard):
+    """Ctrl-C for the main thread, once that is so, until it was heard: a signal that comes just
+    before a thread begins to wait does not wake it."""
 
     def wait():
         while not condition():
             time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
+        while not heard.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            heard.wait(0.1)
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -280,15 +283,22 @@ def interrupt_when(condition):
 
 
 @pytest.fixture
-def interruptible():
-    """Also where a shell that began this beside others has SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
+def heard():
+    """Set by the first SIGINT, which alone is an interrupt; also where a shell that began this
+    beside others has SIGINT ignored."""
+    event = threading.Event()
+
+    def interrupt(number, frame):
+        if not event.is_set():
+            event.set()
+            signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    yield event
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_a_large_sum_whose_server_hangs():
+def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
     """Its parts are under way in other threads, which no signal reaches."""
     hang = [True]
 
@@ -296,7 +306,7 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs():
         return Told(b"", hang=True) if hang[0] else tensor()
 
     with LyingServer(script) as server, tally.Client(server.url, part_bytes=64) as client:
-        thread = interrupt_when(lambda: server.requests == 4)
+        thread = interrupt_when(lambda: server.requests == 4, heard)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             client.cumsum(np.zeros((400, 4), np.int32), 1)
