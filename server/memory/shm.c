@@ -124,13 +124,19 @@ static enum status open_error(int code, struct error *err)
     }
 }
 
-/* Whether the open object is one the client may lend: a regular file of our own user, with the
- * window inside. */
-static enum status check_object(int fd, const struct kserve_shm_region *region,
-                                struct error *err)
+/* Open the object, which must be one that the client may lend: a regular file of our own user, with
+ * the region inside. */
+static enum status open_object(const struct shm_registry *registry, struct shm_region *entry,
+                               struct error *err)
 {
+    const struct kserve_shm_region *region = &entry->info;
     struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; O_NONBLOCK: never wait on a FIFO. */
+    entry->fd = shm_open(region->key, O_RDWR | O_NONBLOCK, 0);
+    if (entry->fd < 0) {
+        return open_error(errno, err);
+    }
+    if (fstat(entry->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         return error_set_field(err, STATUS_SHM_ERROR, "key", "not a shared memory object");
     }
     if (info.st_uid != geteuid()) {
@@ -144,29 +150,11 @@ static enum status check_object(int fd, const struct kserve_shm_region *region,
                                " reach beyond the object, which has %" PRIu64 " bytes",
                                region->offset, region->byte_size, size);
     }
-    return STATUS_OK;
-}
-
-static enum status open_object(const struct shm_registry *registry,
-                               const struct kserve_shm_region *region, int *out,
-                               struct error *err)
-{
-    TRY(check_key(registry, region->key, err));
-    if (region->byte_size == 0) {
-        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
-                               "a region must have at least one byte");
+    if (registry->options.zero_copy) {
+        entry->device = info.st_dev;
+        entry->inode = info.st_ino;
+        entry->map = shm_map_create(entry->fd, region->offset, region->byte_size);
     }
-    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; O_NONBLOCK: never wait on a FIFO. */
-    int fd = shm_open(region->key, O_RDWR | O_NONBLOCK, 0);
-    if (fd < 0) {
-        return open_error(errno, err);
-    }
-    enum status status = check_object(fd, region, err);
-    if (status != STATUS_OK) {
-        (void)close(fd);
-        return status;
-    }
-    *out = fd;
     return STATUS_OK;
 }
 
@@ -206,39 +194,27 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
                          "shared memory is registered from this machine only: over loopback or "
                          "a Unix socket");
     }
-    int fd = -1;
-    TRY(open_object(registry, region, &fd, err));
+    TRY(check_key(registry, region->key, err));
+    if (region->byte_size == 0) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "a region must have at least one byte");
+    }
     struct shm_region *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
-        (void)close(fd);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another region");
     }
-    struct stat object;
     atomic_init(&entry->users, 1);
-    entry->fd = fd;
     entry->info = *region;
-    if (registry->options.zero_copy && fstat(fd, &object) == 0) {
-        entry->device = object.st_dev;
-        entry->inode = object.st_ino;
-        entry->map = shm_map_create(fd, region->offset, region->byte_size);
+    enum status status = open_object(registry, entry, err);
+    if (status == STATUS_OK) {
+        MUST(pthread_mutex_lock(&registry->lock));
+        status = insert_region(registry, entry, err);
+        MUST(pthread_mutex_unlock(&registry->lock));
     }
-    MUST(pthread_mutex_lock(&registry->lock));
-    enum status status = insert_region(registry, entry, err);
-    MUST(pthread_mutex_unlock(&registry->lock));
     if (status != STATUS_OK) {
         shm_release(entry);
     }
     return status;
-}
-
-/* Take the row out of the table. Under the lock. */
-static struct shm_region *take_out(struct shm_registry *registry, size_t row)
-{
-    struct shm_region *region = registry->regions[row];
-    registry->count--;
-    memmove(&registry->regions[row], &registry->regions[row + 1],
-            (registry->count - row) * sizeof(struct shm_region *));
-    return region;
 }
 
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name)
@@ -247,7 +223,10 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
     MUST(pthread_mutex_lock(&registry->lock));
     size_t row = name == NULL ? 0 : find_region(registry, name);
     while (row < registry->count) {
-        struct shm_region *region = take_out(registry, row);
+        struct shm_region *region = registry->regions[row];
+        registry->count--;
+        memmove(&registry->regions[row], &registry->regions[row + 1],
+                (registry->count - row) * sizeof(struct shm_region *));
         amount.regions++;
         amount.bytes += region->info.byte_size;
         shm_release(region);
@@ -307,7 +286,9 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
 static void free_region(struct shm_region *region)
 {
     shm_map_destroy(region->map);
-    (void)close(region->fd);
+    if (region->fd >= 0) {
+        (void)close(region->fd);
+    }
     free(region);
 }
 
