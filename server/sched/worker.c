@@ -97,29 +97,10 @@ static void worker_fail(struct worker *worker, const char *reason)
     leave_use(worker, DEVICE_FAILED, reason);
 }
 
-/* Put requests into the record, linked by next; it holds none. */
-static void hold_batch(struct worker *worker, struct request *batch, size_t count)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    assert(worker->batch == NULL);
-    worker->batch = batch;
-    worker->batch_count = count;
-    MUST(pthread_mutex_unlock(&worker->lock));
-}
-
-/* Take them out again; NULL where worker_watch() was faster. */
-static struct request *let_batch_go(struct worker *worker)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    struct request *batch = worker->batch;
-    worker->batch = NULL;
-    worker->batch_count = 0;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    return batch;
-}
-
-/* Begin a call of the driver. bytes: the cost of a run's requests. */
-static void call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
+/* Begin a call of the driver. A run has requests, which are in the record until it ends, linked by
+ * next; bytes: their cost. */
+static void call_begin(struct worker *worker, enum worker_call call, struct request *batch,
+                       size_t count, uint64_t bytes)
 {
     /* Compilers and drivers that start on a busy machine are slow without being stuck. */
     bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
@@ -127,17 +108,23 @@ static void call_begin(struct worker *worker, enum worker_call call, uint64_t by
     factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
     uint64_t timeout_ns = (uint64_t)((double)worker->plan->timeout_ns * factor);
     MUST(pthread_mutex_lock(&worker->lock));
+    assert(worker->batch == NULL);
+    worker->batch = batch;
+    worker->batch_count = count;
     worker->call = call;
     worker->call_timeout_ns = timeout_ns;
     worker->call_deadline_ns = clock_now_ns() + timeout_ns;
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-/* False: it came back too late; the record is empty but for a slice that ran, the orphans have been
- * returned, the device is FAILED. */
-static bool call_end(struct worker *worker)
+/* *batch is what the record still had. False: the call came back too late; that is no more than a
+ * slice that ran, the orphans have been returned, the device is FAILED. */
+static bool call_end(struct worker *worker, struct request **batch)
 {
     MUST(pthread_mutex_lock(&worker->lock));
+    *batch = worker->batch;
+    worker->batch = NULL;
+    worker->batch_count = 0;
     bool in_time = worker_state(worker) != DEVICE_HUNG;
     worker->call_deadline_ns = 0;
     size_t orphan_count = worker->orphan_count;
@@ -318,26 +305,23 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
     }
 }
 
-/* Run the batch that the worker holds and hand every request on. False: the device is out of
+/* Run a batch and hand every request on. False: the device is out of
  * use. Thread: who has the device, `here`: an HTTP thread. */
-static bool run_batch(struct worker *worker, bool here)
+static bool run_batch(struct worker *worker, struct request *first, size_t count, bool here)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
-    struct request *first = worker->batch; /* nobody else takes it before the call begins */
-    size_t count = worker->batch_count;
+    struct request *left = NULL;
     uint64_t bytes = fill_jobs(worker, first);
-    call_begin(worker, WORKER_CALL_RUN, bytes);
+    call_begin(worker, WORKER_CALL_RUN, first, count, bytes);
     enum status status =
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
-    if (!call_end(worker)) {
-        /* All requests were taken away but for a slice. */
-        fail_requests(worker, let_batch_go(worker), "hangs", worker->stats.last_error);
+    if (!call_end(worker, &left)) {
+        fail_requests(worker, left, "hangs", worker->stats.last_error);
         return false;
     }
     if (status == STATUS_DEVICE_ERROR) {
         worker_fail(worker, err.detail);
-        first = let_batch_go(worker);
         if (report.inputs_intact) {
             run_elsewhere(worker, first, err.detail);
         } else {
@@ -345,7 +329,6 @@ static bool run_batch(struct worker *worker, bool here)
         }
         return false;
     }
-    (void)let_batch_go(worker);
     worker->failures = 0;
     if (status == STATUS_OK) {
         finish_batch(worker, first, count, bytes, &report, here);
@@ -374,21 +357,22 @@ static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
     uint64_t began_ns = clock_now_ns();
+    struct request *none = NULL;
     struct error err = ERROR_INIT;
-    call_begin(worker, WORKER_CALL_OPEN, 0);
+    call_begin(worker, WORKER_CALL_OPEN, NULL, 0, 0);
     enum status status =
         plan->driver->open(worker->number, (enum scan_lookback)plan->parts.config->gpu_lookback,
                            &worker->device, &err);
-    if (!call_end(worker)) {
+    if (!call_end(worker, &none)) {
         return false;
     }
     for (int type = 0; type < DTYPE_COUNT && status == STATUS_OK; type++) {
         if (atomic_load(&worker->stopping)) {
             return false;
         }
-        call_begin(worker, WORKER_CALL_PREPARE, 0);
+        call_begin(worker, WORKER_CALL_PREPARE, NULL, 0, 0);
         status = plan->driver->prepare(worker->device, (enum dtype)type, &err);
-        if (!call_end(worker)) {
+        if (!call_end(worker, &none)) {
             return false;
         }
         MUST(pthread_mutex_lock(&worker->lock));
@@ -449,8 +433,7 @@ bool worker_run_here(struct worker *worker)
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
          i++) {
-        hold_batch(worker, first, count);
-        works = run_batch(worker, true);
+        works = run_batch(worker, first, count, true);
         ran = true;
     }
     MUST(pthread_mutex_lock(&worker->lock));
@@ -483,11 +466,8 @@ static bool serve_queue(struct worker *worker)
         if (result == QUEUE_CLOSED) {
             return true;
         }
-        if (result == QUEUE_TAKEN) {
-            hold_batch(worker, first, count);
-            if (!run_batch(worker, false)) {
-                return false;
-            }
+        if (result == QUEUE_TAKEN && !run_batch(worker, first, count, false)) {
+            return false;
         }
     }
 }
@@ -514,12 +494,13 @@ static void *worker_main(void *argument)
     struct worker *worker = argument;
     (void)pthread_setname_np(pthread_self(), "tally-device");
     machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
+    struct request *none = NULL;
     bool leave = false;
     while (!leave) {
         leave = open_device(worker) && (serve_queue(worker) || atomic_load(&worker->stopping));
-        call_begin(worker, WORKER_CALL_CLOSE, 0);
+        call_begin(worker, WORKER_CALL_CLOSE, NULL, 0, 0);
         worker->plan->driver->close(worker->device);
-        (void)call_end(worker);
+        (void)call_end(worker, &none);
         worker->device = NULL;
         leave = leave || back_off(worker);
     }

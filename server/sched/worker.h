@@ -5,11 +5,10 @@
  *         |                           +---------------------------+
  *     back-off <-- close <-- FAILED, or HUNG and came back
  *
- * What the worker takes from the queue is in its record from then on, and every call of the
- * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, the
- * requests are taken from the worker. Those that the device is running are answered, but their
- * memory stays behind (the orphans): the device may still write there, and the worker returns
- * it when the call comes back. */
+ * What the device runs is in the worker's record, and every call of the driver has a deadline
+ * (enum worker_call), kept by worker_watch(). When it passes, the requests are taken from the
+ * worker. They are answered, but their memory stays behind (the orphans): the device may still
+ * write there, and the worker returns it when the call comes back. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -73,7 +72,7 @@ struct worker {
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
     uint64_t call_timeout_ns;  /* how long it was given */
     enum worker_call call;
-    struct request *batch; /* owned: is next, or runs; NULL: nothing, or taken away */
+    struct request *batch; /* owned: runs; NULL: nothing does, or it was taken away */
     size_t batch_count;
     struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
     size_t orphan_count;
