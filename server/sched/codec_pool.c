@@ -388,30 +388,22 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
     return earliest;
 }
 
-/* Bytes of text that go before one of so many bytes of this client and priority, on all threads
- * together. Thread: a holder of the lock. */
-static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *client,
-                            bool high, uint64_t bytes)
-{
-    enum work_class kind = class_of(bytes);
-    uint64_t ahead =
-        fair_ahead(&pool->lines[kind], client, high, bytes) + pool->begun[kind] / 2;
-    bool shared = false; /* with other classes: they get a share of each thread */
-    for (int c = 0; c < CLASS_COUNT; c++) {
-        shared |= c != (int)kind && pool->lines[c].cost + pool->begun[c] > 0;
-    }
-    return shared ? 2 * ahead : ahead;
-}
-
 uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client, bool high,
                             uint64_t bytes)
 {
+    const enum work_class kind = class_of(bytes);
+    bool shared = false; /* with other classes: they get a share of each thread */
     MUST(pthread_mutex_lock(&pool->lock));
     const double done_bytes = (double)pool->done_bytes * (double)pool->thread_count;
     const double done_ns = (double)pool->done_ns;
-    const double ahead = (double)bytes_ahead(pool, client, high, bytes);
+    const uint64_t ahead =
+        fair_ahead(&pool->lines[kind], client, high, bytes) + pool->begun[kind] / 2;
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        shared |= c != (int)kind && pool->lines[c].cost + pool->begun[c] > 0;
+    }
     MUST(pthread_mutex_unlock(&pool->lock));
-    const double wait_ns = done_bytes > 0 ? ahead * done_ns / done_bytes : 0;
+    const double before = (double)ahead * (shared ? 2 : 1);
+    const double wait_ns = done_bytes > 0 ? before * done_ns / done_bytes : 0;
     return wait_ns < (double)INT64_MAX ? (uint64_t)wait_ns : INT64_MAX;
 }
 
