@@ -82,37 +82,6 @@ static enum status pack_view(struct request *request, z_stream *stream, struct b
     return STATUS_OK;
 }
 
-/* Pack both, one after the other; *out has the *bytes that come out.
- * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up. Nothing is
- *       left reserved then */
-static enum status pack_views(struct request *request, const struct infer_bytes *views,
-                              struct text *out, size_t *bytes, struct error *err)
-{
-    z_stream stream = {.zalloc = Z_NULL};
-    struct text text = {.bytes = NULL};
-    if (deflateInit2(&stream, PACK_LEVEL, Z_DEFLATED,
-                     inflate_window_bits(request->accept_coding), PACK_MEMORY,
-                     Z_DEFAULT_STRATEGY) != Z_OK) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
-    }
-    enum status status = pack_view(request, &stream, views->head, &text, err);
-    if (status == STATUS_OK) {
-        status = pack_view(request, &stream, views->payload, &text, err);
-    }
-    if (status == STATUS_OK) {
-        status = pack_input(request, &stream, Z_FINISH, &text, err);
-    }
-    (void)deflateEnd(&stream);
-    if (status != STATUS_OK) {
-        infer_text_free(request, &text);
-        return status;
-    }
-    text_wrote(&text, stream.total_out);
-    *out = text;
-    *bytes = stream.total_out;
-    return STATUS_OK;
-}
-
 /* ---- encoding ---- */
 
 /* The head of the answer is not to be sent. Of a text at least its length is reserved. */
@@ -130,24 +99,37 @@ static void discard_head(struct request *request)
 static enum status compress_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->answer;
-    struct text packed;
-    size_t packed_bytes = 0;
+    struct text packed = {.bytes = NULL};
     struct error trouble = ERROR_INIT;
+    z_stream stream = {.zalloc = Z_NULL};
     const struct infer_bytes bytes = infer_answer_bytes(request);
-    enum status status = pack_views(request, &bytes, &packed, &packed_bytes, &trouble);
-    if (status == STATUS_CLIENT_GONE) {
-        discard_head(request);
-        return parallel_given_up(err);
+    if (deflateInit2(&stream, PACK_LEVEL, Z_DEFLATED,
+                     inflate_window_bits(request->accept_coding), PACK_MEMORY,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        return STATUS_OK;
+    }
+    enum status status = pack_view(request, &stream, bytes.head, &packed, &trouble);
+    if (status == STATUS_OK) {
+        status = pack_view(request, &stream, bytes.payload, &packed, &trouble);
     }
     if (status == STATUS_OK) {
-        discard_head(request);
-        request->answer_text = packed;
-        answer->room = packed.bytes;
-        answer->head = answer->room;
-        answer->head_bytes = packed_bytes;
-        answer->payload_bytes = 0;
-        request->answer_coding = request->accept_coding;
+        status = pack_input(request, &stream, Z_FINISH, &packed, &trouble);
     }
+    (void)deflateEnd(&stream);
+    if (status == STATUS_OK || status == STATUS_CLIENT_GONE) {
+        discard_head(request);
+    }
+    if (status != STATUS_OK) {
+        infer_text_free(request, &packed);
+        return status == STATUS_CLIENT_GONE ? parallel_given_up(err) : STATUS_OK;
+    }
+    text_wrote(&packed, stream.total_out);
+    request->answer_text = packed;
+    request->answer_coding = request->accept_coding;
+    answer->room = packed.bytes;
+    answer->head = answer->room;
+    answer->head_bytes = stream.total_out;
+    answer->payload_bytes = 0;
     return STATUS_OK;
 }
 
