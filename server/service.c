@@ -229,15 +229,14 @@ static void give_heap_back(struct run *run, size_t connections, uint64_t now_ns)
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
-    if (span_ns > STOPPED_NS) { /* SIGSTOP, a container that was paused, a debugger */
-        device_pool_excuse(run->server->devices, span_ns - STOPPED_NS);
-    }
+    /* SIGSTOP, a container that was paused, a debugger */
+    uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(queue_sweep(run->server->queue, now_ns),
                                         codec_pool_sweep(run->server->codecs, now_ns));
     run->deadline_ns =
         deadline_earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
-    device_pool_tick(run->server->devices, now_ns);
+    device_pool_tick(run->server->devices, now_ns, lost_ns);
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);
         run->trim_ns = now_ns + TRIM_EVERY_NS;

@@ -379,17 +379,10 @@ bool device_pool_run_here(struct device_pool *pool)
     return pool->here < pool->count && worker_run_here(&pool->workers[pool->here]);
 }
 
-void device_pool_excuse(struct device_pool *pool, uint64_t lost_ns)
+void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns)
 {
     for (size_t i = 0; i < pool->count; i++) {
-        worker_excuse(&pool->workers[i], lost_ns);
-    }
-}
-
-void device_pool_tick(struct device_pool *pool, uint64_t now_ns)
-{
-    for (size_t i = 0; i < pool->count; i++) {
-        worker_watch(&pool->workers[i], now_ns);
+        worker_watch(&pool->workers[i], now_ns, lost_ns);
     }
 }
 

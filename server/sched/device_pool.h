@@ -84,12 +84,9 @@ MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
  * Returns whether anything ran. Thread: any. */
 bool device_pool_run_here(struct device_pool *pool);
 
-/* Nothing of the process ran for so long: devices that are being waited for have so much more time.
- * Before the tick that would call them hung. Thread: main. */
-void device_pool_excuse(struct device_pool *pool, uint64_t lost_ns);
-
-/* Watch for hung devices; called by main every tick. */
-void device_pool_tick(struct device_pool *pool, uint64_t now_ns);
+/* Watch for hung devices; called by main every tick. Nothing of the process ran for lost_ns since
+ * the last one: devices that are being waited for have so much more time. */
+void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
 enum device_state {
     DEVICE_OPENING,

@@ -182,16 +182,10 @@ static struct request *take_running_away(struct worker *worker)
     return first;
 }
 
-void worker_excuse(struct worker *worker, uint64_t lost_ns)
+void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     worker->call_deadline_ns += worker->call_deadline_ns == 0 ? 0 : lost_ns;
-    MUST(pthread_mutex_unlock(&worker->lock));
-}
-
-void worker_watch(struct worker *worker, uint64_t now_ns)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
     if (worker->call_deadline_ns == 0 || now_ns < worker->call_deadline_ns) {
         MUST(pthread_mutex_unlock(&worker->lock));
         return;

@@ -102,11 +102,8 @@ void worker_stop(struct worker *worker);
  * short where it is called. Returns whether any ran. Thread: any. */
 bool worker_run_here(struct worker *worker);
 
-/* Give a call of the driver so much more time. Thread: main. */
-void worker_excuse(struct worker *worker, uint64_t lost_ns);
-
-/* Take the requests from a device that is over its time. Thread: main. */
-void worker_watch(struct worker *worker, uint64_t now_ns);
+/* Take the requests from a device that is over its time, after lost_ns more of it. Thread: main. */
+void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns);
 
 void worker_stats(struct worker *worker, struct device_stats *out);
 enum device_state worker_state(const struct worker *worker);

@@ -368,7 +368,7 @@ void wire_tick(void)
         (void)queue_sweep(wire.fakes.server.queue, now_ns);
         (void)codec_pool_sweep(wire.fakes.server.codecs, now_ns);
         (void)admission_sweep(wire.fakes.server.admission, now_ns);
-        device_pool_tick(wire.fakes.server.devices, now_ns);
+        device_pool_tick(wire.fakes.server.devices, now_ns, 0);
         memory_trim(wire.fakes.server.memory, now_ns);
     }
 }

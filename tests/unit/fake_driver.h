@@ -325,7 +325,7 @@ static inline bool fake_await_health(struct fake_server *fakes, enum device_pool
 {
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
     while (device_pool_health(fakes->server.devices) != health && clock_now_ns() < give_up_ns) {
-        device_pool_tick(fakes->server.devices, clock_now_ns());
+        device_pool_tick(fakes->server.devices, clock_now_ns(), 0);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return device_pool_health(fakes->server.devices) == health;
@@ -337,7 +337,7 @@ static inline struct request *fake_finished(struct fake_server *fakes)
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
     struct request *request = NULL;
     while (request == NULL && clock_now_ns() < give_up_ns) {
-        device_pool_tick(fakes->server.devices, clock_now_ns());
+        device_pool_tick(fakes->server.devices, clock_now_ns(), 0);
         request = fake_await(&fakes->completion, &fakes->rest, 5);
     }
     if (request == NULL) {

@@ -54,7 +54,7 @@ static void a_slice_on_a_hanging_device_is_told_the_same_as_others(void **state)
     assert_int_equal(queue_push(fakes.server.queue, slice, &slice->error), STATUS_OK);
     queue_wake(fakes.server.queue);
     while (!atomic_load(&slice->slice.overdue)) {
-        device_pool_tick(fakes.server.devices, clock_now_ns());
+        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
         fake_pause();
     }
     atomic_store(&fake.mode[0], FAKE_WORKS);
@@ -225,7 +225,7 @@ static void a_device_that_hangs_as_it_is_closed_says_so_and_comes_back(void **st
     atomic_store(&fake.mode[0], FAKE_WORKS);
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
     while (stats_of(&fakes, 0).state != DEVICE_HUNG && clock_now_ns() < give_up_ns) {
-        device_pool_tick(fakes.server.devices, clock_now_ns());
+        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
     assert_non_null(strstr(stats_of(&fakes, 0).last_error, "while it was closed"));

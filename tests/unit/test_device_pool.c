@@ -380,7 +380,7 @@ static void a_device_that_fails_where_it_is_called_is_opened_again(void **state)
     assert_int_not_equal(stats_of(&fakes, 0).state, DEVICE_READY);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     while (stats_of(&fakes, 0).state != DEVICE_READY) {
-        device_pool_tick(fakes.server.devices, clock_now_ns());
+        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
     }
     assert_true(atomic_load(&fake.opens[0]) > opens);
     struct request *request = push_and_run_here(&fakes, &here);
@@ -400,7 +400,7 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
     struct request *lost = push_elements(&fakes, DTYPE_F32, 3 * FAKE_LARGE);
     while (stats_of(&fakes, 0).state != DEVICE_HUNG) {
-        device_pool_tick(fakes.server.devices, clock_now_ns());
+        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
     }
     assert_ptr_equal(fake_finished(&fakes), lost);
     assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
@@ -418,7 +418,7 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     (void)larger;
     atomic_store(&fake.mode[0], FAKE_WORKS);
     while (stats_of(&fakes, 0).state != DEVICE_READY) {
-        device_pool_tick(fakes.server.devices, clock_now_ns());
+        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
     }
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
@@ -504,7 +504,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
     assert_true(computed > PUSHERS * PUSHES / 2);
     for (size_t i = 0; i < device_pool_count(fakes.server.devices); i++) {
         while (stats_of(&fakes, i).state != DEVICE_READY) {
-            device_pool_tick(fakes.server.devices, clock_now_ns());
+            device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
         }
     }
     expect_nothing_held(&fakes);

@@ -148,7 +148,7 @@ static int read_answer(int fd)
 
 static void fake_tick(struct fixture *f)
 {
-    device_pool_tick(f->fakes.server.devices, clock_now_ns());
+    device_pool_tick(f->fakes.server.devices, clock_now_ns(), 0);
     fake_pause();
 }
 

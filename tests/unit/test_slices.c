@@ -210,7 +210,7 @@ static void await_read(struct fixture *f)
 
 static void tick(struct fixture *f)
 {
-    device_pool_tick(f->fakes.server.devices, clock_now_ns());
+    device_pool_tick(f->fakes.server.devices, clock_now_ns(), 0);
     (void)queue_sweep(f->fakes.server.queue, clock_now_ns());
     (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
