@@ -172,19 +172,6 @@ static enum status take_block(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* What is used of the block once so much payload is in it: slices write the output behind the
- * input while it arrives. */
-static uint64_t used_of_block(const struct request *request, uint64_t payload)
-{
-    const struct request_body *body = &request->body;
-    uint64_t most = request->call.payload_max;
-    if (payload >= most) {
-        return body->block_bytes;
-    }
-    double besides = (double)(body->block_bytes - most) * (double)payload / (double)most;
-    return payload + (uint64_t)besides;
-}
-
 enum status infer_grow(struct request *request, uint64_t bytes, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -192,7 +179,10 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     uint64_t room =
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = smaller_of(room, most);
-    uint64_t used = used_of_block(request, room);
+    uint64_t used = body->block_bytes;
+    if (room < most) { /* slices write the output behind the input while it arrives */
+        used = room + (uint64_t)((double)(used - most) * (double)room / (double)most);
+    }
     TRY(infer_charge(request, used - body->block_reserved, err));
     body->block_reserved = used;
     body->payload_room = (size_t)room;

@@ -50,29 +50,27 @@ static bool device_works_there(const struct shm_tensor *shm)
     return shm->in_use.slab != NULL;
 }
 
-static void place_input(struct request *request, size_t align)
+/* An output over its input replaces it, in the same pages, if the plan allows that; one that
+ * meets it otherwise is copied. */
+void infer_shm_place(struct request *request)
 {
     struct shm_tensor *in = &request->shm[SHM_INPUT];
+    struct shm_tensor *out = &request->shm[SHM_OUTPUT];
     const struct scan_call *call = &request->call;
+    const size_t align = dtype_info(call->desc.dtype)->bytes;
+    enum shm_overlap overlap = SHM_APART;
+    if (part_is_one(request)) {
+        return; /* its phases know one place only */
+    }
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
         in->in_use = shm_place(in->region, &call->input_shm, align);
         request->shm_bytes += device_works_there(in) ? call->input_bytes : 0;
     }
-}
-
-/* An output over its input replaces it, in the same pages, if the plan allows that; one that
- * meets it otherwise is copied. */
-static void place_output(struct request *request, size_t align)
-{
-    const struct shm_tensor *in = &request->shm[SHM_INPUT];
-    struct shm_tensor *out = &request->shm[SHM_OUTPUT];
-    const struct scan_call *call = &request->call;
     if (out->region == NULL || request->out_bytes == 0 ||
         call->output_shm.bytes < request->out_bytes) {
         return;
     }
-    enum shm_overlap overlap = SHM_APART;
     if (device_works_there(in)) {
         overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
                               &call->output_shm, request->out_bytes);
@@ -84,16 +82,6 @@ static void place_output(struct request *request, size_t align)
                request->out_bytes <= call->input_bytes) {
         out->in_use = in->in_use;
     }
-}
-
-void infer_shm_place(struct request *request)
-{
-    size_t align = dtype_info(request->call.desc.dtype)->bytes;
-    if (part_is_one(request)) {
-        return; /* its phases know one place only */
-    }
-    place_input(request, align);
-    place_output(request, align);
 }
 
 enum status infer_shm_read_axis(struct request *request, struct error *err)
@@ -124,25 +112,17 @@ enum status infer_shm_read_input(struct request *request, struct error *err)
                     call->input_bytes, request->parallel, err);
 }
 
-/* What a device worked on is what the client shared. */
-static enum status verify_windows(const struct request *request, struct error *err)
-{
-    const struct shm_tensor *in = &request->shm[SHM_INPUT];
-    const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
-    if (device_works_there(in)) {
-        TRY(shm_verify(in->region, &request->call.input_shm, err));
-    }
-    if (device_works_there(out)) {
-        TRY(shm_verify(out->region, &request->call.output_shm, err));
-    }
-    return STATUS_OK;
-}
-
 enum status infer_shm_write_output(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
-    const struct shm_region *region = request->shm[SHM_OUTPUT].region;
-    TRY(verify_windows(request, err));
+    const struct shm_tensor *in = &request->shm[SHM_INPUT];
+    const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
+    if (device_works_there(in)) { /* what it worked on is what the client shared */
+        TRY(shm_verify(in->region, &call->input_shm, err));
+    }
+    if (device_works_there(out)) {
+        TRY(shm_verify(out->region, &call->output_shm, err));
+    }
     if (!infer_shm_copies(request, SHM_OUTPUT)) {
         return STATUS_OK;
     }
@@ -153,7 +133,7 @@ enum status infer_shm_write_output(struct request *request, struct error *err)
                          (unsigned long long)call->output_shm.bytes,
                          (unsigned long long)request->out_bytes);
     }
-    return shm_write(region, &call->output_shm, request_output_bytes(request),
+    return shm_write(out->region, &call->output_shm, request_output_bytes(request),
                      request->out_bytes, request->parallel, err);
 }
 

@@ -286,19 +286,14 @@ static void destroy_slices(struct slices *slices)
     free(slices);
 }
 
-static bool all_computed(const struct slices *slices)
-{
-    const struct part *part = slices->part;
-    return slices->steps_done == slices->slicing.steps &&
-           (part == NULL || part->phase + 1 == part->phase_count);
-}
-
 /* A slice is back of a request that waits for nothing else: the next one goes out, or the request
  * is through or has failed, and is returned. */
 static struct request *push_next_slice(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    if (all_computed(slices)) {
+    struct part *part = slices->part;
+    const bool through = slices->steps_done == slices->slicing.steps;
+    if (through && (part == NULL || part->phase + 1 == part->phase_count)) {
         /* As if its slices had waited and run one after the other at the end. */
         whole->times.computed = slices->slice.times.computed;
         whole->times.started = whole->times.computed - slices->compute_ns;
@@ -309,9 +304,9 @@ static struct request *push_next_slice(struct slices *slices)
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
     }
-    if (slices->steps_done == slices->slicing.steps) {
-        slices->part->phase++;
-        set_slicing(slices, &slices->part->phases[slices->part->phase].slicing);
+    if (through) {
+        part->phase++;
+        set_slicing(slices, &part->phases[part->phase].slicing);
     }
     return push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK ? NULL : whole;
 }

@@ -205,25 +205,6 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole, kept);
 }
 
-static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, uint64_t left,
-                                  struct error *err)
-{
-    char need[32];
-    char free_now[32];
-    char whole[32];
-    if (bytes > memory->options.budget_bytes) {
-        return memory_never_fits(memory, bytes, err);
-    }
-    byte_size_compared_text(bytes, left, need, sizeof need);
-    byte_size_text(left, free_now, sizeof free_now);
-    byte_size_text(memory->options.budget_bytes, whole, sizeof whole);
-    return error_set(err, STATUS_OUT_OF_MEMORY,
-                     "the request needs %s of memory, and only %s of %s, the server's "
-                     "--memory-budget, are free now: try again after Retry-After seconds, or "
-                     "send less at once",
-                     need, free_now, whole);
-}
-
 /* Commit `bytes`, or up to `lack` bytes fewer if there is no room for all below the limit:
  * *committed. If even these do not fit, nothing is committed, and *left is what was free. */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
@@ -247,13 +228,27 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
 
 enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
 {
+    const uint64_t budget = memory->options.budget_bytes;
     uint64_t left = 0;
     uint64_t all = 0;
-    if (!commit_most(memory, bytes, 0, memory->options.budget_bytes, &all, &left)) {
-        return refuse_for_now(memory, bytes, left, err);
+    char need[32];
+    char free_now[32];
+    char whole[32];
+    if (commit_most(memory, bytes, 0, budget, &all, &left)) {
+        (void)atomic_fetch_add(&memory->reserved, bytes);
+        return STATUS_OK;
     }
-    (void)atomic_fetch_add(&memory->reserved, bytes);
-    return STATUS_OK;
+    if (bytes > budget) {
+        return memory_never_fits(memory, bytes, err);
+    }
+    byte_size_compared_text(bytes, left, need, sizeof need);
+    byte_size_text(left, free_now, sizeof free_now);
+    byte_size_text(budget, whole, sizeof whole);
+    return error_set(err, STATUS_OUT_OF_MEMORY,
+                     "the request needs %s of memory, and only %s of %s, the server's "
+                     "--memory-budget, are free now: try again after Retry-After seconds, or "
+                     "send less at once",
+                     need, free_now, whole);
 }
 
 static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)

@@ -309,22 +309,17 @@ static bool takes_long_to_free(const struct shm_region *region)
            (info.st_nlink == 0 || region->map != NULL);
 }
 
-/* Free the region in a thread of its own; false if no thread can be had. */
-static bool free_elsewhere(struct shm_region *region)
+void shm_release(struct shm_region *region)
 {
     struct error ignored = ERROR_INIT;
     pthread_t thread;
-    if (thread_start(&thread, free_thread, region, "shared memory", &ignored) != STATUS_OK) {
-        return false;
+    if (region == NULL || atomic_fetch_sub(&region->users, 1) > 1) {
+        return;
     }
-    MUST(pthread_detach(thread));
-    return true;
-}
-
-void shm_release(struct shm_region *region)
-{
-    if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1 &&
-        (!takes_long_to_free(region) || !free_elsewhere(region))) {
+    if (takes_long_to_free(region) &&
+        thread_start(&thread, free_thread, region, "shared memory", &ignored) == STATUS_OK) {
+        MUST(pthread_detach(thread));
+    } else {
         free_region(region);
     }
 }

@@ -160,21 +160,15 @@ static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
     }
 }
 
-static bool others_wait(const struct codec_pool *pool, enum work_class kind)
-{
-    for (int c = 0; c < (int)kind; c++) {
-        if (fair_count(&pool->lines[c]) > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool piece_step(const struct parallel *parallel)
 {
     const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
     enum work_class kind = class_of(codecs->request->cost);
-    if (worker.of_pool && others_wait(codecs->pool, kind)) {
+    bool smaller_wait = false;
+    for (int c = 0; worker.of_pool && c < (int)kind; c++) {
+        smaller_wait = smaller_wait || fair_count(&codecs->pool->lines[c]) > 0;
+    }
+    if (smaller_wait) {
         MUST(pthread_mutex_lock(&codecs->pool->lock));
         let_smaller_go(codecs->pool, kind);
         MUST(pthread_mutex_unlock(&codecs->pool->lock));

@@ -326,23 +326,9 @@ static void batch_form(struct fair_line *lane, const struct queue_batching *opti
     }
 }
 
-/* When the first of the lane's requests must be taken: half of the time until its deadline is
- * for waiting, the other half for being computed. No later than until_ns. */
-static uint64_t until_deadlines_ns(struct fair_line *lane, size_t most, uint64_t until_ns)
-{
-    struct fair_cursor cursor = fair_begin(lane);
-    for (size_t i = 0; cursor.current != NULL && i < most; i++) {
-        const uint64_t queued_ns = cursor.current->times.queued;
-        const uint64_t deadline_ns = cursor.current->deadline_ns;
-        const uint64_t half_ns = queued_ns + clock_span_ns(queued_ns, deadline_ns) / 2;
-        until_ns = deadline_ns != 0 && half_ns < until_ns ? half_ns : until_ns;
-        fair_step(&cursor);
-    }
-    return until_ns;
-}
-
 /* When the lane's first request stops waiting for peers; 0: at once. Who waits in the other lane
- * for the same taker waits for that, too. */
+ * for the same taker waits for that, too. Of the time until a deadline half is for waiting, the
+ * other half for being computed. */
 static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
                                struct fair_line *lane, const struct queue_batching *options)
 {
@@ -353,8 +339,14 @@ static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
     }
     uint64_t until_ns = first->times.queued + options->delay_ns;
     for (int i = 0; i < LANE_COUNT; i++) {
-        if (taker == QUEUE_BOTH || lane == &queue->lanes[i]) {
-            until_ns = until_deadlines_ns(&queue->lanes[i], options->max_requests, until_ns);
+        struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
+        const bool waits = taker == QUEUE_BOTH || lane == &queue->lanes[i];
+        for (size_t k = 0; waits && cursor.current != NULL && k < options->max_requests; k++) {
+            const uint64_t queued_ns = cursor.current->times.queued;
+            const uint64_t deadline_ns = cursor.current->deadline_ns;
+            const uint64_t half_ns = queued_ns + clock_span_ns(queued_ns, deadline_ns) / 2;
+            until_ns = deadline_ns != 0 && half_ns < until_ns ? half_ns : until_ns;
+            fair_step(&cursor);
         }
     }
     return until_ns;
