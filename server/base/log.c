@@ -76,13 +76,6 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none or it is a control character
- * of any kind. */
-static size_t printable_length(const unsigned char *s)
-{
-    return text_control((const char *)s) > 0 ? 0 : utf8_sequence(s, 4);
-}
-
 /* In JSON a control character has its own escape; another byte is shown as text. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
@@ -100,8 +93,8 @@ static void put_escaped(struct log_line *line, const char *text, size_t most)
     const unsigned char *s = (const unsigned char *)text;
     const size_t begin = line->used;
     while (*s != '\0' && line->used - begin < most && room_for(line, 16)) {
-        size_t length = printable_length(s);
-        if (length == 0 || (*s == '\\' && line->json)) {
+        const size_t length = utf8_sequence(s, 4); /* 0: there is none */
+        if (length == 0 || text_control((const char *)s) > 0 || (*s == '\\' && line->json)) {
             put_byte_escape(line, *s++);
         } else if (*s == '"' || *s == '\\') {
             line_put(line, (const char[]){'\\', (char)*s++}, 2);

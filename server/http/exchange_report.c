@@ -37,13 +37,6 @@ void exchange_begin_trace(struct exchange *exchange)
     }
 }
 
-static bool trace_is_due(const struct exchange *exchange)
-{
-    return trace_context_is_set(&exchange->trace) &&
-           (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
-           tracer_due(exchange->loop->server->tracer);
-}
-
 static void end_trace(const struct exchange *exchange, const struct log_request *line,
                       uint64_t now_ns)
 {
@@ -94,7 +87,9 @@ void exchange_report(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
     const bool logged = log_request_due(exchange->loop->server->log);
-    const bool traced = trace_is_due(exchange);
+    const bool traced = trace_context_is_set(&exchange->trace) &&
+                        (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
+                        tracer_due(exchange->loop->server->tracer);
     uint64_t now_ns = clock_now_ns();
     char client[INET6_ADDRSTRLEN];
     char shape[256] = "";

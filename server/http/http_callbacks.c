@@ -49,13 +49,6 @@ static void on_mhd_log(void *cls, const char *format, va_list args)
     }
 }
 
-static struct conn *conn_of(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info == NULL ? NULL : info->socket_context;
-}
-
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -76,9 +69,12 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
 static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
 {
     struct http_daemon *daemon = cls;
-    struct conn *conn = conn_of(connection);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     daemon->progress = true;
-    return conn == NULL ? NULL : exchange_begin(conn, uri);
+    return info == NULL || info->socket_context == NULL
+               ? NULL
+               : exchange_begin(info->socket_context, uri);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
