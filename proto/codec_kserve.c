@@ -119,22 +119,6 @@ static enum status check_carry(const struct framed_tensor *carry, struct error *
     return STATUS_OK;
 }
 
-static enum status check_x(const struct framed_tensor *x, const struct model *model,
-                           struct error *err)
-{
-    if (x->place.object == NULL) {
-        return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
-                               "the input \"" MODEL_INPUT "\" is missing");
-    }
-    if (!model->any_dtype && x->dtype != model->dtype) {
-        return json_field_refuse(&x->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
-                                 "found %s: model %s takes %s (model cumsum takes any type)",
-                                 dtype_info(x->dtype)->kserve, model->name,
-                                 dtype_info(model->dtype)->kserve);
-    }
-    return STATUS_OK;
-}
-
 /* One element of `inputs`, whichever it is. */
 static enum status read_input(const struct json_place *place, struct kserve *kserve,
                               struct scan_call *call, struct error *err)
@@ -182,11 +166,21 @@ static enum status read_inputs(const struct json_place *root, struct kserve *kse
         TRY(json_array_object(root, "inputs", i, &place, err));
         TRY(read_input(&place, kserve, call, err));
     }
-    TRY(check_x(&kserve->inputs[TENSOR_X], kserve->model, err));
-    if (kserve->model->axis_input && kserve->inputs[TENSOR_AXIS].place.object == NULL) {
+    const struct model *model = kserve->model;
+    const struct framed_tensor *x = &kserve->inputs[TENSOR_X];
+    if (x->place.object == NULL) {
         return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
-                               "model %s needs the input \"" MODEL_AXIS "\"",
-                               kserve->model->name);
+                               "the input \"" MODEL_INPUT "\" is missing");
+    }
+    if (!model->any_dtype && x->dtype != model->dtype) {
+        return json_field_refuse(&x->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
+                                 "found %s: model %s takes %s (model cumsum takes any type)",
+                                 dtype_info(x->dtype)->kserve, model->name,
+                                 dtype_info(model->dtype)->kserve);
+    }
+    if (model->axis_input && kserve->inputs[TENSOR_AXIS].place.object == NULL) {
+        return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
+                               "model %s needs the input \"" MODEL_AXIS "\"", model->name);
     }
     return STATUS_OK;
 }

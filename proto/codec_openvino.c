@@ -26,15 +26,19 @@ struct openvino {
 
 /* ---- one input ---- */
 
-/* Where the elements are: data, or binary_data_size of bytes after the JSON. */
-static enum status read_location(const struct json_doc *doc, bool axis,
-                                 struct framed_tensor *port, uint64_t *payload,
-                                 struct error *err)
+/* Its elements are data, or binary_data_size of bytes after the JSON. */
+static enum status read_port(const struct json_doc *doc, bool axis, struct framed_tensor *port,
+                             uint64_t *payload, struct error *err)
 {
+    static const char *const known[] = {"precision", "shape", "data", "binary_data_size"};
     const json_t *data = json_field_given(&port->place, "data");
-    int64_t size = -1;
-    TRY(json_field_int64(&port->place, "binary_data_size", &size, err));
     bool binary = json_field(&port->place, "binary_data_size") != NULL;
+    int64_t size = -1;
+    TRY(json_fields_known(&port->place, known, ARRAY_COUNT(known), err));
+    TRY(json_require(&port->place, "precision", err));
+    TRY(json_field_dtype(&port->place, "precision", DTYPE_FAMILY_OPENVINO, &port->dtype, err));
+    TRY(framed_tensor_read_shape(port, err));
+    TRY(json_field_int64(&port->place, "binary_data_size", &size, err));
     if ((data != NULL) == binary) {
         return error_set_field(err, data != NULL ? STATUS_INVALID_FIELD : STATUS_MISSING_FIELD,
                                port->place.path,
@@ -44,17 +48,6 @@ static enum status read_location(const struct json_doc *doc, bool axis,
     return data != NULL
                ? framed_tensor_take_data(doc, data, axis, port, err)
                : framed_tensor_take_payload(port, "binary_data_size", size, payload, err);
-}
-
-static enum status read_port(const struct json_doc *doc, bool axis, struct framed_tensor *port,
-                             uint64_t *payload, struct error *err)
-{
-    static const char *const known[] = {"precision", "shape", "data", "binary_data_size"};
-    TRY(json_fields_known(&port->place, known, ARRAY_COUNT(known), err));
-    TRY(json_require(&port->place, "precision", err));
-    TRY(json_field_dtype(&port->place, "precision", DTYPE_FAMILY_OPENVINO, &port->dtype, err));
-    TRY(framed_tensor_read_shape(port, err));
-    return read_location(doc, axis, port, payload, err);
 }
 
 /* ---- the operator ---- */

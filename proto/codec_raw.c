@@ -30,9 +30,6 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
 {
     enum content_kind kind = content_guess(bytes.bytes, bytes.count);
     uint64_t more = found > expected ? found - expected : 0;
-    if (err == NULL) {
-        return;
-    }
     if (kind != CONTENT_UNKNOWN) {
         text_append(err->detail, sizeof err->detail, "; the bytes look like %s: %s",
                     content_name(kind), content_advice(kind));
