@@ -111,20 +111,12 @@ uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
 
 /* ---- the header ---- */
 
-static bool all_zero(const unsigned char *bytes, size_t count)
-{
-    unsigned char any = 0;
-    for (size_t i = 0; i < count; i++) {
-        any |= bytes[i];
-    }
-    return any == 0;
-}
-
 #define REFUSE(err, ...) error_set_field((err), STATUS_INVALID_DATA, "carry", __VA_ARGS__)
 
 enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct carry_head *head,
                             struct error *err)
 {
+    static const unsigned char zero[CARRY_HEADER_BYTES];
     const uint64_t version = little_endian_load(bytes + AT_VERSION, 4);
     const unsigned type = bytes[AT_TYPE];
     const unsigned precision = bytes[AT_PRECISION];
@@ -142,10 +134,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     }
     if (type < 1 || type > DTYPE_COUNT || precision > 1 ||
         flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
-        !all_zero(bytes + AT_ZERO, AT_LINES - AT_ZERO) ||
-        !all_zero(bytes + AT_REST, CARRY_HEADER_BYTES - AT_REST) ||
-        (precision == 1 &&
-         canonical_precision((enum dtype)(type - 1), PRECISION_NATIVE) != PRECISION_NATIVE)) {
+        memcmp(bytes + AT_ZERO, zero, AT_LINES - AT_ZERO) != 0 ||
+        memcmp(bytes + AT_REST, zero, CARRY_HEADER_BYTES - AT_REST) != 0 ||
+        (precision == 1 && !dtype_has_native((enum dtype)(type - 1)))) {
         return REFUSE(err, "the carry's header holds a type, a precision or flags that do not "
                            "exist: send it unchanged");
     }

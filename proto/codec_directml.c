@@ -180,12 +180,11 @@ static enum status read_flags(struct tensor *tensor, struct error *err)
     if (flags == NULL) {
         return STATUS_OK;
     }
-    if (!json_is_array(flags)) {
-        return read_word(place, "Flags", -1, &words, &tensor->owned_by_dml, err);
-    }
-    for (size_t i = 0; i < json_array_size(flags); i++) {
+    const bool list = json_is_array(flags);
+    const size_t count = list ? json_array_size(flags) : 1;
+    for (size_t i = 0; i < count; i++) {
         bool owned = false;
-        TRY(read_word(place, "Flags", (int)i, &words, &owned, err));
+        TRY(read_word(place, "Flags", list ? (int)i : -1, &words, &owned, err));
         tensor->owned_by_dml = tensor->owned_by_dml || owned;
     }
     return STATUS_OK;
@@ -466,8 +465,7 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
     struct json_place root = {.object = dml->framed.doc.root, .path = ""};
     const char *type = NULL;
     struct json_place desc;
-    TRY(framed_no_parts(&root, err));
-    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(framed_check_members(&root, known, ARRAY_COUNT(known), err));
     TRY(json_field_string(&root, "type", &type, err));
     if (type != NULL && strcmp(type, "DML_OPERATOR_CUMULATIVE_SUMMATION") != 0 &&
         strcmp(type, "CUMULATIVE_SUMMATION") != 0) {

@@ -120,8 +120,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     TRY(framed_no_query(request, err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->framed.doc, err));
     struct json_place root = {.object = openvino->framed.doc.root, .path = ""};
-    TRY(framed_no_parts(&root, err));
-    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(framed_check_members(&root, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&root, &call->desc, err));
     TRY(read_inputs(&root, openvino, call, err));
     call->desc.dtype = data->dtype;

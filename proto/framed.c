@@ -78,19 +78,18 @@ enum status framed_no_query(const struct codec_request *request, struct error *e
                            "this route takes no query parameters: everything is in the body");
 }
 
-enum status framed_no_parts(const struct json_place *root, struct error *err)
+enum status framed_check_members(const struct json_place *root, const char *const *known,
+                                 size_t count, struct error *err)
 {
-    static const char *const names[] = {"part", "carry"};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (json_field(root, names[i]) != NULL) {
-            return error_set_field(
-                err, STATUS_UNKNOWN_FIELD, names[i],
-                "there is no %s here: the descriptors of DirectML and OpenVINO "
-                "know no parts of a tensor, /v1/cumsum and v2 do",
-                names[i]);
-        }
+    const bool part = json_field(root, "part") != NULL;
+    if (part || json_field(root, "carry") != NULL) {
+        const char *name = part ? "part" : "carry";
+        return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
+                               "there is no %s here: the descriptors of DirectML and OpenVINO "
+                               "know no parts of a tensor, /v1/cumsum and v2 do",
+                               name);
     }
-    return STATUS_OK;
+    return json_fields_known(root, known, count, err);
 }
 
 enum status framed_check_flat(const struct json_array *array, const char *field, uint64_t least,

@@ -57,9 +57,11 @@ MUST_CHECK enum status framed_check_announced(const struct codec_request *reques
 /* UNKNOWN_FIELD if the URL has query parameters: these dialects have none. */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);
 
-/* UNKNOWN_FIELD if the object has a member part or carry: the descriptors of DirectML and OpenVINO
- * know no parts. */
-MUST_CHECK enum status framed_no_parts(const struct json_place *root, struct error *err);
+/* UNKNOWN_FIELD if a body has other members than these; of part and carry it says that the
+ * descriptors of DirectML and OpenVINO know no parts. */
+MUST_CHECK enum status framed_check_members(const struct json_place *root,
+                                            const char *const *known, size_t count,
+                                            struct error *err);
 
 /* INVALID_DATA unless the array is flat, LENGTH_MISMATCH unless it has least..most numbers. */
 MUST_CHECK enum status framed_check_flat(const struct json_array *array, const char *field,

@@ -89,11 +89,14 @@ static uint64_t bits_below(int bit)
     return ((uint64_t)1 << bit) - 1;
 }
 
-/* Path of the open array at depth `depth`, and of its element `index` if that is >= 0. */
-static void name_place(const struct walk *walk, int depth, int64_t index)
+/* The array is ragged: at the open array at depth `depth`, or at its element `index` if that is >= 0.
+ * The first such place counts: false if there was one. */
+static bool found_ragged(const struct walk *walk, int depth, int64_t index)
 {
     struct json_array *array = walk->array;
-    array->where[0] = '\0';
+    if (array->ragged) {
+        return false;
+    }
     for (int d = 1; d < depth; d++) {
         text_append(array->where, sizeof array->where, "[%llu]",
                     (unsigned long long)walk->commas[d]);
@@ -102,13 +105,7 @@ static void name_place(const struct walk *walk, int depth, int64_t index)
         text_append(array->where, sizeof array->where, "[%llu]", (unsigned long long)index);
     }
     array->ragged = true;
-}
-
-static void set_ragged_depth(struct walk *walk, int depth, int64_t index)
-{
-    if (!walk->array->ragged) {
-        name_place(walk, depth, index);
-    }
+    return true;
 }
 
 static enum status open_array(struct walk *walk, size_t at, struct error *err)
@@ -124,7 +121,7 @@ static enum status open_array(struct walk *walk, size_t at, struct error *err)
         uint64_t children = walk->children[depth]++;
         if (walk->commas[depth] > children) { /* a number stands among arrays */
             uint64_t odd = children > 0 ? children : walk->commas[depth];
-            set_ragged_depth(walk, depth, (int64_t)odd);
+            (void)found_ragged(walk, depth, (int64_t)odd);
         }
     }
     walk->opened = at;
@@ -159,8 +156,7 @@ static void check_size(struct walk *walk, uint64_t size)
     int64_t *expected = &array->sizes[walk->depth - 1];
     if (*expected < 0) {
         *expected = (int64_t)size;
-    } else if ((uint64_t)*expected != size && !array->ragged) {
-        name_place(walk, walk->depth, -1);
+    } else if ((uint64_t)*expected != size && found_ragged(walk, walk->depth, -1)) {
         array->found = size;
         array->expected = (uint64_t)*expected;
     }
@@ -175,9 +171,9 @@ static void close_array(struct walk *walk, size_t at)
     if (leaf && array->rank == 0) {
         array->rank = walk->depth;
     } else if (leaf && array->rank != walk->depth) {
-        set_ragged_depth(walk, walk->depth, -1);
+        (void)found_ragged(walk, walk->depth, -1);
     } else if (!leaf && children < size) {
-        set_ragged_depth(walk, walk->depth, (int64_t)children);
+        (void)found_ragged(walk, walk->depth, (int64_t)children);
     }
     check_size(walk, size);
     array->elements += size > children ? size - children : 0;
