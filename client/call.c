@@ -270,12 +270,16 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
                                call->due);
         return 0;
     }
-    call->touched = true;
-    if (spec->write(spec->context, call->received, bytes, total, &call->error) != TALLY_OK) {
-        return 0;
+    uint64_t front_bytes = spec->front == NULL ? 0 : spec->front->count;
+    size_t kept = front_keep(spec->front, call->received, bytes, total);
+    call->received += kept;
+    if (kept < total) {
+        enum tally_status status = spec->write(spec->context, call->received - front_bytes,
+                                               bytes + kept, total - kept, &call->error);
+        call->touched = call->touched || status != TALLY_BAD_ANSWER;
+        call->received += total - kept;
     }
-    call->received += total;
-    return total;
+    return call->error.status == TALLY_OK ? total : 0;
 }
 
 /* A 200 answer came to its end. */

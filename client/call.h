@@ -43,7 +43,9 @@ struct call_spec {
      * answer, or sets *due to the bytes that the body must have, UINT64_MAX: any number. */
     enum tally_status (*begin)(void *context, const struct tally_answer *answer, uint64_t *due,
                                struct tally_error *err);
-    /* The next bytes, `offset` from the start of the answer's body; never beyond `due`. */
+    struct front *front; /* of the answer, for which begin() makes room; NULL: none */
+    /* The next bytes, `offset` from the start of the answer's body or the end of its front;
+     * never beyond `due`. Nothing is stored if this is TALLY_BAD_ANSWER. */
     enum tally_status (*write)(void *context, uint64_t offset, const void *bytes, size_t count,
                                struct tally_error *err);
     void *context; /* of begin and write */
@@ -60,7 +62,7 @@ struct call {
     int64_t retry_at_ms;
     int attempts;
     bool fresh;   /* the next attempt is for a new connection: a kept one was closed */
-    bool touched; /* answer bytes were written, in any attempt */
+    bool touched; /* answer bytes behind the front were written, in any attempt */
     /* of the current attempt: */
     uint64_t sent;     /* position in head + body */
     uint64_t received; /* bytes of the body written */

@@ -92,10 +92,11 @@ enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *du
 
 size_t front_keep(const struct front *front, uint64_t offset, const void *bytes, size_t count)
 {
-    size_t kept = offset < front->count ? smaller_of(front->count - offset, count) : 0;
-    if (kept > 0) {
-        memcpy(front->bytes + offset, bytes, kept);
+    if (front == NULL || offset >= front->count) {
+        return 0;
     }
+    size_t kept = smaller_of(front->count - offset, count);
+    memcpy(front->bytes + offset, bytes, kept);
     return kept;
 }
 

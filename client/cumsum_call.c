@@ -250,7 +250,7 @@ static enum tally_status begin_carry(const struct cumsum_call *cumsum,
                                 "something before it drops the header",
                                 answer->carry_length);
     }
-    return front_expect(cumsum->carry, (uint64_t)answer->carry_length, due, err);
+    return front_expect(cumsum->spec.front, (uint64_t)answer->carry_length, due, err);
 }
 
 static enum tally_status cumsum_begin(void *context, const struct tally_answer *answer,
@@ -271,21 +271,15 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                 answer->dtype, answer->shape, cumsum->dtype, cumsum->shape);
     }
     *due = cumsum->output_bytes;
-    return cumsum->carry == NULL ? TALLY_OK : begin_carry(cumsum, answer, due, err);
+    return cumsum->spec.front == NULL ? TALLY_OK : begin_carry(cumsum, answer, due, err);
 }
 
 static enum tally_status cumsum_write(void *context, uint64_t offset, const void *bytes,
                                       size_t count, struct tally_error *err)
 {
     const struct cumsum_call *cumsum = context;
-    const struct front none = {NULL, 0};
-    const struct front *carry = cumsum->carry == NULL ? &none : cumsum->carry;
-    size_t kept = front_keep(carry, offset, bytes, count);
     (void)err;
-    if (kept < count) {
-        memcpy(cumsum->output + (offset + kept - carry->count), (const char *)bytes + kept,
-               count - kept);
-    }
+    memcpy(cumsum->output + offset, bytes, count);
     return TALLY_OK;
 }
 
@@ -335,7 +329,6 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
     }
     cumsum->dtype = tally_dtype_name(totals ? scan_sum_dtype(scan) : scan->dtype);
     cumsum->output = output;
-    cumsum->carry = NULL;
     cumsum->lines = scan_lines(scan);
     write_path(cumsum, scan, totals);
     cumsum->spec = (struct call_spec){

@@ -22,8 +22,7 @@ struct cumsum_call {
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
-    uint64_t lines;      /* of the tensor */
-    struct front *carry; /* of the answer to a part; NULL: none is answered. Borrowed */
+    uint64_t lines; /* of the tensor */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;

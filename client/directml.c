@@ -298,16 +298,12 @@ static enum tally_status dml_write(void *context, uint64_t offset, const void *b
 {
     struct dml_call *call = context;
     const struct front *head = &call->answer_head;
-    size_t kept = front_keep(head, offset, bytes, count);
-    if (kept > 0 && offset + kept == head->count && !head_matches(call)) {
+    if (offset == 0 && !head_matches(call)) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer describes another OutputTensor: %.*s",
                                 (int)smaller_of(head->count, 200), head->bytes);
     }
-    if (kept < count) {
-        memcpy(call->output + (offset + kept - head->count), (const char *)bytes + kept,
-               count - kept);
-    }
+    memcpy(call->output + offset, bytes, count);
     return TALLY_OK;
 }
 
@@ -364,6 +360,7 @@ tally_dml_cumulative_summation(struct tally *client,
         .body_bytes = call.bytes[INPUT],
         .once = in_place,
         .in_order = true,
+        .front = &call.answer_head,
         .begin = dml_begin,
         .write = dml_write,
         .context = &call,

@@ -83,7 +83,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     CLIENT_TRY(cumsum_call_init(call, &parts->scan, false, input, output, err));
     bool first = parts->carry.bytes == NULL;
     text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
-    call->carry = &parts->next;
+    call->spec.front = &parts->next;
     if (!first) {
         call->spec.head = (const char *)parts->carry.bytes;
         call->spec.head_bytes = (size_t)parts->carry.count;

@@ -76,6 +76,7 @@ static void framed_answers_are_verified(void **state)
         float numbers[5] = {-1, -1, -1, -1, -1};
         if (execute(lies[i], numbers, &err) != TALLY_BAD_ANSWER)
             fail_msg("lie %zu: status %d, %s", i, (int)err.status, err.message);
+        assert_int_equal(err.output_touched, 0);
         for (int k = 0; k < 5; k++)
             assert_true(numbers[k] == -1);
     }
@@ -95,13 +96,15 @@ static void a_framed_answer_cut_at_any_byte_is_an_error(void **state)
     struct framed whole = {DML_HEAD, 0, 4, SIZE_MAX};
     struct fake_answer *answer = test_calloc(1, sizeof *answer);
     script_framed(&whole, NULL, answer);
-    size_t total = strlen(answer->text) + answer->payload_bytes;
+    size_t text = strlen(answer->text); /* up to the end of the head in JSON */
+    size_t total = text + answer->payload_bytes;
     test_free(answer);
     for (size_t cut = 0; cut < total; cut++) {
         struct tally_error err;
         float numbers[4] = {1, 2, 3, 4};
         enum tally_status status = execute((struct framed){DML_HEAD, 0, 4, cut}, numbers, &err);
         assert_true(status == TALLY_CONNECTION_LOST || status == TALLY_BAD_ANSWER);
+        assert_int_equal(err.output_touched, cut > text);
     }
 }
 

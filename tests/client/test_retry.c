@@ -494,6 +494,32 @@ static void a_part_whose_answer_breaks_is_sent_again_with_its_carry(void **state
     }
 }
 
+static void a_part_in_place_is_sent_again_while_only_its_carry_has_come(void **state)
+{
+    (void)state;
+    static const size_t cuts[] = {10, 64, 65};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        struct part_script script = {.cut = cuts[c], .announced = 64};
+        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), 4);
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&FOUR);
+        int32_t buffer[4];
+        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+        memcpy(buffer, INPUT, sizeof buffer);
+        assert_int_equal(tally_parts_next(parts, 4, buffer, buffer, &err), TALLY_OK);
+        memcpy(buffer, INPUT, sizeof buffer);
+        bool overwritten = cuts[c] > 64;
+        assert_int_equal(tally_parts_next(parts, 4, buffer, buffer, &err),
+                         overwritten ? TALLY_CONNECTION_LOST : TALLY_OK);
+        assert_int_equal(err.output_touched, overwritten);
+        assert_int_equal(err.attempts, overwritten ? 1 : 2);
+        tally_parts_close(parts);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
 static void a_part_that_failed_can_be_given_again(void **state)
 {
     (void)state;
@@ -554,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_unix_socket_whose_queue_is_full_is_tried_again),
         cmocka_unit_test(a_refused_connection_is_retried_if_asked),
         cmocka_unit_test(a_part_whose_answer_breaks_is_sent_again_with_its_carry),
+        cmocka_unit_test(a_part_in_place_is_sent_again_while_only_its_carry_has_come),
         cmocka_unit_test(a_part_that_failed_can_be_given_again),
         cmocka_unit_test(an_answer_without_a_carry_is_none),
     };
