@@ -271,8 +271,12 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
         return 0;
     }
     uint64_t front_bytes = spec->front == NULL ? 0 : spec->front->count;
-    size_t kept = front_keep(spec->front, call->received, bytes, total);
-    call->received += kept;
+    size_t kept = 0;
+    if (call->received < front_bytes) {
+        kept = smaller_of(front_bytes - call->received, total);
+        memcpy(spec->front->bytes + call->received, bytes, kept);
+        call->received += kept;
+    }
     if (kept < total) {
         enum tally_status status = spec->write(spec->context, call->received - front_bytes,
                                                bytes + kept, total - kept, &call->error);

@@ -90,16 +90,6 @@ enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *du
     return TALLY_OK;
 }
 
-size_t front_keep(const struct front *front, uint64_t offset, const void *bytes, size_t count)
-{
-    if (front == NULL || offset >= front->count) {
-        return 0;
-    }
-    size_t kept = smaller_of(front->count - offset, count);
-    memcpy(front->bytes + offset, bytes, kept);
-    return kept;
-}
-
 /* v2 answers 503 also where other routes say 501 or 504, which no retry mends. */
 static enum tally_status status_of(int http_status, const char *code)
 {

@@ -49,10 +49,6 @@ struct front {
 enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
                                struct tally_error *err);
 
-/* Keep what belongs to the front of the next `count` bytes of an answer, which begin at its
- * `offset`. Returns how many do; 0 where front is NULL. */
-size_t front_keep(const struct front *front, uint64_t offset, const void *bytes, size_t count);
-
 /* Before an attempt: nothing has come. */
 void call_answer_reset(struct call_answer *answer);
 

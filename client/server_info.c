@@ -41,14 +41,13 @@ static enum tally_status page_write(void *context, uint64_t offset, const void *
                                     size_t count, struct tally_error *err)
 {
     struct page_text *page = context;
-    (void)offset;
-    if (count > PAGE_LIMIT - page->count) {
+    if (count > PAGE_LIMIT - offset) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is longer than 1 MiB; is this the URL of a Tally "
                                 "server?");
     }
-    memcpy(page->bytes + page->count, bytes, count);
-    page->count += count;
+    memcpy(page->bytes + offset, bytes, count);
+    page->count = offset + count;
     return TALLY_OK;
 }
 
