@@ -466,13 +466,16 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
 static int open_output(struct parts_job *job, enum format output)
 {
     const struct settings *settings = job->settings;
-    STEP(check_job(job));
-    if (settings->resume) {
-        STEP(checkpoint_load(settings->checkpoint, &job->checkpoint));
-    }
-    bool begun = job->checkpoint.next_lane > 0;
-    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, begun));
     struct checkpoint *checkpoint = &job->checkpoint;
+    STEP(check_job(job));
+    if (settings->checkpoint != NULL) {
+        describe_job(job, output);
+    }
+    if (settings->resume) {
+        STEP(checkpoint_load(settings->checkpoint, checkpoint));
+    }
+    bool begun = checkpoint->next_lane > 0;
+    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, begun));
     if (settings->checkpoint != NULL) {
         STEP(destination_check_stamp(
             &job->sink.destination, checkpoint->stamp, begun,
@@ -520,7 +523,6 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         job->sink.header = job->source.text.header;
         job->sink.header_bytes = job->source.text.header_bytes;
     }
-    describe_job(job, output);
     return open_output(job, output);
 }
 
