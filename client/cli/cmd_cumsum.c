@@ -104,8 +104,7 @@ static bool is_own_output(const struct source *source, const char *output)
 {
     struct stat from;
     struct stat to;
-    bool standard = output == NULL || strcmp(output, "-") == 0;
-    return standard && fstat(source->fd, &from) == 0 && fstat(STDOUT_FILENO, &to) == 0 &&
+    return output == NULL && fstat(source->fd, &from) == 0 && fstat(STDOUT_FILENO, &to) == 0 &&
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 

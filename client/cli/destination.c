@@ -41,10 +41,9 @@ int destination_follow(const char *name, const char **place, char **path)
     struct stat link;
     struct stat about;
     struct stat standard;
-    *place = name;
+    *place = name != NULL && strcmp(name, "-") == 0 ? NULL : name;
     *path = NULL;
-    if (name == NULL || strcmp(name, "-") == 0 || lstat(name, &link) != 0 ||
-        !S_ISLNK(link.st_mode)) {
+    if (*place == NULL || lstat(name, &link) != 0 || !S_ISLNK(link.st_mode)) {
         return EXIT_DONE;
     }
     bool there = stat(name, &about) == 0;
@@ -73,7 +72,7 @@ int destination_open(const char *name, bool binary, struct destination *destinat
 {
     struct stat about;
     *destination = (struct destination){.fd = STDOUT_FILENO};
-    if (name == NULL || strcmp(name, "-") == 0) {
+    if (name == NULL) {
         if (binary && isatty(STDOUT_FILENO) == 1) {
             return complain(EXIT_USAGE,
                             "the result is binary and standard output is a terminal: "

@@ -25,11 +25,11 @@ struct destination {
 };
 
 /* The name that an output's name leads to, in *place: where it is a link to a file, be it there
- * yet or not, that of the file, which is *path, the caller's, else NULL; where that file is
- * standard output already (/dev/stdout), NULL. Else the link itself would be replaced. */
+ * yet or not, that of the file, which is *path, the caller's, else NULL; of standard output (-,
+ * and /dev/stdout where that is a file) NULL. Else the link itself would be replaced. */
 int destination_follow(const char *name, const char **place, char **path);
 
-/* name NULL or "-": standard output. `binary`: the result is not for a terminal. */
+/* name NULL: standard output. `binary`: the result is not for a terminal. */
 int destination_open(const char *name, bool binary, struct destination *destination);
 /* Refuse a file that another tally has locked so; till it is closed. */
 int destination_lock(int fd, const char *name);

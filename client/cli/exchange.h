@@ -24,7 +24,7 @@ struct expectation {
 };
 
 /* `request` says what is asked, not what becomes of the answer; *err is what went wrong with
- * the call. output NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
+ * the call. output NULL: standard output. EXIT_DONE, or the status after complaining. */
 int exchange(struct tally *client, struct tally_request request,
              const struct expectation *expected, const char *output, bool quiet,
              struct tally_error *err);

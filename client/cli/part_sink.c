@@ -149,8 +149,7 @@ static int finish_json(struct part_sink *sink)
 bool part_sink_in_order(enum format format, const char *name)
 {
     struct stat about;
-    bool standard = name == NULL || strcmp(name, "-") == 0;
-    return !format_is_binary(format) || standard ||
+    return !format_is_binary(format) || name == NULL ||
            (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
 }
 
