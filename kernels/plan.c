@@ -301,12 +301,13 @@ static enum status check_overlap(const struct scan_plan *plan, struct error *err
 /* What follows from the axis and the dimensions. */
 static void plan_settle(struct scan_plan *plan)
 {
-    if (plan->elements > 0) {
-        plan_fold(plan);
-        plan->lines = plan->elements / plan->axis.size;
+    if (plan->elements == 0) {
+        plan->in_place = true;
+        return;
     }
-    if (plan->elements > 0 &&
-        plan->axis.size == 1) { /* it has no stride: the one that suits what lies around it */
+    plan_fold(plan);
+    plan->lines = plan->elements / plan->axis.size;
+    if (plan->axis.size == 1) { /* it has no stride: the one that suits what lies around it */
         const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
         const uint64_t stride = inner != NULL && scan_dim_is_unit(inner) ? inner->size : 1;
         plan->axis.in_stride = stride;
@@ -319,11 +320,11 @@ static void plan_settle(struct scan_plan *plan)
     }
     struct scan_dim dims[LIMIT_RANK + 1];
     bool nested = true;
-    if (plan->gaps && plan->elements > 0) {
+    if (plan->gaps) {
         (void)scan_plan_sorted(plan, dims, &nested);
     }
     /* gaps among interleaved elements cannot be zeroed in place: split.h */
-    plan->in_place = plan->elements == 0 || (same && nested);
+    plan->in_place = same && nested;
 }
 
 /* Settle a plan of other dimensions than that which it was copied from. */

@@ -175,7 +175,6 @@ static struct scan_slicing make_steps(const struct scan_plan *plan, int last, bo
     const uint64_t blocks = cut ? scan_ceil_div(length, SCAN_BLOCK) : 1;
     return (struct scan_slicing){.plan = plan,
                                  .last = last,
-                                 .outer = outer,
                                  .blocks = blocks,
                                  .steps = outer * blocks,
                                  .elements = lines * (cut ? SCAN_BLOCK : length),

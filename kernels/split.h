@@ -52,9 +52,8 @@ struct scan_slicing {
     const struct scan_plan *plan; /* borrowed: of the whole scan */
     int last;                     /* of the outermost dimensions, which are cut; -1: only the
                                      axis is */
-    uint64_t outer;               /* steps of these together; 1: only the axis */
     uint64_t blocks;              /* of the axis, each a step; 1: it is not cut */
-    uint64_t steps;               /* all: outer * blocks */
+    uint64_t steps;               /* all, of the dimensions and blocks */
     uint64_t elements;            /* of a step; the last of a line may have fewer */
     uint64_t lines;               /* whose sums are handed on */
     uint64_t first;  /* element of the axis, as it is traversed, where the first block begins */
