@@ -316,24 +316,6 @@ void infer_settle(struct request *request)
     }
 }
 
-/* How long a small request waits, about, for a codec thread if it is a long text, and for a
- * device. */
-static uint64_t small_wait_ns(const struct request *request)
-{
-    const struct server *server = request->server;
-    uint64_t wait_ns =
-        queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
-    /* A wait for peers of a batch is no longer than a deadline allows, and does not count. */
-    const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
-    wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
-    int64_t text_bytes = request->decoded ? 0 : request->body.declared;
-    if (text_bytes > (int64_t)server->config->inline_json_bytes) {
-        wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
-                                      (uint64_t)text_bytes);
-    }
-    return wait_ns;
-}
-
 enum status infer_check(struct request *request, struct error *err)
 {
     const struct server *server = request->server;
@@ -355,7 +337,16 @@ enum status infer_check(struct request *request, struct error *err)
                                  &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
-        wait_ns = small_wait_ns(request);
+        /* About, for a device, and for a codec thread if it is a long text. A wait for peers of a
+         * batch is no longer than a deadline allows, and does not count. */
+        const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
+        const int64_t text_bytes = request->decoded ? 0 : request->body.declared;
+        wait_ns = queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
+        wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
+        if (text_bytes > (int64_t)server->config->inline_json_bytes) {
+            wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
+                                          (uint64_t)text_bytes);
+        }
         status = request_check_wait(request, wait_ns, err);
     }
     request_retry_after(request, wait_ns);

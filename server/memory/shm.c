@@ -67,24 +67,16 @@ void shm_destroy(struct shm_registry *registry)
     free(registry);
 }
 
-/* The key without its leading slash; NULL if it is not ^/?[A-Za-z0-9._-]{1,254}$, or names a dot
- * file (so neither "." nor "..") or a semaphore. */
-static const char *key_name(const char *key)
+/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no semaphore. */
+static enum status check_key(const struct shm_registry *registry, const char *key,
+                             struct error *err)
 {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     const char *name = key[0] == '/' ? key + 1 : key;
     size_t length = strlen(name);
-    bool is_one = length > 0 && length <= 254 && strspn(name, allowed) == length &&
-                  name[0] != '.' && strncmp(name, "sem.", 4) != 0;
-    return is_one ? name : NULL;
-}
-
-static enum status check_key(const struct shm_registry *registry, const char *key,
-                             struct error *err)
-{
-    const char *name = key_name(key);
-    if (name == NULL) {
+    if (length == 0 || length > 254 || strspn(name, allowed) != length || name[0] == '.' ||
+        strncmp(name, "sem.", 4) == 0) {
         return error_set_field(
             err, STATUS_SHM_ERROR, "key",
             "not the name of a shared memory object: expected 1 to 254 of "

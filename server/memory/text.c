@@ -4,26 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool move_to_block(struct memory *memory, struct text *text, size_t used,
-                          size_t capacity)
-{
-    struct memory_block block;
-    if (memory_take(memory, capacity, &block, NULL) != STATUS_OK) {
-        return false;
-    }
-    struct text moved = {.bytes = (char *)slab_data(block.slab) + block.offset,
-                         .capacity = capacity,
-                         .charged = text->charged,
-                         .block = block};
-    if (used > 0) {
-        memcpy(moved.bytes, text->bytes, used);
-    }
-    text_free(memory, text);
-    *text = moved;
-    text_wrote(text, used);
-    return true;
-}
-
 bool text_grow(struct memory *memory, struct text *text, size_t used, size_t capacity)
 {
     if (text->block.slab != NULL && memory_extend(memory, &text->block, capacity)) {
@@ -32,7 +12,18 @@ bool text_grow(struct memory *memory, struct text *text, size_t used, size_t cap
         return true;
     }
     if (capacity >= TEXT_LONG_BYTES) {
-        return move_to_block(memory, text, used, capacity);
+        struct text moved = {.capacity = capacity, .charged = text->charged};
+        if (memory_take(memory, capacity, &moved.block, NULL) != STATUS_OK) {
+            return false;
+        }
+        moved.bytes = (char *)slab_data(moved.block.slab) + moved.block.offset;
+        if (used > 0) {
+            memcpy(moved.bytes, text->bytes, used);
+        }
+        text_free(memory, text);
+        *text = moved;
+        text_wrote(text, used);
+        return true;
     }
     char *grown = realloc(text->bytes, capacity);
     if (grown != NULL) {

@@ -87,22 +87,6 @@ static void on_changed(void *argument)
     MUST(pthread_mutex_unlock(&pool->changing));
 }
 
-static struct worker_plan make_plan(const struct device_pool_parts *parts,
-                                    const struct device_driver *driver)
-{
-    const struct config *config = parts->config;
-    return (struct worker_plan){
-        .parts = *parts,
-        .driver = driver,
-        .batch = {.max_requests = (size_t)config->batch_max_requests,
-                  .max_bytes = config->batch_max_bytes,
-                  .delay_ns = config->batch_delay_us * NS_PER_US},
-        .timeout_ns = config->device_timeout_ms * NS_PER_MS,
-        .back_off_ns = smaller_of(NS_PER_S, config->device_timeout_ms * NS_PER_MS),
-        .changed = on_changed,
-    };
-}
-
 /* ---- which devices ---- */
 
 /* The next word of a comma-separated text, without spaces around it; false at the end. */
@@ -321,18 +305,28 @@ enum status device_pool_create(const struct device_pool_parts *parts,
                                const struct device_driver *driver, struct device_pool **out,
                                struct error *err)
 {
-    const struct worker_plan plan = make_plan(parts, driver);
+    const struct config *config = parts->config;
+    const uint64_t timeout_ns = config->device_timeout_ms * NS_PER_MS;
+    const struct worker_plan plan = {
+        .parts = *parts,
+        .driver = driver,
+        .batch = {.max_requests = (size_t)config->batch_max_requests,
+                  .max_bytes = config->batch_max_bytes,
+                  .delay_ns = config->batch_delay_us * NS_PER_US},
+        .timeout_ns = timeout_ns,
+        .back_off_ns = smaller_of(NS_PER_S, timeout_ns),
+        .changed = on_changed,
+    };
     struct listing *listing = calloc(1, sizeof *listing);
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
     listing->driver = driver;
-    listing->own_alone = means_own_alone(parts->config->devices);
+    listing->own_alone = means_own_alone(config->devices);
     bool chosen[DEVICE_POOL_MAX];
-    enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
+    enum status status = list_in_time(&listing, WORKER_PATIENCE * timeout_ns, err);
     if (status == STATUS_OK) {
-        status =
-            device_select(parts->config->devices, listing->infos, listing->count, chosen, err);
+        status = device_select(config->devices, listing->infos, listing->count, chosen, err);
     }
     if (status == STATUS_OK) {
         status = build_pool(&plan, listing->infos, chosen, listing->count, out, err);
