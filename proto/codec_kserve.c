@@ -302,22 +302,6 @@ static enum status place_axis(struct kserve *kserve, struct scan_call *call, str
     return kserve_put(&kserve->attributes, KSERVE_AXIS, value, path, err);
 }
 
-static enum status place_output(const struct kserve *kserve, struct scan_call *call,
-                                struct error *err)
-{
-    const struct shm_window *window = &kserve->output.shm;
-    call->output_shm = *window;
-    if (window->region[0] != '\0' && window->bytes < call->input_bytes) {
-        return json_field_refuse(&kserve->output.place, "parameters.shared_memory_byte_size",
-                                 -1, STATUS_LENGTH_MISMATCH, err,
-                                 "found %" PRIu64 ", but the result has %" PRIu64
-                                 " bytes: register a larger region (perf_analyzer: "
-                                 "--output-shared-memory-size)",
-                                 window->bytes, call->input_bytes);
-    }
-    return STATUS_OK;
-}
-
 static enum status read_json(const struct codec_request *request, struct kserve *kserve,
                              struct scan_call *call, struct error *err)
 {
@@ -330,7 +314,16 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     place_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
-    TRY(place_output(kserve, call, err));
+    const struct shm_window *window = &kserve->output.shm;
+    call->output_shm = *window;
+    if (window->region[0] != '\0' && window->bytes < call->output_bytes) {
+        return json_field_refuse(&kserve->output.place, "parameters.shared_memory_byte_size",
+                                 -1, STATUS_LENGTH_MISMATCH, err,
+                                 "found %" PRIu64 ", but the result has %" PRIu64
+                                 " bytes: register a larger region (perf_analyzer: "
+                                 "--output-shared-memory-size)",
+                                 window->bytes, call->output_bytes);
+    }
     return framed_check_announced(request, call->payload_max, err);
 }
 

@@ -108,32 +108,27 @@ enum status json_field_refuse(const struct json_place *place, const char *name, 
     return error_set_field(err, status, path, "%s", detail);
 }
 
-static bool is_known(const char *key, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(key, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 enum status json_fields_known(const struct json_place *place, const char *const *names,
                               size_t count, struct error *err)
 {
-    void *at = json_object_iter((json_t *)(uintptr_t)place->object);
-    while (at != NULL && is_known(json_object_iter_key(at), names, count)) {
-        at = json_object_iter_next((json_t *)(uintptr_t)place->object, at);
+    json_t *object = (json_t *)(uintptr_t)place->object; /* which is not changed */
+    for (void *at = json_object_iter(object); at != NULL;
+         at = json_object_iter_next(object, at)) {
+        const char *key = json_object_iter_key(at);
+        size_t name = 0;
+        while (name < count && strcmp(key, names[name]) != 0) {
+            name++;
+        }
+        if (name == count) {
+            char path[JSON_PATH_MAX];
+            char list[320] = "";
+            text_append_names(list, sizeof list, names, count);
+            json_path_of(place, key, -1, path);
+            return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
+                                   "there is no field %s; known here: %s", path, list);
+        }
     }
-    if (at == NULL) {
-        return STATUS_OK;
-    }
-    char path[JSON_PATH_MAX];
-    char list[320] = "";
-    text_append_names(list, sizeof list, names, count);
-    json_path_of(place, json_object_iter_key(at), -1, path);
-    return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
-                           "there is no field %s; known here: %s", path, list);
+    return STATUS_OK;
 }
 
 const json_t *json_field(const struct json_place *place, const char *name)
