@@ -115,21 +115,6 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
     return STATUS_OK;
 }
 
-/* Set the answer's format, and refuse what it cannot carry. */
-static enum status choose_answer(const struct codec_request *request, struct scan_call *call,
-                                 struct error *err)
-{
-    call->answer_format = request->answer_format;
-    if (request->answer_format == CODEC_FORMAT_NPY &&
-        dtype_info(answer_dtype(call))->npy == NULL) {
-        return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
-                               "an NPY answer cannot carry %s: accept application/octet-stream "
-                               "or application/json instead",
-                               dtype_info(call->desc.dtype)->name);
-    }
-    return STATUS_OK;
-}
-
 enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
                              struct scan_call *call, struct error *err)
 {
@@ -152,7 +137,15 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     if (carry.count > 0) {
         TRY(cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err));
     }
-    return choose_answer(request, call, err);
+    call->answer_format = request->answer_format;
+    if (request->answer_format == CODEC_FORMAT_NPY &&
+        dtype_info(answer_dtype(call))->npy == NULL) {
+        return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
+                               "an NPY answer cannot carry %s: accept application/octet-stream "
+                               "or application/json instead",
+                               dtype_info(desc->dtype)->name);
+    }
+    return STATUS_OK;
 }
 
 /* The request as its answer shows it. For totals it is a copy in *room, whose lines are the
@@ -207,26 +200,22 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
     return STATUS_OK;
 }
 
-static enum status swap_payload(const struct scan_call *call, char *payload, struct error *err)
-{
-    size_t size = dtype_info(call->desc.dtype)->bytes;
-    for (uint64_t done = 0; done < call->input_bytes; done += PARALLEL_STEP_BYTES) {
-        if (done > 0 && !parallel_step(call->parallel)) {
-            return parallel_given_up(err);
-        }
-        little_endian_swap(payload + done,
-                           smaller_of(call->input_bytes - done, PARALLEL_STEP_BYTES), size);
-    }
-    return STATUS_OK;
-}
-
 enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_t payload_bytes,
                                     struct error *err)
 {
-    if (payload_bytes != call->input_bytes) {
+    const size_t size = dtype_info(call->desc.dtype)->bytes;
+    const uint64_t bytes = call->input_bytes;
+    if (payload_bytes != bytes) {
         return length_error(call, payload_bytes, err);
     }
-    return call->byte_swap ? swap_payload(call, input, err) : STATUS_OK;
+    for (uint64_t at = 0; call->byte_swap && at < bytes; at += PARALLEL_STEP_BYTES) {
+        if (at > 0 && !parallel_step(call->parallel)) {
+            return parallel_given_up(err);
+        }
+        little_endian_swap((char *)input + at, smaller_of(bytes - at, PARALLEL_STEP_BYTES),
+                           size);
+    }
+    return STATUS_OK;
 }
 
 /* Elements of the answer: the output buffer's, gaps of output_strides included. */

@@ -417,20 +417,6 @@ struct directml {
     struct tensor output;
 };
 
-static enum status read_axis(const struct json_place *desc, struct scan_desc *scan,
-                             struct error *err)
-{
-    TRY(json_require(desc, "Axis", err));
-    TRY(json_field_int64(desc, "Axis", &scan->axis, err));
-    if (scan->axis < 0 || scan->axis >= scan->rank) {
-        return error_set_field(err, STATUS_INVALID_AXIS, "desc.Axis",
-                               "found %" PRId64 ": Axis is unsigned and must be less than the "
-                               "DimensionCount of InputTensor, %d",
-                               scan->axis, scan->rank);
-    }
-    return STATUS_OK;
-}
-
 static enum status read_desc(const struct json_place *desc, struct directml *dml,
                              struct scan_desc *scan, struct error *err)
 {
@@ -445,7 +431,14 @@ static enum status read_desc(const struct json_place *desc, struct directml *dml
     *scan = dml->input.scan;
     scan->has_output_strides = output->has_strides;
     memcpy(scan->output_strides, output->strides, sizeof output->strides);
-    TRY(read_axis(desc, scan, err));
+    TRY(json_require(desc, "Axis", err));
+    TRY(json_field_int64(desc, "Axis", &scan->axis, err));
+    if (scan->axis < 0 || scan->axis >= scan->rank) {
+        return error_set_field(err, STATUS_INVALID_AXIS, "desc.Axis",
+                               "found %" PRId64 ": Axis is unsigned and must be less than the "
+                               "DimensionCount of InputTensor, %d",
+                               scan->axis, scan->rank);
+    }
     TRY(json_require(desc, "AxisDirection", err));
     TRY(read_word(desc, "AxisDirection", -1, &direction, &scan->reverse, err));
     TRY(json_require(desc, "HasExclusiveSum", err));

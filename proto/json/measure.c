@@ -72,18 +72,6 @@ static void classify_block(const char *bytes, struct masks *out)
 }
 #endif
 
-/* The masks of the block at `at`; bytes past the end count as none of all that. */
-static void load_masks(const struct walk *walk, size_t at, struct masks *out)
-{
-    if (walk->bytes - at >= BLOCK) {
-        classify_block(walk->text + at, out);
-        return;
-    }
-    char padded[BLOCK] = {0};
-    memcpy(padded, walk->text + at, walk->bytes - at);
-    classify_block(padded, out);
-}
-
 static uint64_t bits_below(int bit)
 {
     return ((uint64_t)1 << bit) - 1;
@@ -150,21 +138,10 @@ static uint64_t count_elements(struct walk *walk, size_t at)
     return 0;
 }
 
-static void check_size(struct walk *walk, uint64_t size)
-{
-    struct json_array *array = walk->array;
-    int64_t *expected = &array->sizes[walk->depth - 1];
-    if (*expected < 0) {
-        *expected = (int64_t)size;
-    } else if ((uint64_t)*expected != size && found_ragged(walk, walk->depth, -1)) {
-        array->found = size;
-        array->expected = (uint64_t)*expected;
-    }
-}
-
 static void close_array(struct walk *walk, size_t at)
 {
     struct json_array *array = walk->array;
+    int64_t *expected = &array->sizes[walk->depth - 1];
     uint64_t size = count_elements(walk, at);
     uint64_t children = walk->children[walk->depth];
     bool leaf = children == 0;
@@ -175,7 +152,12 @@ static void close_array(struct walk *walk, size_t at)
     } else if (!leaf && children < size) {
         (void)found_ragged(walk, walk->depth, (int64_t)children);
     }
-    check_size(walk, size);
+    if (*expected < 0) {
+        *expected = (int64_t)size;
+    } else if ((uint64_t)*expected != size && found_ragged(walk, walk->depth, -1)) {
+        array->found = size;
+        array->expected = (uint64_t)*expected;
+    }
     array->elements += size > children ? size - children : 0;
     walk->depth--;
 }
@@ -276,8 +258,15 @@ static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct er
     if (*at >= stop || *at == walk->bytes) {
         return STATUS_OK;
     }
+    char padded[BLOCK];
+    const char *block = walk->text + *at;
+    if (walk->bytes - *at < BLOCK) {
+        memset(padded, 0, sizeof padded); /* bytes past the end are none that count */
+        memcpy(padded, block, walk->bytes - *at);
+        block = padded;
+    }
     struct masks masks;
-    load_masks(walk, *at, &masks);
+    classify_block(block, &masks);
     return walk_block(walk, at, &masks, err);
 }
 
