@@ -81,35 +81,19 @@ bool format_is_archive(struct source *source)
     return !source->stream && guess_content(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
 }
 
-/* What to do about it with this command; the service has an advice of its own. */
-static const char *command_advice(enum content_kind kind)
-{
-    switch (kind) {
-    case CONTENT_JSON:
-        return "give --format json";
-    case CONTENT_NPY:
-        return "give --format npy";
-    case CONTENT_ZIP:
-        return "give it as a file, tally cumsum FILE.npz, or save one array with numpy.save";
-    case CONTENT_GZIP:
-        return "gunzip it first";
-    case CONTENT_PICKLE:
-        return "save the array with numpy.save";
-    case CONTENT_CSV:
-        return "give --format csv, or text";
-    case CONTENT_ARRAY_TEXT:
-        return "write json.dumps(x.tolist()), or save it with numpy.save";
-    case CONTENT_PYTHON:
-        return "write it with json.dumps()";
-    case CONTENT_FORM:
-        return "write an array such as [[1,2],[3,4]]";
-    case CONTENT_UTF16:
-    case CONTENT_MARKED:
-    case CONTENT_UNKNOWN:
-        break;
-    }
-    return content_advice(kind);
-}
+/* What to do about it with this command, where the service has an advice of its own. */
+static const char *const advices[] = {
+    [CONTENT_JSON] = "give --format json",
+    [CONTENT_NPY] = "give --format npy",
+    [CONTENT_ZIP] =
+        "give it as a file, tally cumsum FILE.npz, or save one array with numpy.save",
+    [CONTENT_GZIP] = "gunzip it first",
+    [CONTENT_PICKLE] = "save the array with numpy.save",
+    [CONTENT_CSV] = "give --format csv, or text",
+    [CONTENT_ARRAY_TEXT] = "write json.dumps(x.tolist()), or save it with numpy.save",
+    [CONTENT_PYTHON] = "write it with json.dumps()",
+    [CONTENT_FORM] = "write an array such as [[1,2],[3,4]]",
+};
 
 void format_hint(struct source *source, enum format format, char *text, size_t size)
 {
@@ -119,8 +103,9 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
         return; /* text may have it */
     }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
+        const char *own = (size_t)kind < ARRAY_COUNT(advices) ? advices[kind] : NULL;
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
-                       command_advice(kind));
+                       own != NULL ? own : content_advice(kind));
     }
 }
 
