@@ -15,7 +15,6 @@
 #include "proto/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {

@@ -7,8 +7,6 @@
 #include "proto/little_endian.h"
 #include "proto/text.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
