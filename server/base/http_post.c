@@ -67,8 +67,7 @@ static bool wait_ready(const struct http_post *post, short events, uint64_t unti
 {
     for (;;) {
         uint64_t now_ns = clock_now_ns();
-        uint64_t end_ns = atomic_load(post->deadline_ns);
-        end_ns = until_ns < end_ns ? until_ns : end_ns;
+        uint64_t end_ns = smaller_of(until_ns, atomic_load(post->deadline_ns));
         if (now_ns >= end_ns) {
             return false;
         }

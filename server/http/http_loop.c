@@ -391,7 +391,7 @@ static void on_heartbeat(uv_timer_t *timer)
 
 /* Called after the loop's thread has ended, in its stead: everything suspended has come back or
  * never will. */
-static void stop_daemons(struct http_loop *loop)
+static void end_requests(struct http_loop *loop)
 {
     while (text_turn_waits(&loop->completion.texts)) {
         convert_waiting_texts(loop);
@@ -406,12 +406,6 @@ static void stop_daemons(struct http_loop *loop)
         /* A hung device still has requests: MHD would abort. The process is about to end. */
         log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
                     loop->completion.expected);
-        return;
-    }
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[i];
-        MHD_stop_daemon(daemon->mhd);
-        assert(daemon->polled == 0 && daemon->answering == 0 && daemon->conn_count == 0);
     }
 }
 
@@ -516,15 +510,15 @@ void loop_join(struct http_loop *loop)
 void loop_stop(struct http_loop *loop)
 {
     if (loop->joined) {
-        stop_daemons(loop);
+        end_requests(loop);
     }
     if (!loop->opened || loop->completion.expected > 0) {
         return; /* never begun, or still in use by a hung device */
     }
-    if (!loop->started) {
-        for (size_t i = 0; i < loop->daemon_count; i++) {
-            MHD_stop_daemon(loop->daemons[i].mhd);
-        }
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        struct http_daemon *daemon = &loop->daemons[i];
+        MHD_stop_daemon(daemon->mhd);
+        assert(daemon->polled == 0 && daemon->answering == 0 && daemon->conn_count == 0);
     }
     accepting_stop(loop);
     uv_walk(&loop->uv, close_handle, NULL);

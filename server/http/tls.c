@@ -145,15 +145,17 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
 {
     struct conn *conn = gnutls_transport_get_ptr(session);
     (void)when;
-    if (incoming != 0 && type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT) {
+    if (incoming == 0) {
+        return 0;
+    }
+    if (type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT) {
         alert_without_certificate(session, message);
-    } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_CERTIFICATE_VERIFY &&
-               key_costs_too_much(session)) {
+    } else if (type == GNUTLS_HANDSHAKE_CERTIFICATE_VERIFY && key_costs_too_much(session)) {
         log_refusal(conn,
                     "its RSA key has more than 8192 bits, or an exponent of more than 64");
         refuse_client(session, GNUTLS_A_UNSUPPORTED_CERTIFICATE);
         return GNUTLS_E_CERTIFICATE_ERROR;
-    } else if (incoming != 0 && type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
+    } else if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
         client_socket_acknowledge(conn->fd); /* TLS 1.3 has nothing to send behind it */
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }

@@ -20,11 +20,6 @@ void page_fixed(struct page *page, const char *text)
 void page_unavailable(struct page *page, const char *text)
 {
     page->try_again = true;
-    page_unsupported(page, text);
-}
-
-void page_unsupported(struct page *page, const char *text)
-{
     page->http_status = 503;
     page_fixed(page, text);
 }

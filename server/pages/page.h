@@ -62,8 +62,7 @@ void page_console(const struct page_request *request, struct page *page);
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);
 
-/* The same with 503: later, or not at all. */
+/* The same with 503: later it may be another. */
 void page_unavailable(struct page *page, const char *text);
-void page_unsupported(struct page *page, const char *text);
 
 #endif

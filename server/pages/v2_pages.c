@@ -124,8 +124,10 @@ enum status page_v2_load(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    page_unsupported(page, "{\"error\":\"the models are built in: they are always loaded and "
-                           "cannot be changed\",\"code\":\"unsupported\"}");
+    page->http_status = 503;
+    page_fixed(page,
+               "{\"error\":\"the models are built in: they are always loaded and cannot be "
+               "changed\",\"code\":\"unsupported\"}");
     return STATUS_OK;
 }
 
