@@ -236,25 +236,6 @@ static enum status read_strides(struct tensor *tensor, struct error *err)
 
 /* ---- the rules ---- */
 
-static enum status check_type(const struct level *level, const struct tensor *tensor,
-                              struct error *err)
-{
-    const enum dtype dtype = tensor->scan.dtype;
-    char known[128] = "";
-    if ((level->types & 1U << dtype) != 0) {
-        return STATUS_OK;
-    }
-    for (int i = 0; i < DTYPE_COUNT; i++) {
-        if ((level->types & 1U << i) != 0) {
-            text_append(known, sizeof known, "%s%s", known[0] != '\0' ? ", " : "",
-                        dtype_info((enum dtype)i)->directml);
-        }
-    }
-    return json_field_refuse(&tensor->place, "DataType", -1, STATUS_INVALID_DTYPE, err,
-                             "%s is not supported at feature level %s: expected one of %s",
-                             dtype_info(dtype)->directml, level->name, known);
-}
-
 /* No zero, and at most 2^32-1 elements, as a product of sizes and as the reach of the strides. */
 static enum status check_sizes(struct tensor *tensor, struct error *err)
 {
@@ -302,9 +283,21 @@ static enum status check_tensor(const struct level *level, struct tensor *tensor
                                 struct error *err)
 {
     const struct json_place *place = &tensor->place;
-    const size_t element = dtype_info(tensor->scan.dtype)->bytes;
+    const enum dtype dtype = tensor->scan.dtype;
+    const size_t element = dtype_info(dtype)->bytes;
     const uint32_t alignment = tensor->alignment;
-    TRY(check_type(level, tensor, err));
+    if ((level->types & 1U << dtype) == 0) {
+        char known[128] = "";
+        for (int i = 0; i < DTYPE_COUNT; i++) {
+            if ((level->types & 1U << i) != 0) {
+                text_append(known, sizeof known, "%s%s", known[0] != '\0' ? ", " : "",
+                            dtype_info((enum dtype)i)->directml);
+            }
+        }
+        return json_field_refuse(place, "DataType", -1, STATUS_INVALID_DTYPE, err,
+                                 "%s is not supported at feature level %s: expected one of %s",
+                                 dtype_info(dtype)->directml, level->name, known);
+    }
     TRY(check_sizes(tensor, err));
     const uint64_t minimum = minimum_bytes(tensor);
     if (tensor->total_bytes != 0 && tensor->total_bytes < minimum) {
@@ -491,23 +484,6 @@ static enum status check_payload(const struct tensor *input, uint64_t found, str
         found, total, least, minimum);
 }
 
-static enum status locate_payload(const struct codec_request *request,
-                                  const struct directml *dml, struct scan_call *call,
-                                  struct error *err)
-{
-    int64_t known = framed_payload_bytes(request);
-    call->source = CALL_SOURCE_PAYLOAD;
-    call->answer_format = CODEC_FORMAT_RAW;
-    call->input_bytes = least_bytes(&dml->input);
-    call->output_bytes = total_bytes(&dml->output);
-    call->payload_max = total_bytes(&dml->input);
-    if (known >= 0) {
-        call->payload_max = (uint64_t)known;
-        return check_payload(&dml->input, (uint64_t)known, err);
-    }
-    return STATUS_OK;
-}
-
 /* The elements of a text: those the layout reaches, and no more than the buffer has. A text
  * answer has all elements of an output buffer whose size was given, else those reached. */
 static enum status locate_text(const struct codec_request *request, const struct directml *dml,
@@ -541,7 +517,13 @@ static enum status locate_input(const struct codec_request *request, const struc
     if (request->head_bytes < 0) {
         return json_field_missing(&root, "data", err);
     }
-    return locate_payload(request, dml, call, err);
+    const int64_t known = framed_payload_bytes(request);
+    call->source = CALL_SOURCE_PAYLOAD;
+    call->answer_format = CODEC_FORMAT_RAW;
+    call->input_bytes = least_bytes(&dml->input);
+    call->output_bytes = total_bytes(&dml->output);
+    call->payload_max = known >= 0 ? (uint64_t)known : total_bytes(&dml->input);
+    return known >= 0 ? check_payload(&dml->input, call->payload_max, err) : STATUS_OK;
 }
 
 static enum status directml_decode(const struct codec_request *request, struct byte_view head,

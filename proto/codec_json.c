@@ -60,21 +60,6 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
                                  &lists->output_strides, err);
 }
 
-static enum status nested_shape_error(const struct scan_desc *desc,
-                                      const struct json_array *data, struct error *err)
-{
-    struct scan_desc nesting = {.rank = data->rank};
-    char found[160];
-    char expected[160];
-    memcpy(nesting.sizes, data->sizes, sizeof nesting.sizes);
-    attribute_shape_text(&nesting, found, sizeof found);
-    attribute_shape_text(desc, expected, sizeof expected);
-    return error_set_field(
-        err, STATUS_INVALID_SHAPE, "shape",
-        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
-        expected);
-}
-
 /* The shape of the tensor: the field's, or the nesting's. */
 static enum status read_shape(const struct json_place *root, const struct json_array *data,
                               struct scan_desc *desc, struct error *err)
@@ -97,7 +82,17 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         given == data->rank || (given > data->rank && data->sizes[data->rank - 1] == 0);
     bool same = whole &&
                 memcmp(desc->sizes, data->sizes, (size_t)data->rank * sizeof *desc->sizes) == 0;
-    return data->rank == 1 || same ? STATUS_OK : nested_shape_error(desc, data, err);
+    if (data->rank == 1 || same) {
+        return STATUS_OK;
+    }
+    char found[160] = "";
+    char expected[160] = "";
+    text_append_list(found, sizeof found, data->sizes, data->rank);
+    text_append_list(expected, sizeof expected, desc->sizes, desc->rank);
+    return error_set_field(
+        err, STATUS_INVALID_SHAPE, "shape",
+        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
+        expected);
 }
 
 /* Do the numbers in data make up the input buffer? */

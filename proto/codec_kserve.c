@@ -412,31 +412,6 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
 
 /* ---- complete ---- */
 
-static enum status complete_axis(struct scan_call *call, const void *input, struct error *err)
-{
-    struct kserve *kserve = call->dialect;
-    const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
-    const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
-                                     : (const void *)call->axis_bytes;
-    int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
-    TRY(kserve_put(&kserve->attributes, KSERVE_AXIS, value, axis->place.path, err));
-    call->desc.axis = value;
-    return STATUS_OK;
-}
-
-static enum status read_text(const struct scan_call *call, void *input, struct error *err)
-{
-    const struct kserve *kserve = call->dialect;
-    if (kserve->framed.doc.root == NULL) {
-        return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
-    }
-    const struct json_read how = {.null_is_nan = true,
-                                  .bare_nan = true,
-                                  .any_spelling = true,
-                                  .parallel = call->parallel};
-    return framed_tensor_read_data(&kserve->inputs[TENSOR_X], how, input, err);
-}
-
 /* The carry, into memory of its own, before its place is taken. */
 static enum status complete_carry(struct scan_call *call, const void *input, struct error *err)
 {
@@ -461,21 +436,34 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                    struct error *err)
 {
+    struct kserve *kserve = call->dialect;
+    const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     TRY(framed_check_payload(payload_bytes, call->payload_max, err));
-    if (call->axis_pending) {
-        TRY(complete_axis(call, input, err)); /* before its bytes are written over */
+    if (call->axis_pending) { /* before its bytes are written over */
+        const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
+                                         : (const void *)call->axis_bytes;
+        const int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
+        TRY(kserve_put(&kserve->attributes, KSERVE_AXIS, value, axis->place.path, err));
+        call->desc.axis = value;
     }
     if (call->carry.bytes > 0) {
         TRY(complete_carry(call, input, err));
-    }
-    if (call->source == CALL_SOURCE_TEXT) {
-        return read_text(call, input, err);
     }
     if (call->source == CALL_SOURCE_PAYLOAD && call->payload_offset > 0) {
         return parallel_copy(call->parallel, input, (const char *)input + call->payload_offset,
                              call->input_bytes, err);
     }
-    return STATUS_OK;
+    if (call->source != CALL_SOURCE_TEXT) {
+        return STATUS_OK;
+    }
+    if (kserve->framed.doc.root == NULL) {
+        return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
+    }
+    const struct json_read how = {.null_is_nan = true,
+                                  .bare_nan = true,
+                                  .any_spelling = true,
+                                  .parallel = call->parallel};
+    return framed_tensor_read_data(&kserve->inputs[TENSOR_X], how, input, err);
 }
 
 /* ---- encode ---- */

@@ -66,38 +66,13 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     return json_field_bool(&place, "reverse", true, &desc->reverse, err);
 }
 
-static enum status check_data(const struct framed_tensor *port, struct error *err)
-{
-    if (port->rank < 1) {
-        return json_field_refuse(&port->place, "shape", -1, STATUS_INVALID_SHAPE, err,
-                                 "found a scalar: CumSum takes a tensor of rank 1 or more");
-    }
-    return framed_tensor_check_data(port, true, err);
-}
-
-static enum status check_axis(const struct framed_tensor *port, struct scan_call *call,
-                              struct error *err)
-{
-    TRY(framed_tensor_check_axis(port, "precision", err));
-    TRY(framed_tensor_check_data(port, true, err));
-    call->axis_pending = port->binary;
-    return port->binary ? STATUS_OK : framed_axis_from_json(port, &call->desc.axis, err);
-}
-
-/* Input 0, the data, or 1, the axis. */
-static enum status read_input(const struct json_place *root, size_t index,
-                              struct openvino *openvino, struct scan_call *call,
-                              struct error *err)
-{
-    struct framed_tensor *port = index == 0 ? &openvino->data : &openvino->axis;
-    TRY(json_array_object(root, "inputs", index, &port->place, err));
-    TRY(read_port(&openvino->framed.doc, index == 1, port, &call->payload_max, err));
-    return index == 0 ? check_data(port, err) : check_axis(port, call, err);
-}
-
+/* Input 0, the data, and if it is there, input 1, the axis. */
 static enum status read_inputs(const struct json_place *root, struct openvino *openvino,
                                struct scan_call *call, struct error *err)
 {
+    const struct json_doc *doc = &openvino->framed.doc;
+    struct framed_tensor *data = &openvino->data;
+    struct framed_tensor *axis = &openvino->axis;
     size_t count = 0;
     TRY(json_require_array(root, "inputs", &count, err));
     if (count < 1 || count > 2) {
@@ -105,10 +80,22 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
             err, STATUS_INVALID_FIELD, "inputs",
             "found %zu inputs: expected the data and, as an option, the axis", count);
     }
-    TRY(read_input(root, 0, openvino, call, err));
-    const bool axis =
-        count == 2 && !json_is_null(json_array_get(json_field(root, "inputs"), 1));
-    return axis ? read_input(root, 1, openvino, call, err) : STATUS_OK;
+    TRY(json_array_object(root, "inputs", 0, &data->place, err));
+    TRY(read_port(doc, false, data, &call->payload_max, err));
+    if (data->rank < 1) {
+        return json_field_refuse(&data->place, "shape", -1, STATUS_INVALID_SHAPE, err,
+                                 "found a scalar: CumSum takes a tensor of rank 1 or more");
+    }
+    TRY(framed_tensor_check_data(data, true, err));
+    if (count < 2 || json_is_null(json_array_get(json_field(root, "inputs"), 1))) {
+        return STATUS_OK;
+    }
+    TRY(json_array_object(root, "inputs", 1, &axis->place, err));
+    TRY(read_port(doc, true, axis, &call->payload_max, err));
+    TRY(framed_tensor_check_axis(axis, "precision", err));
+    TRY(framed_tensor_check_data(axis, true, err));
+    call->axis_pending = axis->binary;
+    return axis->binary ? STATUS_OK : framed_axis_from_json(axis, &call->desc.axis, err);
 }
 
 static enum status openvino_decode(const struct codec_request *request, struct byte_view head,

@@ -67,13 +67,6 @@ static json_t *config_input(const char *name, enum dtype dtype, int size)
                      "optional", 0);
 }
 
-static json_t *config_output(const char *name, enum dtype dtype)
-{
-    return json_pack("{s:s, s:o, s:[i], s:b, s:s}", "name", name, "data_type",
-                     json_sprintf("TYPE_%s", dtype_info(dtype)->kserve), "dims", -1,
-                     "is_shape_tensor", 0, "label_filename", "");
-}
-
 static json_t *config_batching(const struct kserve_server *server)
 {
     json_t *queue_policy = json_pack(
@@ -102,18 +95,20 @@ void kserve_page_config(struct json_writer *w, const struct model *model,
     json_t *inputs = model->axis_input
                          ? json_pack("[o,o]", x, config_input(MODEL_AXIS, DTYPE_I64, 1))
                          : json_pack("[o]", x);
+    json_t *y = json_pack("{s:s, s:o, s:[i], s:b, s:s}", "name", MODEL_OUTPUT, "data_type",
+                          json_sprintf("TYPE_%s", dtype_info(model->dtype)->kserve), "dims", -1,
+                          "is_shape_tensor", 0, "label_filename", "");
     json_t *instances = json_pack(
         "[{s:o, s:s, s:I, s:[]}]", "name", json_sprintf("%s_0", model->name), "kind",
         server->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)server->instances, "gpus");
-    put_packed(
-        w, json_pack("{s:s, s:s, s:s, s:{s:{s:i}}, s:i, s:o, s:[o], s:o, s:o, s:o, s:[],"
-                     " s:{s:b}, s:{s:b}}",
-                     "name", model->name, "platform", "tally_opencl", "backend", "tally",
-                     "version_policy", "latest", "num_versions", 1, "max_batch_size", 0,
-                     "input", inputs, "output", config_output(MODEL_OUTPUT, model->dtype),
-                     "instance_group", instances, "dynamic_batching", config_batching(server),
-                     "parameters", config_parameters(model), "model_warmup", "response_cache",
-                     "enable", 0, "model_transaction_policy", "decoupled", 0));
+    put_packed(w, json_pack("{s:s, s:s, s:s, s:{s:{s:i}}, s:i, s:o, s:[o], s:o, s:o, s:o, s:[],"
+                            " s:{s:b}, s:{s:b}}",
+                            "name", model->name, "platform", "tally_opencl", "backend", "tally",
+                            "version_policy", "latest", "num_versions", 1, "max_batch_size", 0,
+                            "input", inputs, "output", y, "instance_group", instances,
+                            "dynamic_batching", config_batching(server), "parameters",
+                            config_parameters(model), "model_warmup", "response_cache",
+                            "enable", 0, "model_transaction_policy", "decoupled", 0));
 }
 
 /* ---- statistics, index, shared memory ---- */

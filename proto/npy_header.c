@@ -153,9 +153,18 @@ static const char *kind_advice(char kind)
     }
 }
 
-static enum status parse_descr(struct byte_view descr, struct npy_header *out,
-                               struct error *err)
+static enum status parse_descr(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
+    struct byte_view descr = {NULL, 0};
+    skip_space(cursor);
+    if (cursor->at < cursor->end &&
+        (*cursor->at == '[' || *cursor->at == '(' || *cursor->at == '{')) {
+        return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
+                               "the NPY element type is structured: send one field, x['name']");
+    }
+    if (!take_string(cursor, &descr)) {
+        return syntax_error(cursor, "a string such as '<f4' for descr", err);
+    }
     const char *text = descr.bytes;
     char order = '|';
     struct byte_view type = descr;
@@ -179,22 +188,6 @@ static enum status parse_descr(struct byte_view descr, struct npy_header *out,
     return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
                            "the NPY element type is '%.*s': %s", shown, text,
                            kind_advice(kind));
-}
-
-static enum status parse_descr_value(struct cursor *cursor, struct npy_header *out,
-                                     struct error *err)
-{
-    struct byte_view descr = {NULL, 0};
-    skip_space(cursor);
-    if (cursor->at < cursor->end &&
-        (*cursor->at == '[' || *cursor->at == '(' || *cursor->at == '{')) {
-        return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
-                               "the NPY element type is structured: send one field, x['name']");
-    }
-    if (!take_string(cursor, &descr)) {
-        return syntax_error(cursor, "a string such as '<f4' for descr", err);
-    }
-    return parse_descr(descr, out, err);
 }
 
 static enum status parse_order(struct cursor *cursor, struct npy_header *out, struct error *err)
@@ -257,7 +250,7 @@ static enum status parse_dict(struct cursor *cursor, struct npy_header *out, str
         const char *key;
         enum status (*parse)(struct cursor *cursor, struct npy_header *out, struct error *err);
     } entries[] = {
-        {"descr", parse_descr_value}, {"fortran_order", parse_order}, {"shape", parse_shape}};
+        {"descr", parse_descr}, {"fortran_order", parse_order}, {"shape", parse_shape}};
     bool seen[ARRAY_COUNT(entries)] = {false};
     bool comma = true;
     if (!take_token(cursor, "{")) {

@@ -147,11 +147,6 @@ enum status json_require(const struct json_place *place, const char *name, struc
     return json_field(place, name) != NULL ? STATUS_OK : json_field_missing(place, name, err);
 }
 
-static bool is_whole(double real)
-{
-    return fpclassify(real - trunc(real)) == FP_ZERO;
-}
-
 /* JSON Schema: an integer is "any number with a zero fractional part", so 3.0 and 1e3 are some.
  * From 2^53 on a double no longer says which integer was written. */
 bool json_integer_of(const json_t *value, int64_t *out)
@@ -162,7 +157,8 @@ bool json_integer_of(const json_t *value, int64_t *out)
         return true;
     }
     double real = json_real_value(value);
-    if (!json_is_real(value) || !is_whole(real) || fabs(real) >= exact) {
+    if (!json_is_real(value) || fpclassify(real - trunc(real)) != FP_ZERO ||
+        fabs(real) >= exact) {
         return false;
     }
     *out = (int64_t)real;
