@@ -1,16 +1,21 @@
 #include "proto/text.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Not isalnum(), which asks for the locale each time: a header would take half as long again. */
+static bool is_letter_or_digit(unsigned char c)
+{
+    return (c | 0x20U) - 'a' < 26 || c - (unsigned)'0' < 10;
+}
+
 size_t text_span(const char *text, size_t bytes, const char *others)
 {
     size_t count = 0;
-    while (count < bytes && text[count] != '\0' &&
-           (isalnum((unsigned char)text[count]) != 0 || strchr(others, text[count]) != NULL)) {
+    while (count < bytes && (is_letter_or_digit((unsigned char)text[count]) ||
+                             (text[count] != '\0' && strchr(others, text[count]) != NULL))) {
         count++;
     }
     return count;
