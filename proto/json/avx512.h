@@ -1,7 +1,8 @@
-/* What the vector halves of number_text.cc share (C++): number_print_avx512.h prints eight numbers
- * at a time. They need AVX-512 with IFMA, VBMI, VBMI2 and VPOPCNTDQ, as Ice Lake and Zen 4 have
- * it. Every function that uses it is marked with WITH_AVX512 and called only where available()
- * says so: nothing else here may be compiled for such a processor. */
+/* What the vector halves of number_text.cc share (C++): number_print_avx512.h and
+ * number_read_avx512.h do eight numbers at a time. They need AVX-512 with IFMA, VBMI, VBMI2 and
+ * VPOPCNTDQ, as Ice Lake and Zen 4 have it. Every function that uses it is marked with WITH_AVX512
+ * and called only where available() says so: nothing else here may be compiled for such a
+ * processor. */
 #ifndef TALLY_PROTO_AVX512_H
 #define TALLY_PROTO_AVX512_H
 
@@ -23,11 +24,12 @@
 
 #define WITH_AVX512                                                                            \
     __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512ifma,avx512vbmi," \
-                          "avx512vbmi2,avx512vpopcntdq")))
+                          "avx512vbmi2,avx512vpopcntdq,bmi2,popcnt")))
 
 namespace avx512 {
 
 constexpr int LANES = 8; /* numbers of 64 bits in a vector */
+constexpr uint64_t EIGHT_DIGITS = 100000000;
 
 inline bool available()
 {
@@ -35,7 +37,8 @@ inline bool available()
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512ifma") &&
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-           __builtin_cpu_supports("avx512vpopcntdq");
+           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("popcnt");
 }
 
 WITH_AVX512 inline __m512i all(uint64_t value)

@@ -22,8 +22,6 @@
 
 namespace avx512 {
 
-constexpr uint64_t EIGHT_DIGITS = 100000000;
-
 /* Eight numbers, (upper * 10^8 + lower) * 10^power: F::MOST_DIGITS digits, some zeros in front. */
 struct decimals {
     __m512i upper;

@@ -5,6 +5,7 @@
 
 #include "proto/json/decimal.h"
 #include "proto/json/number_print_avx512.h"
+#include "proto/json/number_read_avx512.h"
 #include "proto/json/number_token.h"
 #include "proto/limits.h"
 
@@ -223,13 +224,23 @@ template <typename T> struct plain_integer {
     }
 };
 
+/* Where the number after the one that ends at `after` begins, with nothing but a comma and at most
+ * one space between them; or NULL. */
+inline const char *next_of_run(const char *after, const char *end)
+{
+    if (*after != ',' || end - after < 3) {
+        return nullptr;
+    }
+    return after[1] == ' ' ? after + 2 : after + 1;
+}
+
 template <typename plain>
 struct number_run read_run(const char *text, const char *end, uint64_t count, void *out)
 {
     char *to = static_cast<char *>(out);
     number_run run = {text, 0};
     const char *p = text;
-    while (run.count < count && end - p >= number_token::PLAIN_BYTES) {
+    while (p != nullptr && run.count < count && end - p >= number_token::PLAIN_BYTES) {
         const char *after = plain::read(p, text, to);
         if (__builtin_expect(after == nullptr, 0)) {
             number_result ignored;
@@ -240,16 +251,43 @@ struct number_run read_run(const char *text, const char *end, uint64_t count, vo
         }
         run = number_run{after, run.count + 1};
         to += plain::size;
-        if (*after != ',' || end - after < 3) {
-            break;
-        }
-        p = after + 1;
-        if (*p == ' ') {
-            p++;
+        p = next_of_run(after, end);
+    }
+    return run;
+}
+
+#if defined(TALLY_AVX512)
+/* As read_run(), where avx512::available(). What is unusual is read one by one; the more there was
+ * of it, the later this looks whether it has ended. */
+template <typename F>
+struct number_run read_run_avx512(const char *text, const char *end, uint64_t count, void *out)
+{
+    constexpr uint64_t FEW = avx512::TEXT_BYTES / 2; /* with their commas that many bytes */
+    constexpr uint64_t MANY = 1024;
+    constexpr size_t size = sizeof(typename F::bits);
+    char *to = static_cast<char *>(out);
+    number_run run = {text, 0};
+    uint64_t one_by_one = FEW;
+    const char *p = text;
+    while (p != nullptr && run.count < count) {
+        const uint64_t wanted = std::min(one_by_one, count - run.count);
+        number_run more = read_run<plain_float<F>>(p, end, wanted, to + run.count * size);
+        const bool whole = more.count == wanted; /* or a text follows that no run has */
+        one_by_one = std::min(2 * one_by_one, MANY);
+        p = nullptr;
+        while (more.count > 0) {
+            run = number_run{more.text, run.count + more.count};
+            p = whole ? next_of_run(run.text, end) : nullptr;
+            if (p == nullptr) {
+                break;
+            }
+            more = avx512::read_usual<F>(p, end, count - run.count, to + run.count * size);
+            one_by_one = more.count > 0 ? FEW : one_by_one;
         }
     }
     return run;
 }
+#endif
 
 constexpr uint64_t ZEROS = 0x3030303030303030;
 
@@ -593,33 +631,46 @@ struct type_text {
     number_reader read;
     number_run_reader read_run;
     number_writer print;
-    number_writer print_avx512; /* faster where avx512::available(); may be null */
-    int text_max;               /* characters of the longest text */
+    int text_max;                                        /* characters of the longest text */
     void (*special)(bool negative, bool nan, void *out); /* null: integers have none */
+    number_run_reader read_run_avx512;                   /* null: there is none */
+    number_writer print_avx512;
 };
 
-template <typename F> constexpr number_writer avx512_writer()
+template <typename F> constexpr type_text make_float_text()
 {
+    type_text text = {read_float<F>, read_run<plain_float<F>>, print_floats<F>,
+                      F::TEXT_MAX,   store_special<F>,         nullptr,
+                      nullptr};
 #if defined(TALLY_AVX512)
     if constexpr (sizeof(typename F::bits) >= sizeof(float)) {
-        return print_floats_avx512<F>;
+        text.read_run_avx512 = read_run_avx512<F>;
+        text.print_avx512 = print_floats_avx512<F>;
     }
 #endif
-    return nullptr;
+    return text;
 }
 
-template <typename F>
-constexpr type_text float_text = {read_float<F>,   read_run<plain_float<F>>,
-                                  print_floats<F>, avx512_writer<F>(),
-                                  F::TEXT_MAX,     store_special<F>};
+template <typename F> constexpr type_text float_text = make_float_text<F>();
 
 template <typename T>
 constexpr type_text integer_text = {read_int<T>,
                                     read_run<plain_integer<T>>,
                                     print_integers<T>,
-                                    nullptr,
                                     std::numeric_limits<T>::digits10 + 1 + std::is_signed_v<T>,
+                                    nullptr,
+                                    nullptr,
                                     nullptr};
+
+inline bool with_avx512(const type_text &text)
+{
+#if defined(TALLY_AVX512)
+    return text.print_avx512 != nullptr && avx512::available();
+#else
+    (void)text;
+    return false;
+#endif
+}
 
 /* clang-format off */
 #define TEXT_OF_FLOAT(bytes, exponent)    float_text<decimal::binary<bytes, exponent>>
@@ -639,18 +690,14 @@ number_reader number_reader_of(enum dtype dtype)
 
 number_run_reader number_run_reader_of(enum dtype dtype)
 {
-    return types[dtype].read_run;
+    const type_text &type = types[dtype];
+    return with_avx512(type) ? type.read_run_avx512 : type.read_run;
 }
 
 number_writer number_writer_of(enum dtype dtype)
 {
     const type_text &type = types[dtype];
-#if defined(TALLY_AVX512)
-    if (type.print_avx512 != nullptr && avx512::available()) {
-        return type.print_avx512;
-    }
-#endif
-    return type.print;
+    return with_avx512(type) ? type.print_avx512 : type.print;
 }
 
 int number_text_max(enum dtype dtype)

@@ -1,6 +1,6 @@
-/* Number text against charconv: random float32 and float64 of any bits are printed, with the same
- * digits as std::to_chars(), and read back; and texts with more digits are read, as
- * std::from_chars() reads them.
+/* Number text against charconv: random float32 and float64, of any bits and without exponents in
+ * turn, are printed, with the same digits as std::to_chars(), and read back; and texts with more
+ * digits are read, as std::from_chars() reads them.
  *
  *   build/release/tests/accuracy/number_text [--all]     10^6 of each; 10^9 and 10^8
  *
@@ -118,17 +118,18 @@ template <typename T> void check_few(enum dtype dtype, const std::vector<T> &val
 }
 
 /* Texts of up to 19 digits in all, most of them no shortest ones. */
-template <typename T> void check_texts(enum dtype dtype, const std::vector<T> &values)
+template <typename T>
+void check_texts(enum dtype dtype, const std::vector<T> &values, bool moderate)
 {
     std::vector<char> text;
     std::vector<T> expected;
     for (T value : values) {
         char one[512];
-        bool fixed = next_random() % 2 == 0;
-        double moderate =
+        bool fixed = moderate || next_random() % 2 == 0;
+        double source =
             fixed ? std::fmod(static_cast<double>(value), 1e9) : static_cast<double>(value);
         char *end =
-            std::to_chars(one, one + sizeof one, moderate,
+            std::to_chars(one, one + sizeof one, source,
                           fixed ? std::chars_format::fixed : std::chars_format::scientific,
                           static_cast<int>(next_random() % 19))
                 .ptr;
@@ -143,22 +144,30 @@ template <typename T> void check_texts(enum dtype dtype, const std::vector<T> &v
     check_reading(dtype, text, expected);
 }
 
+/* A number that is printed without an exponent. */
+template <typename T> T moderate_of(T value)
+{
+    int exponent = 0;
+    return std::ldexp(std::frexp(value, &exponent), static_cast<int>(next_random() % 60) - 12);
+}
+
 template <typename T, typename bits> void check(enum dtype dtype, uint64_t count)
 {
     std::vector<T> values;
     for (uint64_t done = 0; done < count; done += FEW) {
+        const bool moderate = done / FEW % 2 != 0;
         values.clear();
         while (values.size() < FEW) {
             bits random = static_cast<bits>(next_random());
             T value;
             memcpy(&value, &random, sizeof value);
             if (std::isfinite(value)) {
-                values.push_back(value);
+                values.push_back(moderate ? moderate_of(value) : value);
             }
         }
         check_few(dtype, values);
-        if (done % (8 * FEW) == 0) {
-            check_texts(dtype, values);
+        if (done / FEW % 8 < 2) {
+            check_texts(dtype, values, moderate);
         }
         if (done % (FEW << 12) == 0) {
             std::printf("float%zu: %llu\n", 8 * sizeof(T),

@@ -34,6 +34,10 @@ static void release_page(char *page, size_t bytes)
     assert_int_equal(munmap(page - bytes, 3 * bytes), 0);
 }
 
+enum {
+    RUN_MAX = 500
+};
+
 /* Each number of text[0..bytes), which ends with a comma, from a run as it is alone. Returns how
  * many came from runs. */
 static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
@@ -42,10 +46,11 @@ static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
     const char *p = text;
     uint64_t from_runs = 0;
     while (p < end) {
-        uint64_t values[20] = {0};
+        uint64_t values[RUN_MAX] = {0};
+        uint64_t most = next_random() % 2 ? RUN_MAX : 20;
         size_t size = dtype_info(dtype)->bytes;
-        struct number_run run = number_run_reader_of(dtype)(p, end, 20, values);
-        assert_true(run.count <= 20);
+        struct number_run run = number_run_reader_of(dtype)(p, end, most, values);
+        assert_true(run.count <= most);
         const char *after = p;
         for (uint64_t i = 0; i < run.count; i++) {
             uint64_t alone = 0;
@@ -62,74 +67,158 @@ static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
     return from_runs;
 }
 
+/* Usual and unusual numbers, and what is none. */
+static const char *const texts[] = {
+    "1",
+    "0.5",
+    "-0.25",
+    "-0.0",
+    "12345678.875",
+    "123456789.5",
+    "-1.23456789012345",
+    "0.12345678901234567",
+    "0.123456789012345678",
+    "-9.123456789012345678",
+    "1.1234567890123456789",
+    "0.00000000000000000001",
+    "3.0000000000000000000000000000000000000001",
+    "1.5e3",
+    "-2.5E-5",
+    "7.25e",
+    "1e400",
+    "1.0e400",
+    "01.5",
+    "1.",
+    "-",
+    "--1.5",
+    "+1.5",
+    ".5",
+    "1.5.5",
+    "",
+    " 2.5",
+    "00",
+    "127",
+    "-129",
+    "65536",
+    "12345678",
+    "123456789",
+    "1234567890123456",
+    "12345678901234567",
+    "18446744073709551615",
+    "-9223372036854775808",
+    "3.0",
+};
+
+/* Mostly the same few. */
+static void few_text(char out[64])
+{
+    const char *text = texts[next_random() % ARRAY_COUNT(texts)];
+    (void)snprintf(out, 64, "%s", next_random() % 4 != 0 ? texts[next_random() % 4] : text);
+}
+
+/* Mostly decimals, as long runs have them, some in the middle of two floats. */
+static void decimal_text(char out[64])
+{
+    static const char *const middles[] = {"4503599627370496.5",
+                                          "4503599627370497.5",
+                                          "9007199254740993.0",
+                                          "-9007199254740995.0",
+                                          "16777217.0",
+                                          "8388609.5",
+                                          "9999999999999999.99",
+                                          "10000000000000000000.0",
+                                          "10000000000000000000000.25",
+                                          "100000000000000000000000000000000.5"};
+    const uint64_t random = next_random();
+    const double value = (double)(random >> 12) * 0x1p-51 - 1;
+    if (random % 64 == 0) {
+        (void)snprintf(out, 64, "%s", texts[next_random() % ARRAY_COUNT(texts)]);
+    } else if (random % 64 == 1) {
+        (void)snprintf(out, 64, "%s", middles[next_random() % ARRAY_COUNT(middles)]);
+    } else {
+        (void)snprintf(out, 64, "%.*f", 1 + (int)(random % 3 * 8 + next_random() % 4),
+                       next_random() % 2 ? value : value * (double)(next_random() % 100000));
+    }
+}
+
+/* Numbers that are refused end a run, so next_text() has them between many that are not. */
+static void check_page(enum dtype dtype, void (*next_text)(char out[64]))
+{
+    size_t bytes = 0;
+    uint64_t from_runs = 0;
+    char *page = guarded_page(&bytes);
+    for (size_t start = 0; start < 70; start++) {
+        char *p = page;
+        while (p < page + bytes) {
+            size_t left = (size_t)(page + bytes - p);
+            char text[64];
+            char one[68];
+            next_text(text);
+            const char *space = next_random() % 2 && left > 68 ? " " : "";
+            if (left <= 68) { /* to the page's last byte */
+                (void)snprintf(text, sizeof text, "%s",
+                               left % 2 == 0 ? "1"
+                               : left > 1    ? "10"
+                                             : "");
+            }
+            int length = snprintf(one, sizeof one, "%s,%s", text, space);
+            memcpy(p, one, (size_t)length);
+            p += length;
+        }
+        from_runs += check_runs(dtype, page + start, bytes - start);
+    }
+    release_page(page, bytes);
+    assert_true(from_runs > 70 * bytes / 40);
+}
+
 static void runs_read_each_number_as_it_is_alone_up_to_the_ends_of_pages(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "1",
-        "0.5",
-        "-0.25",
-        "-0.0",
-        "12345678.875",
-        "123456789.5",
-        "-1.23456789012345",
-        "0.12345678901234567",
-        "0.123456789012345678",
-        "-9.123456789012345678",
-        "1.1234567890123456789",
-        "0.00000000000000000001",
-        "3.0000000000000000000000000000000000000001",
-        "1.5e3",
-        "-2.5E-5",
-        "7.25e",
-        "1e400",
-        "1.0e400",
-        "01.5",
-        "1.",
-        "-",
-        "--1.5",
-        "+1.5",
-        ".5",
-        "1.5.5",
-        "",
-        " 2.5",
-        "00",
-        "127",
-        "-129",
-        "65536",
-        "12345678",
-        "123456789",
-        "1234567890123456",
-        "12345678901234567",
-        "18446744073709551615",
-        "-9223372036854775808",
-        "3.0",
-    };
-    size_t bytes = 0;
-    char *page = guarded_page(&bytes);
     for (int type = 0; type < DTYPE_COUNT; type++) {
-        uint64_t from_runs = 0;
-        for (size_t start = 0; start < 70; start++) {
-            char *p = page;
-            /* Numbers that are refused end a run, so they are between many that are not. */
-            while (p < page + bytes) {
-                size_t left = (size_t)(page + bytes - p);
-                const char *text = texts[(next_random() + start) % ARRAY_COUNT(texts)];
-                text = next_random() % 4 != 0 ? texts[next_random() % 4] : text;
-                const char *space = next_random() % 2 && left > 60 ? " " : "";
-                if (left < 60) { /* to the page's last byte */
-                    text = left % 2 == 0 ? "1" : left > 1 ? "10" : "";
-                }
-                char one[64];
-                int length = snprintf(one, sizeof one, "%s,%s", text, space);
-                memcpy(p, one, (size_t)length);
-                p += length;
-            }
-            from_runs += check_runs((enum dtype)type, page + start, bytes - start);
-        }
-        assert_true(from_runs > 70 * bytes / 40);
+        check_page((enum dtype)type, few_text);
     }
-    release_page(page, bytes);
+}
+
+static void long_runs_of_decimals_read_as_each_number_alone(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        check_page(DTYPE_F64, decimal_text);
+        check_page(DTYPE_F32, decimal_text);
+    }
+}
+
+static void what_is_no_number_ends_a_run_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        "",      ".5",   "-.5",  "-",      "--1.5",  "+1.5", "01.5",  "-01.5",
+        "00.5",  "1.",   "1..5", "1.5.5",  "1.5 ",   "1 .5", "  1.5", "- 1.5",
+        "1.5-",  "1.-5", "1-.5", "1.5e",   "1/5",    "1:5",  "1.5\n", "\"NaN\"",
+        "[1.5]", "1.5]", "null", "\xb1.5", "1.\xb5", "1;5",  "1 5",   "1- .5",
+    };
+    char text[4096];
+    for (size_t other = 0; other < ARRAY_COUNT(others); other++) {
+        for (int round = 0; round < 400; round++) {
+            size_t bytes = 0;
+            const int before = 16 + (int)(next_random() % 40);
+            for (int i = 0; i < before + 40; i++) {
+                bytes += (size_t)sprintf(text + bytes, "%.*f,%s", 1 + (int)(next_random() % 7),
+                                         (double)i,
+                                         i == before + 39 || next_random() % 4 ? "" : " ");
+                if (i == before) {
+                    bytes += (size_t)sprintf(text + bytes, "%s,", others[other]);
+                }
+            }
+            const enum dtype dtype = round % 2 ? DTYPE_F32 : DTYPE_F64;
+            uint64_t values[RUN_MAX];
+            const struct number_run run =
+                number_run_reader_of(dtype)(text, text + bytes, RUN_MAX, values);
+            /* "1.5 " has a number */
+            assert_true(run.count <= (uint64_t)before + 2);
+            (void)check_runs(dtype, text, bytes);
+        }
+    }
 }
 
 static void runs_print_each_number_as_it_is_alone_and_stay_in_their_room(void **state)
@@ -235,6 +324,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_read_each_number_as_it_is_alone_up_to_the_ends_of_pages),
+        cmocka_unit_test(long_runs_of_decimals_read_as_each_number_alone),
+        cmocka_unit_test(what_is_no_number_ends_a_run_wherever_it_stands),
         cmocka_unit_test(runs_print_each_number_as_it_is_alone_and_stay_in_their_room),
         cmocka_unit_test(long_runs_of_each_kind_print_as_each_number_alone),
     };
