@@ -14,7 +14,7 @@ name=matrix
 program=$build/tests/kernels/test_corpus
 ${MAKE:-make} --no-print-directory -s "$program"
 
-# run NAME [VARIABLE=VALUE ...] -- [argument ...]
+# run NAME [VARIABLE=VALUE ...] -- [argument ...]: on device 1, the first one of the driver that is named, behind ours
 run() {
     name=$1
     shift
@@ -27,7 +27,7 @@ run() {
     log=$(log_of "$name")
     result=DIFFERENT
     # shellcheck disable=SC2086  # words: the settings
-    if env $settings timeout -k 10 3600 "$program" "$@" "$amount" >"$log" 2>&1; then
+    if env $settings timeout -k 10 3600 "$program" --device 1 "$@" "$amount" >"$log" 2>&1; then
         result=same
     fi
     row "$name" "$result" "$log"
