@@ -4,7 +4,7 @@
 #include "proto/digits.h"
 #include "proto/text.h"
 
-#include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -76,10 +76,17 @@ enum {
  * such value, or without one, 1. */
 static unsigned read_quality(const char *text)
 {
-    char *end = NULL;
-    const double quality = strtod(text, &end);
-    const bool valid = text[0] == '0' && quality < 1 && strchr("; \t,", *end) != NULL;
-    return valid ? (unsigned)(quality * WHOLE_QUALITY) : WHOLE_QUALITY;
+    unsigned quality = 0;
+    unsigned unit = WHOLE_QUALITY / 10;
+    const char *at = text + 1;
+    if (text[0] != '0') {
+        return WHOLE_QUALITY;
+    }
+    for (at += *at == '.'; isdigit((unsigned char)*at) != 0; at++) {
+        quality += unit * (unsigned)(*at - '0');
+        unit /= 10;
+    }
+    return *at == '\0' || strchr("; \t,", *at) != NULL ? quality : WHOLE_QUALITY;
 }
 
 /* Of the parameters behind an element. */
