@@ -341,7 +341,8 @@ WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts
 WITH_AVX512 inline char *put_text(const texts &t, unsigned lane, char *out)
 {
     const char *bytes = t.bytes[lane % 2 * (LANES / 2) + lane / 2];
-    const unsigned char *from = PERMUTATIONS.from[0][0][0] + (t.form[lane] >> 32);
+    const auto *from =
+        reinterpret_cast<const unsigned char *>(&PERMUTATIONS.from) + (t.form[lane] >> 32);
     const __m256i text =
         _mm256_permutexvar_epi8(_mm256_load_si256(reinterpret_cast<const __m256i *>(from)),
                                 _mm256_load_si256(reinterpret_cast<const __m256i *>(bytes)));

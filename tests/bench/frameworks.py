@@ -53,9 +53,10 @@ def web_works(quick):
         query = works.raw_query(shape, axis)
         if not quick or count <= MIB:
             yield works.raw_work(name, "/v1/cumsum" + query, count, c), "/raw" + query
-    for count, c in ((1 << 10, 16), (1 << 16, 4), (1 << 20, 1)):
+    for count, c in ((1 << 10, 16), (1 << 16, 1), (1 << 16, 8), (1 << 20, 1)):
+        goal = {"goal": Goal(">=", 3)} if count == 1 << 16 else {}
         if not quick or count == 1 << 16:
-            yield works.json_work(count, "/v1/cumsum", c), "/json"
+            yield works.json_work(count, "/v1/cumsum", c, **goal), "/json"
 
 
 def v2_works():
@@ -89,7 +90,7 @@ def compare(peer, work, base, their_url, settings):
         work.name,
         peer,
         **spread(load.ratios(results, "tallyd", "peer", "rps")),
-        goal=Goal(">", 1),
+        goal=work.goal or Goal(">", 1),
         notes=notes.format(**figures),
         **figures,
     )

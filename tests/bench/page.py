@@ -195,15 +195,25 @@ def service(rows):
 
 
 def frameworks(rows):
+    """Work on several numbers of connections shares a column."""
     rows = [row for row in rows if row["ratio"] is not None]
-    works = list(dict.fromkeys(row["work"] for row in rows))
     by_both = {(row["work"], row["against"]): row for row in rows}
-    peers_ = dict.fromkeys(row["against"] for row in rows)
-    lines = [[peer, *(shown(by_both.get((work, peer))) for work in works)] for peer in peers_]
-    return table(
-        ["Tally's rate to", *(re.sub(" c=.*|of | numbers", "", work) for work in works)],
-        lines,
-    )
+    columns = {}
+    for work in dict.fromkeys(row["work"] for row in rows):
+        kind, connections = work.split(" c=")
+        columns.setdefault(kind, []).append(connections)
+    heads = []
+    for kind, counts in columns.items():
+        several = f" c={', '.join(counts)}" if len(counts) > 1 else ""
+        heads.append(re.sub("of | numbers", "", kind) + several)
+    lines = []
+    for peer in dict.fromkeys(row["against"] for row in rows):
+        found = [
+            [shown(by_both.get((f"{kind} c={count}", peer))) for count in counts]
+            for kind, counts in columns.items()
+        ]
+        lines.append([peer, *map(", ".join, found)])
+    return table(["Tally to", *heads], lines)
 
 
 def startup(rows):

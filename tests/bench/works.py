@@ -22,9 +22,10 @@ def raw_body(count):
 
 
 def json_body(count):
-    return json.dumps(
-        {"data": [float(f"{x:.6g}") for x in floats(count)], "dtype": "float32"}
-    ).encode()
+    """Random float64, as Python prints them: most have 17 digits."""
+    rng = random.Random(1)
+    numbers = [rng.uniform(-1000, 1000) for _ in range(count)]
+    return json.dumps({"data": numbers, "dtype": "float64"}).encode()
 
 
 def small_json():
@@ -82,6 +83,7 @@ def raw_work(name, path, count, connections, **more):
     return Work(name, path, RAW, lambda: raw_body(count), connections, **more)
 
 
-def json_work(count, path, connections):
+def json_work(count, path, connections, **more):
     """Many numbers."""
-    return Work(f"JSON of {count} numbers", path, JSON, lambda: json_body(count), connections)
+    name = f"JSON of {count} numbers"
+    return Work(name, path, JSON, lambda: json_body(count), connections, **more)

@@ -19,7 +19,8 @@ if ENGINE == "torch":
     torch.set_num_threads(1)
 
     def cumsum(x, axis):
-        return torch.cumsum(torch.from_numpy(x), dim=axis, dtype=torch.float32).numpy()
+        x = torch.from_numpy(x)
+        return torch.cumsum(x, dim=axis, dtype=x.dtype).numpy()
 
 else:
 
