@@ -141,8 +141,8 @@ WITH_AVX512 inline __m256i load32(const void *from)
  * has so many bytes without its point; a space and a sign are below '0', and so become 0. */
 WITH_AVX512 inline __m256i fours_of(const char *comma, uint32_t permutation, uint32_t bytes)
 {
-    const __m256i text = _mm256_permutexvar_epi8(load32(ALIGNMENTS.from[0] + permutation),
-                                                 load32(comma - TEXT_BYTES));
+    const auto *from = reinterpret_cast<const unsigned char *>(&ALIGNMENTS.from) + permutation;
+    const __m256i text = _mm256_permutexvar_epi8(load32(from), load32(comma - TEXT_BYTES));
     const __m256i ones = _mm256_and_si256(_mm256_subs_epu8(text, _mm256_set1_epi8('0')),
                                           load32(ALIGNMENTS.keep + bytes));
     const __m256i twos = _mm256_maddubs_epi16(ones, _mm256_set1_epi16(1 << 8 | 10));
