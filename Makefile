@@ -235,8 +235,8 @@ $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 FUZZ_SECONDS ?= 30
 FUZZ_TIMEOUT := 10
 # What threads still hold when an input is over is no leak; what is never given back, the fuzzer finds by itself.
-fuzz-wire: FUZZ_TIMEOUT := 60
-fuzz-wire: FUZZ_ARGS    := -detect_leaks=0
+fuzz-wire corpus-wire: FUZZ_TIMEOUT := 60
+fuzz-wire corpus-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
@@ -262,6 +262,9 @@ fuzz-%: $(B)/tests/fuzz/fuzz_%
 	$< -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=$(FUZZ_TIMEOUT) -rss_limit_mb=2048 -print_final_stats=1 $(FUZZ_ARGS) \
 	    -artifact_prefix=$(B)/found/$*- $(B)/corpus/$* tests/fuzz/corpus/$* >$(B)/found/$*.log 2>&1; \
 	    status=$$?; tail -n 12 $(B)/found/$*.log; exit $$status
+# Each input of the corpus once, and no others.
+corpus-%: $(B)/tests/fuzz/fuzz_%
+	@$< -runs=0 -timeout=$(FUZZ_TIMEOUT) $(FUZZ_ARGS) tests/fuzz/corpus/$* >$(B)/corpus-$*.log 2>&1 || { cat $(B)/corpus-$*.log; exit 1; }
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -458,6 +461,7 @@ cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
 
 test: deps-test
 	@sh tests/run.sh $(MODE)
+asan: deps-tools
 asan tsan: deps-test
 	@sh tests/run.sh $@
 

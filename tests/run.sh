@@ -38,7 +38,8 @@ export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
 # Programs: shell suites, kernel suites, cmocka suites, the longest first, so that no core is idle
 # at the end. Each leaves its counts in $logs/*.count.
 programs=''
-[ ! -e tests/client/run.sh ] || programs=tests/client/run.sh
+[ "$mode" != asan ] || programs=tests/fuzz/corpus.sh
+[ ! -e tests/client/run.sh ] || programs="$programs tests/client/run.sh"
 for source in tests/kernels/test_corpus.c tests/kernels/test_monoid.c tests/kernels/test_scan_device.c \
     tests/kernels/test_*.c tests/unit/test_*.c; do
     [ -e "$source" ] || continue
