@@ -35,9 +35,9 @@ bool text_is_line(const char *text, size_t bytes);
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Bytes of the control character at `at`: of ASCII; or in UTF-8 U+0080 to U+009F, which terminals
- * obey too, U+2028 and U+2029, at which some programs end a line, and U+202A to U+202E and U+2066
- * to U+2069, which turn the letters behind them round; 0: there is none. Behind a byte that begins
- * a character a byte follows, if only the zero at the end. */
+ * obey too, U+2028 and U+2029, at which some programs end a line, and those that turn letters round
+ * (Bidi_Control of Unicode): U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069; 0: there
+ * is none. Behind a byte that begins a character a byte follows, if only the zero at the end. */
 static inline size_t text_control(const char *at)
 {
     const unsigned char c = (unsigned char)at[0];
@@ -45,11 +45,15 @@ static inline size_t text_control(const char *at)
         const unsigned char next = (unsigned char)at[1];
         return next >= 0x80 && next < 0xA0 ? 2 : 0;
     }
+    if (c == 0xD8) {
+        return (unsigned char)at[1] == 0x9C ? 2 : 0;
+    }
     if (c == 0xE2) {
         const unsigned char next = (unsigned char)at[1];
         const unsigned char last = next == 0x80 || next == 0x81 ? (unsigned char)at[2] : 0;
-        const bool turns =
-            next == 0x80 ? last >= 0xA8 && last <= 0xAE : last >= 0xA6 && last <= 0xA9;
+        const bool mark = last == 0x8E || last == 0x8F;
+        const bool turns = next == 0x80 ? mark || (last >= 0xA8 && last <= 0xAE)
+                                        : last >= 0xA6 && last <= 0xA9;
         return turns ? 3 : 0;
     }
     return c < 0x20 || c == 0x7F ? 1 : 0;

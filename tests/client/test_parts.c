@@ -395,6 +395,9 @@ static void texts_are_made_safe_for_terminals(void **state)
                                          "c\xe2\x81\xa9\\u2027\xe2\x81\xaa\xe2\""),
                                  out, sizeof out));
     assert_string_equal(out, "a?b?c?\xe2\x80\xa7\xe2\x81\xaa\xe2");
+    assert_true(
+        json_text_string(text_of("\"a\xd8\x9c\\u200eb\xe2\x80\x8f\""), out, sizeof out));
+    assert_string_equal(out, "a??b?");
     char tiny[4];
     assert_true(json_text_string(text_of("\"abcdefgh\""), tiny, sizeof tiny));
     assert_string_equal(tiny, "abc");

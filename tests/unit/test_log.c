@@ -119,23 +119,24 @@ static void hostile_bytes_cannot_leave_their_field(void **state)
     (void)state;
     static const char hostile[] =
         "a\nb\x1b[2J\x7f\xff\xc3\xa4\xc2\x9b\xe2\x82\xac\xed\xa0\x80\\"
-        "\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6";
+        "\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6\xd8\x9b\xd8\x9c\xe2\x80\x8f";
     struct fixture *fixture = open_fixture(text_form);
     log_message(fixture->log, LOG_WARN, "%s", hostile);
     const char *line = text_of(fixture);
     assert_string_equal(line + 24,
                         " warn a\\x0ab\\x1b[2J\\x7f\\xff\xc3\xa4\\xc2\\x9b\xe2\x82\xac"
                         "\\xed\\xa0\\x80\\\\"
-                        "\xe2\x80\xa7\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6\n");
+                        "\xe2\x80\xa7\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6"
+                        "\xd8\x9b\\xd8\\x9c\\xe2\\x80\\x8f\n");
     close_fixture(fixture);
     fixture = open_fixture(json_form);
     log_message(fixture->log, LOG_WARN, "%s", hostile);
     line = text_of(fixture);
     assert_non_null(strstr(
-        line,
-        "\"message\":\"a\\u000ab\\u001b[2J\\u007f\\\\xff\xc3\xa4\\\\xc2\\\\x9b"
-        "\xe2\x82\xac\\\\xed\\\\xa0\\\\x80\\\\x5c"
-        "\xe2\x80\xa7\\\\xe2\\\\x80\\\\xa8\\\\xe2\\\\x80\\\\xae\\\\xe2\\\\x81\\\\xa6\"}\n"));
+        line, "\"message\":\"a\\u000ab\\u001b[2J\\u007f\\\\xff\xc3\xa4\\\\xc2\\\\x9b"
+              "\xe2\x82\xac\\\\xed\\\\xa0\\\\x80\\\\x5c"
+              "\xe2\x80\xa7\\\\xe2\\\\x80\\\\xa8\\\\xe2\\\\x80\\\\xae\\\\xe2\\\\x81\\\\xa6"
+              "\xd8\x9b\\\\xd8\\\\x9c\\\\xe2\\\\x80\\\\x8f\"}\n"));
     close_fixture(fixture);
 }
 
