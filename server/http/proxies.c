@@ -49,8 +49,9 @@ static bool parse_network(const char *text, struct proxy_network *out)
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
+        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* others may read octal */
         uint64_t bits = 0;
-        if (!digits_are_all(digits, strlen(digits), &bits) || bits > all) {
+        if (padded || !digits_are_all(digits, strlen(digits), &bits) || bits > all) {
             return false;
         }
         out->bits = (unsigned)bits;

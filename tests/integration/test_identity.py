@@ -148,7 +148,9 @@ def test_what_is_no_address_leaves_the_one_who_wrote_it(start_server, forwarded)
     assert statuses(behind(server, forwarded), {"server": server}) == [200, 429]
 
 
-@pytest.mark.parametrize("network", ["x", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8x"])
+@pytest.mark.parametrize(
+    "network", ["x", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8x", "10.0.0.0/08", "::/00"]
+)
 def test_a_network_that_is_none_is_named_at_the_start(start_server, network):
     server = start_server("--trusted-proxies", network, wait=False)
     assert server.wait() == 2
