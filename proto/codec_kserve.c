@@ -123,7 +123,6 @@ static enum status check_carry(const struct framed_tensor *carry, struct error *
 static enum status read_input(const struct json_place *place, struct kserve *kserve,
                               struct scan_call *call, struct error *err)
 {
-    struct kserve_attributes *attributes = &kserve->attributes;
     struct kserve_location location = {.binary_size = 0};
     const char *name = NULL;
     TRY(json_require_string(place, "name", &name, err));
@@ -146,8 +145,7 @@ static enum status read_input(const struct json_place *place, struct kserve *kse
     TRY(json_require(place, "datatype", err));
     TRY(json_field_dtype(place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, err));
     TRY(framed_tensor_read_shape(input, err));
-    attributes->rank = kserve->inputs[TENSOR_X].rank;
-    TRY(kserve_read_input_parameters(place, &location, attributes, err));
+    TRY(kserve_read_input_parameters(place, &location, err));
     TRY(locate_tensor(&kserve->framed.doc, &location, which == TENSOR_AXIS, input,
                       &call->payload_max, err));
     if (which == TENSOR_AXIS) {
@@ -171,6 +169,13 @@ static enum status read_inputs(const struct json_place *root, struct kserve *kse
     if (x->place.object == NULL) {
         return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
                                "the input \"" MODEL_INPUT "\" is missing");
+    }
+    kserve->attributes.rank = x->rank;
+    for (size_t i = 0; i < TENSOR_COUNT; i++) {
+        if (kserve->inputs[i].place.object != NULL) {
+            TRY(kserve_read_input_attributes(&kserve->inputs[i].place, &kserve->attributes,
+                                             err));
+        }
     }
     if (!model->any_dtype && x->dtype != model->dtype) {
         return json_field_refuse(&x->place, "datatype", -1, STATUS_INVALID_DTYPE, err,

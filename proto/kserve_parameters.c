@@ -287,19 +287,28 @@ enum status kserve_read_output_parameters(const struct json_place *tensor,
 }
 
 enum status kserve_read_input_parameters(const struct json_place *tensor,
-                                         struct kserve_location *out,
-                                         struct kserve_attributes *attributes,
-                                         struct error *err)
+                                         struct kserve_location *out, struct error *err)
 {
     static const char *const known[] = {"binary_data_size", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset",
                                         ATTRIBUTE_NAMES};
     struct json_place place;
     TRY(read_parameters(tensor, known, ARRAY_COUNT(known), &place, err));
-    TRY(read_attributes(&place, attributes, err));
     out->has_binary_size = json_field(&place, "binary_data_size") != NULL;
     TRY(json_field_size(&place, "binary_data_size", &out->binary_size, err));
     return read_window(&place, &out->shm, err);
+}
+
+enum status kserve_read_input_attributes(const struct json_place *tensor,
+                                         struct kserve_attributes *attributes,
+                                         struct error *err)
+{
+    struct json_place place;
+    if (json_field_given(tensor, "parameters") == NULL) {
+        return STATUS_OK;
+    }
+    TRY(json_field_object(tensor, "parameters", &place, err));
+    return read_attributes(&place, attributes, err);
 }
 
 enum status kserve_read_query(const struct codec_request *request,

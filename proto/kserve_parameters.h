@@ -22,7 +22,7 @@ enum kserve_attribute {
 struct kserve_attributes {
     bool given[KSERVE_ATTRIBUTE_COUNT];
     int64_t values[KSERVE_ATTRIBUTE_COUNT];
-    int rank;                       /* of x, as soon as it is known */
+    int rank;                       /* of x, known when its attributes are read */
     char axis_field[JSON_PATH_MAX]; /* where the axis stands in the request, "" if nowhere */
 };
 
@@ -41,15 +41,20 @@ MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *r
                                                       struct kserve_attributes *attributes,
                                                       struct error *err);
 
-/* The same of an input, which may have attributes, too, or of an output: *shm is zeroed by the
- * caller, *binary what the request says of all outputs. */
+/* The same of an input but for attributes, which it may have, too, or of an output: *shm is zeroed
+ * by the caller, *binary what the request says of all outputs. */
 MUST_CHECK enum status kserve_read_input_parameters(const struct json_place *tensor,
                                                     struct kserve_location *out,
-                                                    struct kserve_attributes *attributes,
                                                     struct error *err);
 MUST_CHECK enum status kserve_read_output_parameters(const struct json_place *tensor,
                                                      struct shm_window *shm, bool *binary,
                                                      struct error *err);
+
+/* The attributes of an input whose parameters were read. The rank of x is known: axes that are
+ * counted from either end are compared. */
+MUST_CHECK enum status kserve_read_input_attributes(const struct json_place *tensor,
+                                                    struct kserve_attributes *attributes,
+                                                    struct error *err);
 
 /* Read the query of a raw binary request: the attributes and binary_data_output. */
 MUST_CHECK enum status kserve_read_query(const struct codec_request *request,

@@ -370,6 +370,10 @@ static void a_binary_axis_is_found_before_and_behind_the_data(void **state)
                      STATUS_INVALID_AXIS);
 }
 
+#define AXIS_WITH(parameter)                                                            \
+    "{\"name\":\"axis\",\"shape\":[],\"datatype\":\"INT64\",\"data\":1,\"parameters\":" \
+    "{\"axis\":" parameter "}}"
+
 static void an_axis_counted_from_either_end_is_the_same(void **state)
 {
     (void)state;
@@ -381,6 +385,9 @@ static void an_axis_counted_from_either_end_is_the_same(void **state)
         {"\"axis\":-1", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_OK},
         {"\"axis\":1", AXIS("INT64", "[]", "-1") ",{" X_MEMBERS "}", STATUS_OK},
         {"\"axis\":1", "{" X_MEMBERS ",\"parameters\":{\"axis\":-1}}", STATUS_OK},
+        {"\"axis\":1", AXIS_WITH("-1") ",{" X_MEMBERS "}", STATUS_OK},
+        {"\"axis\":-1", AXIS_WITH("1") ",{" X_MEMBERS "}", STATUS_OK},
+        {"\"axis\":1", AXIS_WITH("-2") ",{" X_MEMBERS "}", STATUS_INVALID_AXIS},
         {"\"axis\":-2", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_INVALID_AXIS},
         {"\"axis\":3", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1"), STATUS_INVALID_AXIS},
     };
