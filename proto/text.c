@@ -31,6 +31,11 @@ bool text_is_line(const char *text, size_t bytes)
     return true;
 }
 
+bool text_is_token_name(const char *text, size_t bytes)
+{
+    return bytes > 0 && bytes <= TOKEN_NAME_MOST && text_span(text, bytes, "._-") == bytes;
+}
+
 void text_append(char *text, size_t size, const char *format, ...)
 {
     size_t used = strlen(text);

@@ -32,6 +32,13 @@ size_t text_span(const char *text, size_t bytes, const char *others);
 /* Whether text[0..bytes) has no control characters of ASCII but tabs. */
 bool text_is_line(const char *text, size_t bytes);
 
+enum {
+    TOKEN_NAME_MOST = 64
+};
+
+/* Whether text[0..bytes) can name a token of --token-file: 1..64 letters, digits, '.', '_', '-'. */
+bool text_is_token_name(const char *text, size_t bytes);
+
 void text_append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Bytes of the control character at `at`: of ASCII; or in UTF-8 U+0080 to U+009F, which terminals

@@ -6,8 +6,8 @@
  * one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
+#include "proto/text.h"
 
-#include <ctype.h>
 #include <openssl/evp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,22 +18,10 @@ enum {
     SECRET_BYTES = 32,
     SECRET_CHARS = 43, /* six bits each */
     BASE64_CHARS = 44, /* the same, padded */
-    HASH_BYTES = 32,
-    NAME_MOST = 64
+    HASH_BYTES = 32
 };
 
 static const char PREFIX[] = "tally_"; /* for people and scanners that look for secrets */
-
-static bool name_is_sane(const char *name)
-{
-    size_t bytes = strlen(name);
-    for (size_t i = 0; i < bytes; i++) {
-        if (isalnum((unsigned char)name[i]) == 0 && strchr("._-", name[i]) == NULL) {
-            return false;
-        }
-    }
-    return bytes > 0 && bytes <= NAME_MOST;
-}
 
 static bool scopes_are_known(const char *scopes)
 {
@@ -74,7 +62,7 @@ int command_token(const struct settings *settings, struct tally *client)
         return complain(EXIT_USAGE,
                         "usage: tally token new NAME [--scopes infer,metrics,admin]");
     }
-    if (!name_is_sane(settings->name)) {
+    if (!text_is_token_name(settings->name, strlen(settings->name))) {
         return complain(EXIT_USAGE,
                         "a token's name has 1..64 letters, digits, '.', '_' or '-'");
     }

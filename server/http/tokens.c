@@ -102,14 +102,13 @@ static unsigned read_scopes(const char *text, size_t bytes)
 static enum status parse_line(const struct line *line, struct token *token, struct error *err)
 {
     const char *end = line->text + line->bytes;
-    const size_t name = text_span(line->text, line->bytes, "._-");
-    if (name == 0 || name >= TOKEN_NAME_BYTES || name == line->bytes ||
-        line->text[name] != ':') {
+    const char *colon = memchr(line->text, ':', line->bytes);
+    if (colon == NULL || !text_is_token_name(line->text, (size_t)(colon - line->text))) {
         return bad_line(err, line,
                         "it begins with no name of 1..64 letters, digits, '.', '_' or '-'");
     }
-    memcpy(token->name, line->text, name);
-    const char *hash = line->text + name + 1;
+    memcpy(token->name, line->text, (size_t)(colon - line->text));
+    const char *hash = colon + 1;
     const char *scopes = memchr(hash, ':', (size_t)(end - hash));
     const char *hash_end = scopes == NULL ? end : scopes;
     if (!read_hash(hash, (size_t)(hash_end - hash), token->hash)) {

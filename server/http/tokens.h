@@ -15,6 +15,7 @@
 #define TALLY_SERVER_TOKENS_H
 
 #include "proto/status.h"
+#include "proto/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@
 
 enum {
     TOKEN_HASH_BYTES = 32,
-    TOKEN_NAME_BYTES = 65,
+    TOKEN_NAME_BYTES = TOKEN_NAME_MOST + 1,
     TOKENS_MAX = 4096
 };
 
