@@ -367,16 +367,17 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 /* ---- while all connections are taken ---- */
 
 /* No request is on it, or one whose header has not come to its end, and not since just now; or one
- * whose body trickles in. */
+ * whose body trickles in. And nothing waits to be read, with which it goes on now. */
 static bool may_make_way(const struct conn *conn, uint64_t now_ns)
 {
+    bool is_slow = false;
     if (state_of(conn) == REQUEST_BODY) {
         const double rate = recent_rate(conn, now_ns);
-        return !conn->cut && rate >= 0 &&
-               rate < (double)conn->loop->server->config->min_upload_rate;
+        is_slow = rate >= 0 && rate < (double)conn->loop->server->config->min_upload_rate;
+    } else if (state_of(conn) == REQUEST_HEADER) {
+        is_slow = clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
     }
-    return !conn->cut && state_of(conn) == REQUEST_HEADER &&
-           clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
+    return is_slow && !conn->cut && !conn_unread(conn);
 }
 
 /* Of the client that has most connections, and more than one, one that may make way; NULL: there
@@ -410,7 +411,7 @@ bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
                               "(--max-connections), and this one had asked for nothing yet, "
                               "or too slowly (--min-upload-rate): send the request again";
     struct conn *conn = find_way(loop, now_ns);
-    if (conn == NULL || conn_unread(conn)) { /* it goes on now */
+    if (conn == NULL) {
         return false;
     }
     conn->makes_way = true;
