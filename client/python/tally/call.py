@@ -19,6 +19,7 @@ Failure: a TallyError. Thread: any, one at a time for a call.
 
 from __future__ import annotations
 
+import datetime
 import email.utils
 import json
 import math
@@ -452,7 +453,10 @@ def _retry_after(text: str) -> float:
     if text.isascii() and text.isdigit():
         return float(text[:10])
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+        date = email.utils.parsedate_to_datetime(text)
+        if date.tzinfo is None:  # asctime()'s form has no zone, and means Greenwich
+            date = date.replace(tzinfo=datetime.timezone.utc)
+        return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError, TypeError):
         return 0.0
 

@@ -12,6 +12,9 @@ import pytest
 import tally
 from lying_server import INPUT, SUMS, LyingServer, error, tensor
 
+# Of RFC 9110, 5.6.7: the one to use, and two old ones.
+HTTP_DATES = ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
+
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
@@ -97,6 +100,20 @@ def test_a_retry_after_that_has_passed_or_is_none_costs_no_wait(connect):
     for after in (email.utils.formatdate(0, usegmt=True), "soon", "-3"):
         with LyingServer(storm(503, 1, f"Retry-After: {after}\r\n")) as server:
             assert connect(server.url).cumsum(array(), 0).tolist() == SUMS
+
+
+@pytest.mark.parametrize("form", HTTP_DATES)
+def test_each_form_of_a_date_is_of_greenwich(connect, monkeypatch, form):
+    after = time.strftime(form, time.gmtime(time.time() + 600))
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    try:
+        with LyingServer(storm(503, 1, f"Retry-After: {after}\r\n")) as server:
+            with pytest.raises(tally.Busy, match="asks to wait (5[0-9][0-9]|600) s"):
+                connect(server.url).cumsum(array(), 0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_retry_after_longer_than_the_call_may_last_ends_it(connect):
