@@ -248,6 +248,13 @@ static bool is_foreign(const char *name, uint64_t *stamp, FILE **file)
     return foreign;
 }
 
+/* What is written would be where it leads. */
+static bool is_link(const char *name)
+{
+    struct stat about;
+    return lstat(name, &about) == 0 && S_ISLNK(about.st_mode);
+}
+
 int checkpoint_check(const char *name, const char *output, struct checkpoint *checkpoint)
 {
     char *beside = NULL;
@@ -257,7 +264,7 @@ int checkpoint_check(const char *name, const char *output, struct checkpoint *ch
         return complain_no_memory();
     }
     bool foreign = is_foreign(name, &checkpoint->stamp, &checkpoint->held);
-    bool foreign_beside = is_foreign(beside, &unused, &file_beside);
+    bool foreign_beside = is_foreign(beside, &unused, &file_beside) || is_link(beside);
     bool result = is_output(name, output) || is_output(beside, output);
     free(beside);
     if (file_beside != NULL) {

@@ -115,8 +115,15 @@ int destination_open_partial(const char *name, bool there, struct destination *d
     if (asprintf(&path, "%s" PARTIAL, name) < 0) {
         return complain_no_memory();
     }
-    *destination = (struct destination){.name = name, .temporary = path, .stays = true};
-    destination->fd = open(path, O_RDWR | O_CLOEXEC | (there ? 0 : O_CREAT), 0666);
+    *destination =
+        (struct destination){.fd = -1, .name = name, .temporary = path, .stays = true};
+    if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        return complain(EXIT_LOCAL,
+                        "%s is in the way of the result so far, which is a file: "
+                        "remove it",
+                        path);
+    }
+    destination->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (there ? 0 : O_CREAT), 0666);
     if (destination->fd < 0) {
         return complain_errno(EXIT_LOCAL, path);
     }

@@ -868,6 +868,31 @@ class Servers(Directory):
                 self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
                 os.remove(self.path("out.npy"))
 
+    def test_what_is_no_file_in_the_place_of_a_result_so_far_is_refused(self):
+        """A link is not followed: what would be written is another file."""
+        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
+        job, partial = ["--checkpoint", self.path("job")], out + ".partial"
+        self.path("empty", b"")
+        for make in (
+            os.mkdir,
+            os.mkfifo,
+            lambda name: os.symlink("/dev/full", name),
+            lambda name: os.symlink("empty", name),
+            lambda name: os.symlink("nowhere", name),
+        ):
+            make(partial)
+            before = self.files()
+            self.assert_failed(tally("cumsum", source, "-o", out, *job), 7, "out.npy.partial is")
+            self.assertEqual((self.files(), self.read("empty")), (before, b""))
+            os.rmdir(partial) if make is os.mkdir else os.unlink(partial)
+
+    def test_a_checkpoint_follows_no_link_that_has_the_name_of_the_next_one(self):
+        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
+        os.symlink("nowhere", self.path("job.new"))
+        done = tally("cumsum", source, "-o", out, "--checkpoint", self.path("job"))
+        self.assert_failed(done, 2, "the file is there and is not a checkpoint, with .new")
+        self.assertEqual(self.files(), ["in.npy", "job.new"])
+
     def test_a_checkpoint_takes_the_place_of_no_other_file(self):
         content = npy("<i8", (4,), bytes(32))
         source, out = self.path("in.npy", content), self.path("out.npy")
