@@ -270,7 +270,15 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                 answer->dtype, answer->shape, cumsum->dtype, cumsum->shape);
     }
     *due = cumsum->output_bytes;
-    return cumsum->spec.front == NULL ? TALLY_OK : begin_carry(cumsum, answer, due, err);
+    if (cumsum->spec.front != NULL) {
+        return begin_carry(cumsum, answer, due, err);
+    }
+    return answer->carry_length <= 0
+               ? TALLY_OK
+               : client_error_set(err, TALLY_BAD_ANSWER,
+                                  "the answer begins with a carry of %" PRId64
+                                  " bytes, which was not asked for",
+                                  answer->carry_length);
 }
 
 static enum tally_status cumsum_write(void *context, uint64_t offset, const void *bytes,

@@ -228,6 +228,8 @@ static void lies_are_refused(void **state)
         HEAD_OK "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK TENSOR "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" BODY16,
+        /* a carry in front, which was not asked for */
+        HEAD_OK TENSOR "Tally-Carry-Length: 8\r\nContent-Length: 16\r\n\r\n" BODY16,
         /* another type of content */
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" TENSOR
         "Content-Length: 16\r\n\r\n" BODY16,
