@@ -41,41 +41,68 @@ static void script_storm(void *user, const struct fake_request *request,
         fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
 }
 
-static enum tally_status weather(struct storm storm, const struct tally_options *options,
-                                 bool in_place, int *requests, struct tally_error *err)
-{
-    struct fake_server *server = fake_server_start(script_storm, &storm, SIZE_MAX, NULL);
-    struct tally *client = tally_open(fake_server_url(server), options, err);
-    struct tally_scan scan = scan_of(&FOUR);
-    int32_t buffer[4];
-    int32_t output[4] = {0};
-    assert_non_null(client);
-    memcpy(buffer, INPUT, sizeof buffer);
-    int32_t *to = in_place ? buffer : output;
-    enum tally_status status = tally_cumsum(client, &scan, buffer, to, err);
-    if (status == TALLY_OK)
-        assert_memory_equal(to, SUMS, sizeof SUMS);
-    else
-        assert_memory_equal(buffer, INPUT, sizeof buffer);
-    *requests = fake_server_requests(server);
-    tally_close(client);
-    fake_server_stop(server);
-    return status;
-}
-
-static struct tally_options quick(void)
+/* retries 0: the default; -1: none. */
+static struct tally_options quick(int32_t retries)
 {
     struct tally_options options = TALLY_OPTIONS_INIT;
     options.timeout_ms = 20000;
+    options.retries = retries;
     options.backoff_base_ms = 1;
     options.backoff_max_ms = 2;
     return options;
 }
 
+/* A server with a script, its client, and the parts of one tensor for who wants them. */
+struct scene {
+    struct fake_server *server;
+    struct tally *client;
+    struct tally_parts *parts;
+};
+
+static struct scene scene_begin(fake_script script, void *user, struct tally_options options)
+{
+    struct tally_error err;
+    struct tally_scan scan = scan_of(&FOUR);
+    struct scene scene = {.server = fake_server_start(script, user, SIZE_MAX, NULL)};
+    scene.client = tally_open(fake_server_url(scene.server), &options, &err);
+    assert_non_null(scene.client);
+    scene.parts = tally_parts_open(scene.client, &scan, &err);
+    assert_non_null(scene.parts);
+    return scene;
+}
+
+/* How many requests came. */
+static int scene_end(struct scene scene)
+{
+    int requests = fake_server_requests(scene.server);
+    tally_parts_close(scene.parts);
+    tally_close(scene.client);
+    fake_server_stop(scene.server);
+    return requests;
+}
+
+static enum tally_status weather(struct storm storm, const struct tally_options *options,
+                                 bool in_place, int *requests, struct tally_error *err)
+{
+    struct scene scene = scene_begin(script_storm, &storm, *options);
+    struct tally_scan scan = scan_of(&FOUR);
+    int32_t buffer[4];
+    int32_t output[4] = {0};
+    memcpy(buffer, INPUT, sizeof buffer);
+    int32_t *to = in_place ? buffer : output;
+    enum tally_status status = tally_cumsum(scene.client, &scan, buffer, to, err);
+    if (status == TALLY_OK)
+        assert_memory_equal(to, SUMS, sizeof SUMS);
+    else
+        assert_memory_equal(buffer, INPUT, sizeof buffer);
+    *requests = scene_end(scene);
+    return status;
+}
+
 static void a_storm_of_503_and_429_is_weathered(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     int statuses[] = {503, 429};
@@ -93,7 +120,7 @@ static void a_storm_of_503_and_429_is_weathered(void **state)
 static void retries_end(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     struct storm storm = {503, 1000, "", NULL};
@@ -111,7 +138,7 @@ static void retries_end(void **state)
 static void other_answers_are_not_repeated(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     struct {
         int status;
@@ -140,7 +167,7 @@ static void other_answers_are_not_repeated(void **state)
 static void retry_after_is_waited_for(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     struct storm storm = {503, 1, "Retry-After: 1\r\n", NULL};
@@ -175,15 +202,12 @@ static void script_slow_refusals(void *user, const struct fake_request *request,
 static enum tally_status call_with_deadline(struct told *told, int64_t deadline_ms,
                                             struct tally_error *err)
 {
-    struct tally_options options = quick();
-    struct fake_server *server = fake_server_start(script_slow_refusals, told, SIZE_MAX, NULL);
-    struct tally *client = tally_open(fake_server_url(server), &options, err);
+    struct scene scene = scene_begin(script_slow_refusals, told, quick(0));
     struct tally_scan scan = scan_of(&FOUR);
     int32_t output[4];
     scan.deadline_ms = deadline_ms;
-    enum tally_status status = tally_cumsum(client, &scan, INPUT, output, err);
-    tally_close(client);
-    fake_server_stop(server);
+    enum tally_status status = tally_cumsum(scene.client, &scan, INPUT, output, err);
+    (void)scene_end(scene);
     return status;
 }
 
@@ -211,13 +235,14 @@ static void no_attempt_begins_after_the_deadline(void **state)
 static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     static const char *const headers[] = {"Retry-After: 31\r\n",
                                           "Retry-After: 999999999999\r\n",
-                                          "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n"};
-    for (size_t i = 0; i < 3; i++) {
+                                          "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n",
+                                          "Retry-After: Fri Dec 31 23:59:59 2999\r\n"};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         struct storm storm = {503, 1, headers[i], NULL};
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
@@ -234,7 +259,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
 static void back_off_grows_and_is_bounded(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     options.retries = 9;
@@ -257,7 +282,7 @@ static void back_off_grows_and_is_bounded(void **state)
 static void the_total_timeout_covers_the_retries(void **state)
 {
     (void)state;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     struct tally_error err;
     int requests = 0;
     options.retries = 1000000;
@@ -287,17 +312,14 @@ static void connections_lost_before_the_answer_are_made_again(void **state)
 {
     (void)state;
     int drops = 3;
-    struct fake_server *server = fake_server_start(script_drop, &drops, SIZE_MAX, NULL);
-    struct tally *client = quick_client(fake_server_url(server), 4);
+    struct scene scene = scene_begin(script_drop, &drops, quick(4));
     struct tally_scan scan = scan_of(&FOUR);
     struct tally_error err;
     int32_t buffer[4];
     memcpy(buffer, INPUT, sizeof buffer);
-    assert_int_equal(tally_cumsum(client, &scan, buffer, buffer, &err), TALLY_OK);
+    assert_int_equal(tally_cumsum(scene.client, &scan, buffer, buffer, &err), TALLY_OK);
     assert_memory_equal(buffer, SUMS, sizeof SUMS);
-    assert_int_equal(fake_server_requests(server), 4);
-    tally_close(client);
-    fake_server_stop(server);
+    assert_int_equal(scene_end(scene), 4);
 }
 
 static void script_close(void *user, const struct fake_request *request,
@@ -312,17 +334,15 @@ static void script_close(void *user, const struct fake_request *request,
 static void a_kept_connection_that_was_closed_costs_no_retry(void **state)
 {
     (void)state;
-    struct fake_server *server = fake_server_start(script_close, NULL, SIZE_MAX, NULL);
-    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct scene scene = scene_begin(script_close, NULL, quick(-1));
     struct tally_scan scan = scan_of(&FOUR);
     for (int i = 0; i < 20; i++) {
         struct tally_error err;
         int32_t output[4] = {0};
-        assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_OK);
+        assert_int_equal(tally_cumsum(scene.client, &scan, INPUT, output, &err), TALLY_OK);
         assert_memory_equal(output, SUMS, sizeof SUMS);
     }
-    tally_close(client);
-    fake_server_stop(server);
+    (void)scene_end(scene);
 }
 
 /* Calls of a client in a storm without end, in turn or side by side. */
@@ -352,21 +372,16 @@ static void *call_in_vain(void *user)
 
 static int requests_in_vain(int thread_count, struct crowd crowd)
 {
-    struct tally_error err;
-    struct tally_options options = quick();
     struct storm storm = {503, 1 << 30, "", NULL};
-    struct fake_server *server = fake_server_start(script_storm, &storm, SIZE_MAX, NULL);
+    struct scene scene = scene_begin(script_storm, &storm, quick(0));
     pthread_t threads[8];
-    crowd.client = tally_open(fake_server_url(server), &options, &err);
+    crowd.client = scene.client;
     for (int i = 0; i < thread_count; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, call_in_vain, &crowd), 0);
     for (int i = 0; i < thread_count; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(tally_wait(crowd.client, -1), TALLY_OK);
-    int requests = fake_server_requests(server);
-    tally_close(crowd.client);
-    fake_server_stop(server);
-    return requests;
+    return scene_end(scene);
 }
 
 static void retries_are_a_tenth_of_the_calls_and_one_a_second(void **state)
@@ -420,7 +435,7 @@ static void a_refused_connection_is_retried_if_asked(void **state)
 {
     (void)state;
     struct tally_error err;
-    struct tally_options options = quick();
+    struct tally_options options = quick(0);
     options.retries = 2;
     options.retry_connect = 1;
     struct tally *client = tally_open("http://127.0.0.1:1", &options, &err);
@@ -474,23 +489,17 @@ static void a_part_whose_answer_breaks_is_sent_again_with_its_carry(void **state
     static const size_t cuts[] = {0, 10, 64, 79};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         struct part_script script = {.cut = cuts[c], .announced = 64};
-        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
-        struct tally *client = quick_client(fake_server_url(server), 4);
+        struct scene scene = scene_begin(script_parts, &script, quick(4));
         struct tally_error err;
-        struct tally_scan scan = scan_of(&FOUR);
         int32_t output[4];
-        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
         for (int i = 0; i < 6; i++) {
-            if (tally_parts_next(parts, 4, INPUT, output, &err) != TALLY_OK)
+            if (tally_parts_next(scene.parts, 4, INPUT, output, &err) != TALLY_OK)
                 fail_msg("part %d: %s", i, err.message);
             assert_memory_equal(output, SUMS, sizeof SUMS);
             assert_int_equal(err.attempts, i == 0 ? 1 : 2);
         }
-        assert_int_equal(tally_parts_position(parts), 24);
-        assert_int_equal(fake_server_requests(server), 11);
-        tally_parts_close(parts);
-        tally_close(client);
-        fake_server_stop(server);
+        assert_int_equal(tally_parts_position(scene.parts), 24);
+        assert_int_equal(scene_end(scene), 11);
     }
 }
 
@@ -500,23 +509,18 @@ static void a_part_in_place_is_sent_again_while_only_its_carry_has_come(void **s
     static const size_t cuts[] = {10, 64, 65};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         struct part_script script = {.cut = cuts[c], .announced = 64};
-        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
-        struct tally *client = quick_client(fake_server_url(server), 4);
+        struct scene scene = scene_begin(script_parts, &script, quick(4));
         struct tally_error err;
-        struct tally_scan scan = scan_of(&FOUR);
         int32_t buffer[4];
-        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
         memcpy(buffer, INPUT, sizeof buffer);
-        assert_int_equal(tally_parts_next(parts, 4, buffer, buffer, &err), TALLY_OK);
+        assert_int_equal(tally_parts_next(scene.parts, 4, buffer, buffer, &err), TALLY_OK);
         memcpy(buffer, INPUT, sizeof buffer);
         bool overwritten = cuts[c] > 64;
-        assert_int_equal(tally_parts_next(parts, 4, buffer, buffer, &err),
+        assert_int_equal(tally_parts_next(scene.parts, 4, buffer, buffer, &err),
                          overwritten ? TALLY_CONNECTION_LOST : TALLY_OK);
         assert_int_equal(err.output_touched, overwritten);
         assert_int_equal(err.attempts, overwritten ? 1 : 2);
-        tally_parts_close(parts);
-        tally_close(client);
-        fake_server_stop(server);
+        (void)scene_end(scene);
     }
 }
 
@@ -524,20 +528,16 @@ static void a_part_that_failed_can_be_given_again(void **state)
 {
     (void)state;
     struct part_script script = {.cut = 70, .announced = 64};
-    struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
-    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct scene scene = scene_begin(script_parts, &script, quick(-1));
     struct tally_error err;
-    struct tally_scan scan = scan_of(&FOUR);
     int32_t output[4];
-    struct tally_parts *parts = tally_parts_open(client, &scan, &err);
-    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_OK);
-    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_CONNECTION_LOST);
-    assert_int_equal(tally_parts_position(parts), 4);
-    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_OK);
-    assert_int_equal(tally_parts_position(parts), 8);
-    tally_parts_close(parts);
-    tally_close(client);
-    fake_server_stop(server);
+    assert_int_equal(tally_parts_next(scene.parts, 4, INPUT, output, &err), TALLY_OK);
+    assert_int_equal(tally_parts_next(scene.parts, 4, INPUT, output, &err),
+                     TALLY_CONNECTION_LOST);
+    assert_int_equal(tally_parts_position(scene.parts), 4);
+    assert_int_equal(tally_parts_next(scene.parts, 4, INPUT, output, &err), TALLY_OK);
+    assert_int_equal(tally_parts_position(scene.parts), 8);
+    (void)scene_end(scene);
 }
 
 static void an_answer_without_a_carry_is_none(void **state)
@@ -547,18 +547,14 @@ static void an_answer_without_a_carry_is_none(void **state)
     static const int left_out[] = {0, 0, 0, 0, 0, 64, 1};
     for (size_t i = 0; i < sizeof announced / sizeof *announced; i++) {
         struct part_script script = {.announced = announced[i], .left_out = left_out[i]};
-        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
-        struct tally *client = quick_client(fake_server_url(server), -1);
+        struct scene scene = scene_begin(script_parts, &script, quick(-1));
         struct tally_error err;
-        struct tally_scan scan = scan_of(&FOUR);
         int32_t output[4];
         uint64_t bytes = 1;
-        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
-        assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_BAD_ANSWER);
-        assert_null(tally_parts_carry(parts, &bytes));
-        tally_parts_close(parts);
-        tally_close(client);
-        fake_server_stop(server);
+        assert_int_equal(tally_parts_next(scene.parts, 4, INPUT, output, &err),
+                         TALLY_BAD_ANSWER);
+        assert_null(tally_parts_carry(scene.parts, &bytes));
+        (void)scene_end(scene);
     }
 }
 
