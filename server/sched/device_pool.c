@@ -391,7 +391,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
     for (size_t i = pool->first[index] + 1; i < pool->first[index + 1]; i++) {
         struct device_stats more;
         worker_stats(&pool->workers[i], &more);
-        out->state = more.state == DEVICE_READY ? out->state : more.state;
+        out->state = more.state > out->state ? more.state : out->state;
         if (more.prepared > out->prepared) { /* this one has opened the device already */
             out->prepared = more.prepared;
             memcpy(out->lookback, more.lookback, sizeof out->lookback);

@@ -88,6 +88,8 @@ bool device_pool_run_here(struct device_pool *pool);
  * the last one: devices that are being waited for have so much more time. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
+/* Of a device with two workers the state is the later one of theirs in this order: it serves with
+ * the first that is ready, and that one of them is out of use must be seen. */
 enum device_state {
     DEVICE_OPENING,
     DEVICE_READY,

@@ -377,9 +377,9 @@ static bool open_device(struct worker *worker)
         worker_fail(worker, err.detail);
         return false;
     }
-    const char *lookback = plan->driver->info(worker->device)->lookback; /* is known now */
     MUST(pthread_mutex_lock(&worker->lock));
-    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
+    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
+                   plan->driver->info(worker->device)->lookback); /* is known now */
     set_state(worker, DEVICE_READY, NULL);
     plan->changed(plan->pool); /* whoever reads the state finds the work divided */
     MUST(pthread_mutex_unlock(&worker->lock));

@@ -48,6 +48,7 @@ static struct {
     atomic_bool list_hangs;                /* list blocks until it is false */
     atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
     atomic_uint prepared;                  /* element types, of all devices */
+    atomic_uint described;                 /* devices, when they are ready for use */
     bool built_in;                         /* the first is of Tally's own driver */
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
@@ -66,6 +67,7 @@ static inline void fake_reset(size_t count)
     atomic_store(&fake.lists, 0);
     atomic_store(&fake.list_hangs, false);
     atomic_store(&fake.prepared, 0);
+    atomic_store(&fake.described, 0);
     fake.built_in = false;
     fake.every_byte = false;
     atomic_store(&fake.out_of_order, 0);
@@ -224,6 +226,7 @@ static inline const struct scan_device_info *fake_info(const struct scan_device 
 {
     static const struct scan_device_info info = {.lookback = "as it likes"};
     (void)device;
+    atomic_fetch_add(&fake.described, 1);
     return &info;
 }
 

@@ -11,6 +11,13 @@ static const char *const quick[] = {"--device-timeout-ms=200", NULL};
 /* Where none is to hang, however busy the machine is. */
 static const char *const patient[] = {"--device-timeout-ms=60000", NULL};
 
+static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)
+{
+    struct device_stats stats;
+    device_pool_stats(fakes->server.devices, index, &stats);
+    return stats;
+}
+
 /* A pool of the devices of `fake` with these times, when they are ready. */
 static inline void start_with(struct fake_server *fakes, const char *const *times)
 {
@@ -25,6 +32,11 @@ static inline void start_with(struct fake_server *fakes, const char *const *time
         } while (stats.state == DEVICE_OPENING);
         assert_int_equal(stats.state, DEVICE_READY);
     }
+    /* A device of our own has two workers, and is ready with the first of them. */
+    while (atomic_load(&fake.described) < count + fake.built_in) {
+        fake_pause();
+    }
+    (void)stats_of(fakes, 0); /* waits for the lock that the last one was described under */
 }
 
 /* A pool of `count` devices that are ready. */
@@ -32,13 +44,6 @@ static inline void start(struct fake_server *fakes, size_t count)
 {
     fake_reset(count);
     start_with(fakes, quick);
-}
-
-static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)
-{
-    struct device_stats stats;
-    device_pool_stats(fakes->server.devices, index, &stats);
-    return stats;
 }
 
 static inline struct request *push_elements(struct fake_server *fakes, enum dtype dtype,

@@ -305,6 +305,7 @@ a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(
     const struct device_stats stats = stats_of(&fakes, 0);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_server_deinit(&fakes));
+    assert_int_equal(stats.state, DEVICE_READY);
     assert_int_equal(stats.prepared, DTYPE_COUNT);
     assert_string_equal(stats.lookback, "as it likes");
 }
