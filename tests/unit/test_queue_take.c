@@ -162,47 +162,113 @@ static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t e
     return request;
 }
 
-enum {
-    DUE_MS = 500 /* half of it passes in the queue, half of it is for slow machines */
-};
-
 static const struct queue_batching for_seconds = {
     .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
 
+/* Take a batch of which, or behind which, one is due. False: that one was dropped at its
+ * deadline, and the others are taken and freed. */
+static bool take_in_time(struct queue *queue, size_t expected, struct request **first)
+{
+    size_t count = 0;
+    enum queue_result result = queue_take(queue, &for_seconds, 0, first, &count);
+    struct request *late = completion_take(&completion);
+    if (late == NULL) {
+        assert_int_equal(result, QUEUE_TAKEN);
+        assert_int_equal(count, expected);
+        return true;
+    }
+    assert_int_equal(late->error.status, STATUS_DEADLINE_PASSED);
+    free_chain(late);
+    if (result == QUEUE_TAKEN) {
+        free_chain(*first);
+    }
+    while (queue_take(queue, &usual, 0, first, &count) == QUEUE_TAKEN) {
+        free_chain(*first);
+    }
+    return false;
+}
+
+/* Half of the time until a deadline passes in the queue, half of it is for the machine. One that
+ * stands still for longer is given more, but less than the delay that the deadline cuts short. */
+static void in_time(struct queue *queue, bool (*attempt)(struct queue *queue, uint64_t due_ms))
+{
+    uint64_t due_ms = 250;
+    while (!attempt(queue, due_ms)) {
+        due_ms *= 2;
+        assert_true(due_ms < for_seconds.delay_ns / NS_PER_MS);
+    }
+}
+
+static bool one_alone_is_taken(struct queue *queue, uint64_t due_ms)
+{
+    struct request *due = push_due(queue, DTYPE_F32, 4, due_ms);
+    struct request *batch = NULL;
+    uint64_t queued_ns = due->times.queued;
+    bool taken = take_in_time(queue, 1, &batch);
+    if (taken) {
+        assert_true(clock_now_ns() - queued_ns >= (due_ms / 2 - 1) * NS_PER_MS);
+        free_chain(batch);
+    }
+    return taken;
+}
+
 static void a_delay_ends_in_time_for_a_deadline(void **state)
 {
-    struct request *due = push_due(*state, DTYPE_F32, 4, DUE_MS);
-    uint64_t queued_ns = due->times.queued;
-    free_chain(take(*state, &for_seconds, 1));
-    assert_true(clock_now_ns() - queued_ns >= (DUE_MS / 2 - 1) * NS_PER_MS);
+    in_time(*state, one_alone_is_taken);
+}
+
+static bool company_is_taken(struct queue *queue, uint64_t due_ms)
+{
+    struct request *first = push(queue, DTYPE_F32, 4);
+    struct request *batch = NULL;
+    (void)push_due(queue, DTYPE_F32, 4, due_ms);
+    bool taken = take_in_time(queue, 2, &batch);
+    if (taken) {
+        assert_ptr_equal(batch, first);
+        free_chain(batch);
+    }
+    return taken;
 }
 
 static void a_delay_ends_in_time_for_the_deadline_of_company(void **state)
 {
-    struct request *first = push(*state, DTYPE_F32, 4);
-    push_due(*state, DTYPE_F32, 4, DUE_MS);
-    struct request *batch = take(*state, &for_seconds, 2);
-    assert_ptr_equal(batch, first);
-    free_chain(batch);
+    in_time(*state, company_is_taken);
 }
 
-/* Of the other lane, and of another type: neither is gathered, and both wait for the batch. */
-static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
+static bool one_behind_is_taken(struct queue *queue, enum dtype dtype, int64_t elements,
+                                uint64_t due_ms)
 {
-    static const struct {
-        enum dtype dtype;
-        int64_t elements;
-    } behind[] = {{DTYPE_F32, LARGE}, {DTYPE_I64, 4}};
-    for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++) {
-        struct request *first = push(*state, DTYPE_F32, 4);
-        struct request *due = push_due(*state, behind[i].dtype, behind[i].elements, DUE_MS);
-        struct request *batch = take(*state, &for_seconds, 1);
-        assert_ptr_equal(batch, first);
-        free_chain(batch);
-        batch = take(*state, &for_seconds, 1);
+    struct request *first = push(queue, DTYPE_F32, 4);
+    struct request *due = push_due(queue, dtype, elements, due_ms);
+    struct request *batch = NULL;
+    if (!take_in_time(queue, 1, &batch)) {
+        return false;
+    }
+    assert_ptr_equal(batch, first);
+    free_chain(batch);
+    bool taken = take_in_time(queue, 1, &batch);
+    if (taken) {
         assert_ptr_equal(batch, due);
         free_chain(batch);
     }
+    return taken;
+}
+
+static bool one_of_the_other_lane_is_taken(struct queue *queue, uint64_t due_ms)
+{
+    return one_behind_is_taken(queue, DTYPE_F32, LARGE, due_ms);
+}
+
+static bool one_of_another_type_is_taken(struct queue *queue, uint64_t due_ms)
+{
+    return one_behind_is_taken(queue, DTYPE_I64, 4, due_ms);
+}
+
+/* Neither is gathered, and both wait for the batch. */
+static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
+{
+    in_time(*state, one_of_the_other_lane_is_taken);
+    in_time(*state, one_of_another_type_is_taken);
 }
 
 struct taker {
