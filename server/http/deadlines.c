@@ -41,7 +41,8 @@ enum {
     GRACE_S = 10,    /* before the rate of a body or an answer counts */
     EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
-    SLOW_BYTES = 256 << 10, /* a heartbeat: a slower large body waits for its client */
+    SLOW_BYTES = 256 << 10, /* a heartbeat: a slower large body waits for its client; ... */
+    CROWD_BYTES = 16 << 20, /* ... one that is slower than this, where that crowds others out */
     QUIET_MS = 400,    /* a drain waits this long for a request on a connection without one */
     YOUNG_MS = 250,    /* shorter phases are not worth a look */
     UNASKED_MS = 1000, /* a connection without a request for longer makes way for a client */
@@ -118,15 +119,26 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* A client that has a place among the large requests and sends nothing gives it up, and the pages
- * that were made for what it would send next. */
+/* Has so little of its body come since the last heartbeat? */
+static bool is_slow_for_its_place(const struct conn *conn)
+{
+    const struct request *request = &conn->exchange->request;
+    const uint64_t came = request->body.received - conn->seen_bytes;
+    return came < SLOW_BYTES ||
+           (came < CROWD_BYTES && request->admission.state == ADMISSION_ACTIVE &&
+            admission_crowds(conn->loop->server->admission, request));
+}
+
+/* A client that has a place among the large requests and hardly sends gives it up, and the pages
+ * that were made for what it would send next. Who has several while another one waits for its first
+ * has to send fast for each: these last as long as their client likes. */
 static void give_up_place(const struct conn *conn, uint64_t age_ns)
 {
     struct request *request = &conn->exchange->request;
     const enum admission_state state = request->admission.state;
     if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
         state_of(conn) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
-        request->body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
+        is_slow_for_its_place(conn) && !conn_unread(conn)) {
         body_forget_pages(request);
         if (state == ADMISSION_ACTIVE) {
             admission_slow(conn->loop->server->admission, request);

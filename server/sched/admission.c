@@ -384,6 +384,25 @@ void admission_slow(struct admission *admission, struct request *request)
     admit_and_unlock(admission, clock_now_ns());
 }
 
+bool admission_crowds(struct admission *admission, const struct request *request)
+{
+    if (fair_count(&admission->line) == 0) {
+        return false;
+    }
+    size_t without = 0; /* clients that wait and have no place */
+    MUST(pthread_mutex_lock(&admission->lock));
+    const struct fair_flow *flow = admission->line.tail;
+    for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
+        without += flow->first->client->active == 0;
+    }
+    const size_t clients = admission->active_clients + without;
+    const size_t most =
+        clients < ADMISSION_PLACES ? ADMISSION_PLACES / larger_of(clients, 1) : 1;
+    const bool crowds = without > 0 && request->client->active > most;
+    MUST(pthread_mutex_unlock(&admission->lock));
+    return crowds;
+}
+
 /* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
  * its client is; it is one also where nobody waits because all are refused by an older measure.
  * Thread: a holder of the lock. */

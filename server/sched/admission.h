@@ -12,12 +12,13 @@
  *   NONE --enter--> WAITING --a place and the memory are there--> ACTIVE --computed--> FINISHED
  *     |                ^  |                                        |  |                   |
  *     |                |  +--cancelled, late: ends with an error   |  +--its client sends |
- *     |                +------- enter, a larger claim -------------+     nothing: SLOW    |
+ *     |                +------- enter, a larger claim -------------+     hardly: SLOW     |
  *     +<------------------------------- leave --------------------------------------------+
  *
  * ACTIVE holds a place, and a promise of the memory budget (memory_promise()) from which it
  * takes what it uses as the bytes come. A client that stops sending loses both, but not what
- * has arrived: it goes on with what is free.
+ * has arrived: it goes on with what is free. One that crowds others out loses both for what it sends
+ * slowly, too: a link of a MiB a second would keep a place for an hour.
  *
  * Who waits to begin may hold memory: what it took as long as it seemed small. So that nobody waits
  * for those who wait behind it, the first begins with what there is if nobody is active and that
@@ -56,7 +57,7 @@ enum admission_state {
     ADMISSION_NONE,
     ADMISSION_WAITING,
     ADMISSION_ACTIVE,
-    ADMISSION_SLOW,    /* admitted, but its client sends nothing: no place, no promise */
+    ADMISSION_SLOW,    /* admitted, but its client hardly sends: no place, no promise */
     ADMISSION_FINISHED /* its answer is on the way */
 };
 
@@ -94,8 +95,12 @@ MUST_CHECK bool admission_enter(struct admission *admission, struct request *req
 void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost);
 
-/* The request's client sends nothing. */
+/* The request's client sends nothing, or slowly and crowds others out. */
 void admission_slow(struct admission *admission, struct request *request);
+
+/* Has the request's client more than its part of the places while another one waits that has none?
+ * All who have or want one have the same part, a place at least. */
+bool admission_crowds(struct admission *admission, const struct request *request);
 
 /* The request is computed and its answer is ready: others may begin. Nothing to do for small
  * ones. */

@@ -75,6 +75,32 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
         wire.close()
 
 
+def test_a_client_with_slow_bodies_keeps_no_other_one_out(start_server):
+    """Each of them comes as fast as many links are, and would hold its place for minutes."""
+    server = start_server("--memory-budget", "4GiB")
+    wires = [server.wire(source="127.0.0.2").send(announce(512 * MIB)) for _ in range(4)]
+    stop = threading.Event()
+
+    def feed():
+        while not stop.wait(0.05):
+            for wire in wires:
+                wire.send(bytes(MIB // 8))
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        feeding = pool.submit(feed)
+        try:
+            until(lambda: server.metric("tally_admission_active") == 4, 30)
+            with server.wire(source="127.0.0.3") as other:
+                body = bytes(16 * MIB)
+                answer = other.send(announce(len(body), body)).answer()
+                assert answer.status == 200 and answer.body == body
+        finally:
+            stop.set()
+        feeding.result()
+    for wire in wires:
+        wire.close()
+
+
 def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sending(start_server):
     server = start_server()
     size = 4 * MIB

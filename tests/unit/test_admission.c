@@ -271,6 +271,36 @@ a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes(void *
     leave(f, ready);
 }
 
+static void
+a_client_crowds_with_more_than_its_part_of_the_places_while_another_has_none(void **state)
+{
+    struct fixture *f = *state;
+    struct client clients[3] = {0};
+    struct request *active[ADMISSION_PLACES];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &clients[i == 0]);
+        assert_true(enter(f, active[i], 200 * MIB));
+    }
+    struct request *own = request_of(f, &clients[0]);
+    assert_false(enter(f, own, 200 * MIB));
+    assert_false(admission_crowds(f->admission, active[1])); /* who waits has a place already */
+    struct request *other = request_of(f, &clients[2]);
+    assert_false(enter(f, other, 200 * MIB));
+    assert_false(admission_crowds(f->admission, active[0])); /* its one place is its part */
+    assert_true(admission_crowds(f->admission, active[1]));
+    admission_slow(f->admission, active[1]);
+    expect_admitted(f, own); /* its turn was before, and then it crowds */
+    assert_true(admission_crowds(f->admission, own));
+    admission_slow(f->admission, own);
+    expect_admitted(f, other);
+    assert_false(admission_crowds(f->admission, active[2])); /* nobody waits */
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, active[i]);
+    }
+    leave(f, own);
+    leave(f, other);
+}
+
 static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
 {
     struct fixture *f = *state;
@@ -531,6 +561,7 @@ int main(void)
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
         T(the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
+        T(a_client_crowds_with_more_than_its_part_of_the_places_while_another_has_none),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
         T(the_first_does_not_wait_for_memory_of_those_behind_it),
