@@ -374,7 +374,7 @@ static void end_exchange(struct exchange *exchange)
     give_memory_back(exchange);
     exchange_uncount_request(exchange);
     if (exchange->counted_bytes > request->body.received) {
-        client_sends_less(request->client, exchange->counted_bytes - request->body.received,
+        client_sends_less(request->client, exchange->counted_bytes, request->body.received,
                           rate_of(exchange));
     }
     exchange->conn->exchange = NULL;

@@ -233,8 +233,9 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
     return true;
 }
 
-void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate)
+void client_sends_less(struct client *client, uint64_t counted, uint64_t came, uint64_t rate)
 {
-    (void)atomic_fetch_sub_explicit(&client->sent_until_ns, time_of(bytes, rate),
+    (void)atomic_fetch_sub_explicit(&client->sent_until_ns,
+                                    time_of(counted, rate) - time_of(came, rate),
                                     memory_order_relaxed);
 }

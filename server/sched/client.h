@@ -78,7 +78,7 @@ void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
  * rate   bytes a second */
 MUST_CHECK bool client_may_send(struct client *client, uint64_t body, uint64_t bytes,
                                 uint64_t rate, uint64_t now_ns, uint64_t *wait_ns);
-/* So many of them never came. */
-void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate);
+/* Of those that were counted at once no more than these came. */
+void client_sends_less(struct client *client, uint64_t counted, uint64_t came, uint64_t rate);
 
 #endif

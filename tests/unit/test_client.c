@@ -58,8 +58,19 @@ static void what_never_came_does_not_count(void **state)
 {
     (void)state;
     assert_true(sends(1, 5000, 0));
-    client_sends_less(&client, 4500, RATE);
+    client_sends_less(&client, 5000, 500, RATE);
     assert_true(sends(2, 1, 0));
+}
+
+/* What takes longer than a day counts as a day: what never came is taken from that. */
+static void who_announces_more_than_a_day_takes_pays_for_what_came_of_it(void **state)
+{
+    (void)state;
+    const uint64_t day = UINT64_C(86400) * RATE;
+    assert_true(sends(1, 3 * day, 0));
+    client_sends_less(&client, 3 * day, 2 * day, RATE);
+    assert_false(sends(2, 1, 0));
+    assert_true(sends(3, 1, 86400));
 }
 
 static void requests_over_the_limit_wait_as_long_as_those_before_took(void **state)
@@ -106,6 +117,8 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
         cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
+        cmocka_unit_test_setup(who_announces_more_than_a_day_takes_pays_for_what_came_of_it,
+                               set_up),
         cmocka_unit_test_setup(requests_over_the_limit_wait_as_long_as_those_before_took,
                                set_up),
         cmocka_unit_test_setup(memory_over_the_limit_is_waited_for_in_proportion, set_up),
