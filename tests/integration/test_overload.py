@@ -74,7 +74,8 @@ def test_a_body_that_is_announced_with_expect_is_sent_only_when_it_is_wanted(
     kind = overload.raw(4, flags=flags)
     run = load.run(server, [kind], connections=8, seconds=0.5)
     assert getattr(run, refused) > 0, run.figures()
-    assert (run.vain_mib == 0) == (flags == "e"), run.figures()
+    # Of the one whose turn it is, all of the body is sent, and a busy machine may answer it late.
+    assert (run.vain_mib <= 4 * run.late) == (flags == "e"), run.figures()
 
 
 def test_a_body_that_is_never_sent_costs_the_client_only_its_head(start_server, tmp_path):
