@@ -118,9 +118,9 @@ static int sum_source(const struct settings *settings, struct tally *client,
     STEP(source_open(settings->argument, source));
     STEP(destination_follow(settings->output, &followed.output, output_path));
     if (is_own_output(source, followed.output)) {
-        return complain(EXIT_USAGE,
-                        "standard output is the input: use -o FILE, which may be %s itself",
-                        source->name);
+        return complain(
+            EXIT_USAGE,
+            "standard output is the input: use -o FILE, which may be the same file");
     }
     STEP(choose_formats(settings, source, &input, &output));
     if (input != FORMAT_JSON && !is_strided(settings)) {

@@ -227,9 +227,13 @@ static int take_value(enum command_id command, const struct option_row *row, con
         right = is_choice(row->choices, value, &suggestion);
         *(const char **)to = value;
         break;
+    case OPTION_FILE:
+        expected = "the name of a file";
+        right = value[0] != '\0';
+        *(const char **)to = value;
+        break;
     case OPTION_FLAG:
     case OPTION_TEXT:
-    case OPTION_FILE:
         *(const char **)to = value;
         break;
     case OPTION_INTEGER:
@@ -264,7 +268,8 @@ static int take_value(enum command_id command, const struct option_row *row, con
         return complain(EXIT_USAGE, "--%s %s: expected %s from %s to %s", row->name, value,
                         expected, least, most);
     }
-    return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name, value, expected,
+    return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name,
+                    value[0] != '\0' ? value : "''", expected,
                     advice != NULL ? advice : suggestion.text);
 }
 
@@ -305,6 +310,10 @@ static const struct option_row *row_named(const char *name)
 static int take_operand(enum command_id command, const char *word, const char *before,
                         struct settings *settings)
 {
+    if (word[0] == '\0') {
+        return complain(EXIT_USAGE, "an argument is empty, '': leave it out, or set the "
+                                    "variable that it was to come from");
+    }
     if (command == COMMAND_TOKEN && settings->argument != NULL && settings->name == NULL) {
         settings->name = word;
         return EXIT_DONE;
