@@ -102,6 +102,15 @@ def test_the_manual_of_tally_has_all_its_commands():
     assert {"cumsum", "token"} <= set(commands) <= set(re.findall(r"\w+", synopsis))
 
 
+def test_the_manual_of_libtally_names_and_declares_all_its_functions():
+    functions = re.findall(r"\w+(?=@@)", (TOP / "tests/client/abi.expected").read_text())
+    manual = (TOP / "client" / "man" / "tally.3").read_text()
+    names = re.search(r"^\.SH NAME\n(.*?)\\-", manual, re.M | re.S)[1]
+    synopsis = re.search(r"^\.SH SYNOPSIS\n(.*?)^\.SH", manual, re.M | re.S)[1]
+    assert set(re.findall(r"\w+", names)) == set(functions)
+    assert set(re.findall(r"(tally_\w+)\(", synopsis)) == set(functions)
+
+
 def test_each_code_of_an_error_stands_in_the_table_of_errors_with_its_status():
     rows = re.findall(r'^ +X\(\w+, +(\w+), +"([a-z_]+)"\)', CODES, re.M)
     codes = {code: status for status, code in rows if code not in ("ok", "client_gone")}
