@@ -412,14 +412,30 @@ static void timeout_error(struct call *call)
     }
 }
 
+/* Whether the environment names a proxy, for libcurl, which does not tell whether it used one. */
+static bool proxy_is_named(void)
+{
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY"};
+    bool named = false;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        const char *proxy = getenv(names[i]); /* NOLINT(concurrency-mt-unsafe): read only */
+        named = named || (proxy != NULL && proxy[0] != '\0');
+    }
+    return named;
+}
+
 /* What to do where there is no connection, for what libcurl says in `words`. */
-static const char *connect_advice(CURLcode code, const char *words)
+static const char *connect_advice(const struct call *call, CURLcode code, const char *words)
 {
     bool unknown = strstr(words, "self") != NULL || strstr(words, "issuer") != NULL;
     switch ((int)code) {
     case CURLE_COULDNT_CONNECT:
-        return ". Is tallyd running there? Give its address as the URL or in TALLY_URL, like "
-               "http://127.0.0.1:8000";
+        return call->client->socket_path == NULL && proxy_is_named()
+                   ? ". Is tallyd running there, and the proxy that the environment names "
+                     "(http_proxy)? What is to be reached without it is named in no_proxy"
+                   : ". Is tallyd running there? Give its address as the URL or in TALLY_URL, "
+                     "like http://127.0.0.1:8000";
     case CURLE_SSL_CONNECT_ERROR:
         return ". If the server speaks no TLS, its address begins with http://";
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -490,7 +506,7 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
         (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s%s", server, words,
-                               connect_advice(code, words));
+                               connect_advice(call, code, words));
         return;
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
@@ -504,7 +520,7 @@ static void transport_error(struct call *call, CURLcode code)
         (void)client_error_set(
             err, TALLY_CONNECTION_LOST, "the connection broke %s: %s%s",
             call->received > 0 ? "in the middle of the answer" : "before the answer", words,
-            strncmp(server, "http:", 5) == 0 ? connect_advice(code, words) : "");
+            strncmp(server, "http:", 5) == 0 ? connect_advice(call, code, words) : "");
         return;
     case TOO_LARGE: /* a header line is longer than libcurl takes (100 KiB) */
         headers_too_long(call);

@@ -679,6 +679,16 @@ class Cumsum(Directory):
         self.assertEqual(done.returncode, 2)
         self.assertNotIn(b"secret", done.stderr)
 
+    def test_where_a_proxy_may_be_what_is_not_reached_it_is_named(self):
+        nowhere = "http://127.0.0.1:1"
+        for url, env, shown in (
+            (URL, {"http_proxy": nowhere}, "is named in no_proxy"),
+            (nowhere, {}, "Is tallyd running there? Give its address"),
+            ("unix:/nonexistent", {"http_proxy": nowhere}, "Is tallyd running there? Give its"),
+        ):
+            with self.subTest(url, env=env):
+                self.assert_failed(tally("health", url=url, env=env), 3, shown)
+
     def test_a_proxy_that_refuses_is_not_asked_again(self):
         for refusal in (b"407 X", b"403 X", b"503 X\r\nRetry-After: 1"):
             said = b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % refusal
