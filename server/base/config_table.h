@@ -83,7 +83,7 @@ X(memory_budget,       SIZE,   "0",              0,          64 * SIZE_TIB,    "
   "get 503 beyond it. 0: half of what is available to the process at start.")                      \
 X(queue_depth,         UINT,   "1024",           1,          1000000,          "requests",         \
   "Requests that may wait for a device, and large ones that may wait to begin; beyond them clients " \
-  "get 503, before their bodies are read.")                                                        \
+  "get 503, before their bodies are read, but for one that has less than its part of them.")       \
 X(inline_json_bytes,   SIZE,   "128KiB",         0,          SIZE_GIB,         "bytes",            \
   "JSON texts up to this size are parsed and printed on the HTTP thread, as long as few of them "  \
   "come at once, longer ones in the codec pool.")                                                  \

@@ -151,7 +151,7 @@ static enum status admit(struct exchange *exchange, struct error *err)
 {
     const struct server *server = exchange->loop->server;
     TRY(identify_client(exchange, err));
-    TRY(queue_admits(server->queue, err));
+    TRY(queue_admits(server->queue, exchange->request.client, err));
     exchange->request.limited = exchange->request.client != exchange->conn->client ||
                                 exchange->address.family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;

@@ -291,8 +291,11 @@ enum status admission_check(struct admission *admission, const struct request *r
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
     uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
     *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
+    const bool is_full =
+        waiting >= admission->max_waiting &&
+        !fair_within_part(&admission->line, 1, request->client, admission->max_waiting);
     MUST(pthread_mutex_unlock(&admission->lock));
-    if (waiting >= admission->max_waiting) {
+    if (is_full) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu large requests wait already, the server's --queue-depth: try "
                          "again after Retry-After seconds",

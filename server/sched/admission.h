@@ -72,7 +72,7 @@ struct admission_hold {
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };
 
-/* max_waiting   --queue-depth */
+/* max_waiting   --queue-depth; who has less than its part of these may wait beyond it */
 MUST_CHECK enum status admission_create(struct memory *memory, size_t max_waiting,
                                         struct admission **out, struct error *err);
 void admission_destroy(struct admission *admission); /* nobody waits; NULL is fine */

@@ -52,6 +52,7 @@ static void account(struct fair_line *line, struct fair_flow *flow,
 {
     const uint64_t cost = enters ? request->cost : -request->cost;
     const size_t one = enters ? 1 : SIZE_MAX;
+    flow->count += one;
     flow->cost += cost;
     line->cost += cost;
     atomic_store_explicit(&line->count, fair_count(line) + one, memory_order_relaxed);
@@ -118,6 +119,19 @@ uint64_t fair_ahead(const struct fair_line *line, const struct client *client, b
         ahead += flow == own ? 0 : smaller_of(waits, own_cost + cost);
     }
     return high ? ahead + ahead / FAIR_AHEAD : ahead; /* and others, which keep it waiting */
+}
+
+bool fair_within_part(const struct fair_line *lines, size_t count, const struct client *client,
+                      size_t most)
+{
+    size_t own = 0;
+    size_t clients = 1;
+    for (size_t i = 0; i < count; i++) {
+        const struct fair_flow *flow = &client->flows[lines[i].id];
+        own += flow->count;
+        clients = larger_of(clients, lines[i].flows + (flow->first == NULL));
+    }
+    return own < larger_of(most / clients, 1);
 }
 
 const struct request *fair_first(const struct fair_flow *flow, bool high)

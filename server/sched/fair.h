@@ -53,7 +53,8 @@ struct fair_flow {
     unsigned ahead; /* of high priority that went while others waited, since one of those */
     struct fair_flow *next; /* in the ring, if first is not NULL */
     int64_t credit;
-    uint64_t cost;      /* of all that wait in it */
+    size_t count;       /* that wait in it */
+    uint64_t cost;      /* of all of these */
     uint64_t high_cost; /* of those of high priority */
     uint64_t latest;    /* ticket: none that waits has a later one */
 };
@@ -86,6 +87,11 @@ static inline size_t fair_count(const struct fair_line *line)
  * client has waiting, and of every other one as much as it gets itself by then. */
 uint64_t fair_ahead(const struct fair_line *line, const struct client *client, bool high,
                     uint64_t cost);
+
+/* Do fewer of the client's requests wait in these lines than its part of `most` is? All clients
+ * that wait in a line, and this one, have the same part, a request at least. */
+bool fair_within_part(const struct fair_line *lines, size_t count, const struct client *client,
+                      size_t most);
 
 /* The first of a client's requests of this priority that waits, NULL if none does. */
 const struct request *fair_first(const struct fair_flow *flow, bool high);

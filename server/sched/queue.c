@@ -92,12 +92,18 @@ static enum status no_device(struct error *err)
                      "no device is in working order; GET /v1/devices says why");
 }
 
-enum status queue_admits(const struct queue *queue, struct error *err)
+enum status queue_admits(struct queue *queue, const struct client *client, struct error *err)
 {
     if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         return no_device(err);
     }
-    if (count_waiting(queue) >= queue->max_requests) {
+    if (count_waiting(queue) < queue->max_requests) {
+        return STATUS_OK;
+    }
+    MUST(pthread_mutex_lock(&queue->lock));
+    const bool admits = fair_within_part(queue->lanes, LANE_COUNT, client, queue->max_requests);
+    MUST(pthread_mutex_unlock(&queue->lock));
+    if (!admits) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu requests wait for a device already, the server's --queue-depth: "
                          "try again after Retry-After seconds",

@@ -36,9 +36,12 @@ enum {
 MUST_CHECK enum status queue_create(size_t max_requests, struct queue **out, struct error *err);
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
-/* Whether one more request may come; asked before its body is read. No lock.
+/* Whether one more request of the client may come; asked before its body is read. Where as many
+ * wait as may, who has less than its part of them may come all the same, so that nobody keeps
+ * others out: twice as many wait then, or one of each client. No lock, but where it is full.
  * err   QUEUE_FULL, NO_DEVICE (none is in use) */
-MUST_CHECK enum status queue_admits(const struct queue *queue, struct error *err);
+MUST_CHECK enum status queue_admits(struct queue *queue, const struct client *client,
+                                    struct error *err);
 
 /* Whether anything waits. No lock. */
 bool queue_waits(const struct queue *queue);

@@ -226,6 +226,17 @@ def test_a_full_queue_is_said_before_the_body_is_sent(start_server):
         assert waiting.answer().body == SUMS
 
 
+def test_a_queue_that_one_client_fills_has_room_for_another_one(start_server):
+    server = start_server("--queue-depth", "2", "--batch-delay-us", "1000000")
+    filling = [server.wire(source="127.0.0.2").send(post_bytes(PATH, BODY, [RAW])) for _ in "12"]
+    until(lambda: server.metric("tally_queue_requests") == 2, 20)
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(post_bytes(PATH, BODY, [RAW])).answer().body == SUMS
+    for wire in filling:
+        assert wire.answer().body == SUMS
+        wire.close()
+
+
 def test_a_tensor_that_was_admitted_is_not_refused_because_the_queue_is_full(start_server):
     """Each of its slices comes to the queue again, which others fill meanwhile."""
     server = start_server("--queue-depth", "1", "--slice-bytes", "64KiB")

@@ -527,6 +527,10 @@ static void the_line_is_bounded_and_says_so_before_a_body_is_read(void **state)
     }
     assert_int_equal(check(f, all, 2 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "--queue-depth"));
+    struct client other = {0};
+    struct request *others = request_of(f, &other); /* of whom none waits yet */
+    assert_int_equal(check(f, others, 2 * MIB, &wait_ns, &err), STATUS_OK);
+    free(others);
     admission_close(f->admission);
     for (int i = 0; i < MOST_WAITING; i++) {
         struct request *ended = fake_await(&f->completion, &f->rest, 0);

@@ -47,16 +47,16 @@ static void a_full_queue_admits_nobody_but_takes_whom_it_admitted(void **state)
 {
     struct error err = ERROR_INIT;
     struct request *held[3];
-    assert_int_equal(queue_admits(*state, &err), STATUS_OK);
+    assert_int_equal(queue_admits(*state, &fake_client, &err), STATUS_OK);
     for (int i = 0; i < 3; i++) {
         held[i] = push(*state, DTYPE_F32, 4);
     }
-    assert_int_equal(queue_admits(*state, &err), STATUS_QUEUE_FULL);
+    assert_int_equal(queue_admits(*state, &fake_client, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "--queue-depth"));
     struct request *admitted_before = push(*state, DTYPE_F32, 4);
     expect_next(*state, held[0]);
     expect_next(*state, held[1]);
-    assert_int_equal(queue_admits(*state, NULL), STATUS_OK);
+    assert_int_equal(queue_admits(*state, &fake_client, NULL), STATUS_OK);
     expect_next(*state, held[2]);
     expect_next(*state, admitted_before);
 }
@@ -68,6 +68,30 @@ static struct request *push_from(struct queue *queue, struct client *client, int
     request->client = client;
     assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     return request;
+}
+
+static void who_has_less_than_its_part_of_a_full_queue_is_admitted(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct client greedy = {0};
+    struct client polite = {0};
+    struct client third = {0};
+    (void)push_from(*state, &greedy, 4);
+    (void)push_from(*state, &greedy, 4);
+    (void)push_from(*state, &greedy, 4 << 20);
+    assert_int_equal(queue_admits(*state, &greedy, &err), STATUS_QUEUE_FULL);
+    assert_int_equal(queue_admits(*state, &polite, &err), STATUS_OK);
+    (void)push_from(*state, &polite, 4);
+    assert_int_equal(queue_admits(*state, &polite, &err), STATUS_QUEUE_FULL);
+    assert_int_equal(queue_admits(*state, &third, &err), STATUS_OK);
+    queue_set_usable(*state, false);
+    struct request *ended = completion_take(&completion);
+    for (int i = 0; i < 4; i++) {
+        struct request *next = ended->next;
+        free(ended);
+        ended = next;
+    }
+    assert_null(ended);
 }
 
 static void a_client_with_one_request_waits_for_no_more_than_one_turn_of_another(void **state)
@@ -261,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(requests_leave_in_the_order_they_came),
         T(a_full_queue_admits_nobody_but_takes_whom_it_admitted),
+        T(who_has_less_than_its_part_of_a_full_queue_is_admitted),
         T(a_client_with_one_request_waits_for_no_more_than_one_turn_of_another),
         T(clients_get_the_same_number_of_bytes_whatever_their_requests_have),
         T(the_oldest_of_a_client_says_how_long_one_more_would_wait),
