@@ -607,8 +607,8 @@ static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
     err->output_touched = call->touched;
     if (call->touched && call->spec.once) {
         text_append(err->message, sizeof err->message,
-                    "; not retried, because the answer had begun to overwrite its "
-                    "destination: provide the input again and repeat the call");
+                    "; the answer had begun to overwrite its destination: to repeat the call, "
+                    "provide the input again");
     }
     return false;
 }

@@ -436,8 +436,8 @@ class Call:
             told += f" (after {self.attempts} attempts)"
         if overwritten:
             told += (
-                "; not retried, because the sums may have begun to overwrite the input: fill it "
-                "again and repeat the call"
+                "; the sums may have begun to overwrite the input: "
+                "to repeat the call, fill it again"
             )
         error.args = (told,)
         error.attempts = self.attempts
