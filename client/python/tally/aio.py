@@ -31,6 +31,7 @@ from tally.call import (
     Call,
     Head,
     HeadReader,
+    interim_bytes,
     NoAnswer,
     Request,
     not_http,
@@ -71,6 +72,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport: Any = None
         self.kept = False  # it has been idle, so the server may have closed it
         self.waiting = bytearray()  # what came for nobody yet
+        self.interim_room = 0  # bytes of interim answers that may come while a request is sent
         self.scratch = memoryview(bytearray(1 << 14))
         self.into: memoryview | None = None  # where what comes belongs
         self.stored = 0
@@ -151,17 +153,27 @@ class _Wire(asyncio.BufferedProtocol):
 
     async def send(self, head: bytes, body: memoryview) -> bool:
         """Send a request; False if the server answered, or left, before it had all of it."""
+        self.interim_room = HEAD_BYTES
         self.transport.write(head + body[:PIECE_BYTES])
         for at in range(PIECE_BYTES, len(body), PIECE_BYTES):
-            while not self.writable and self.is_idle():
+            while not self.writable and not self._is_answered():
                 await self._change()
-            if not self.is_idle():
+            if self._is_answered():
                 return False
             self.transport.write(body[at : at + PIECE_BYTES])
             await asyncio.sleep(0)  # to see whether an answer has come already
-        while not self.writable and self.is_idle():
+        while not self.writable and not self._is_answered():
             await self._change()
         return self.writable
+
+    def _is_answered(self) -> bool:
+        """Whether an answer has begun, or the connection ended. Interim ones are dropped."""
+        end = interim_bytes(self.waiting)
+        if end is None or end > self.interim_room:
+            return True
+        self.interim_room -= end
+        self._take(end)
+        return self.ended is not None
 
     async def line(self) -> bytes:
         """The next line; without its end if the connection ended, or it is too long."""

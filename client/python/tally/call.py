@@ -61,6 +61,7 @@ _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authori
 # ... and of what is no TLS: another answer, or none but the end of the connection.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
+_INTERIM = re.compile(rb"(?:HTTP/1\.1 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 # What a server says that refuses a request before it scans anything.
 _BEFORE_THE_SCAN = {"queue_full", "too_many_requests", "unsupported"}
 # The header fields that decide something.
@@ -153,6 +154,15 @@ class HeadReader:
             raise NoAnswer("it was closed without an answer")
         self.lines.append(line)
         return None
+
+
+def interim_bytes(came: bytes | bytearray) -> int | None:
+    """How many bytes of whole interim answers stand in front, such as 100 Continue, which a proxy
+    may send unasked; None: an answer begins, there or behind them."""
+    match = _INTERIM.match(came)
+    end = 0 if match is None else match.end()
+    rest = came[end : end + len("HTTP/1.1 101")]
+    return end if b"HTTP/1.1 1".startswith(rest[:10]) and rest != b"HTTP/1.1 101" else None
 
 
 def not_http(why: str) -> BadAnswer:

@@ -43,6 +43,7 @@ from tally.call import (
     Head,
     HeadCut,
     HeadReader,
+    interim_bytes,
     not_http,
     too_long,
 )
@@ -214,6 +215,7 @@ class Connection:
             while first:
                 first = first[self.socket.send(first) :]
             at = JOINED_BYTES
+            room = HEAD_BYTES  # for interim answers
             while at < len(body):
                 left = seconds_left(give_up)
                 if not self.encrypted:
@@ -221,12 +223,26 @@ class Connection:
                     if not found:
                         continue
                     if found[0][1] & ~select.POLLOUT:
-                        return False
+                        dropped = self._drop_interim()
+                        if dropped is None or dropped > room:
+                            return False
+                        room -= dropped
+                        if dropped == 0:
+                            time.sleep(QUEUE_NAP)  # its rest is to come
+                        continue
                 self.socket.settimeout(left)
                 at += self.socket.send(body[at : at + PIECE_BYTES])
         except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             return False
         return True
+
+    def _drop_interim(self) -> int | None:
+        """Drop interim answers, and say how many bytes they had; None: the end, or an answer."""
+        came = self.socket.recv(HEAD_BYTES, socket.MSG_PEEK)
+        end = interim_bytes(came) if came else None
+        if end:
+            self.socket.recv(end)
+        return end
 
     def answer(self, method: str) -> Answer:
         """The head of the answer to what was sent."""

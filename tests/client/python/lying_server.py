@@ -53,10 +53,10 @@ def error(status, more="", body='{"error":"the queue is full","code":"queue_full
 
 class LyingServer:
     """script(seen) returns what is told. early: bytes of a body to read before it runs; None: all.
-    tls: an ssl.SSLContext."""
+    interim: told before the body is read. tls: an ssl.SSLContext."""
 
-    def __init__(self, script, early=None, path=None, tls=None):
-        self.script, self.early, self.tls = script, early, tls
+    def __init__(self, script, early=None, path=None, tls=None, interim=b""):
+        self.script, self.early, self.tls, self.interim = script, early, tls, interim
         self.lock = threading.Lock()
         self.requests = self.connections = 0
         self.heads = []
@@ -134,6 +134,7 @@ class LyingServer:
         ]
         wanted = int(lengths[0].split(":")[1]) if lengths else 0
         wanted = wanted if self.early is None else min(wanted, self.early)
+        connection.sendall(self.interim)
         while len(body) < wanted:
             got = connection.recv(1 << 20)
             if not got:

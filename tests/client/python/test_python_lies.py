@@ -14,6 +14,8 @@ HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
 TENSOR = "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
 BODY = "abcdefghijklmnop"
 WHOLE = tensor().data
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\nA: b\r\n\r\n"
 HEAD_BYTES = WHOLE.index(b"\r\n\r\n") + 4
 
 
@@ -238,6 +240,22 @@ def test_an_answer_before_the_request_is_refused(connect, close):
         with pytest.raises((tally.BadAnswer, tally.ConnectionLost)) as caught:
             connect(server.url, retries=0, timeout=60).cumsum(x, 0, out=x)
         assert not caught.value.output_touched and (x == 1).all()
+
+
+@pytest.mark.parametrize("interim", [CONTINUE, HINTS, HINTS + CONTINUE, HINTS * 300])
+def test_an_interim_answer_while_the_request_is_sent_is_none(connect, interim):
+    """A proxy may send one unasked. 16 MiB are more than sockets hold."""
+    x = np.ones(1 << 22, np.int32)
+    answer = tensor(shape=str(x.size), body=np.arange(1, x.size + 1, dtype=np.int32).tobytes())
+    with LyingServer(lambda seen: answer, interim=interim) as server:
+        assert connect(server.url, retries=0, timeout=60).cumsum(x, 0)[-1] == x.size
+
+
+def test_interim_answers_without_end_while_the_request_is_sent_are_cut_off(connect):
+    x = np.ones(1 << 24, np.int32)
+    with LyingServer(lambda seen: Told(HINTS * 10000, hang=True), early=0) as server:
+        with pytest.raises(tally.BadAnswer, match="head is longer"):
+            connect(server.url, retries=0, timeout=60).cumsum(x, 0)
 
 
 @pytest.mark.parametrize("close", [False, True])
