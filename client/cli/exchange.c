@@ -50,9 +50,11 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
         scan.output_strides = expected->strides.numbers;
     }
     if (other || !told || tally_scan_bytes(&scan, NULL, &exchange->most, NULL) != TALLY_OK) {
-        return complain(EXIT_SERVER, "the answer is \"%.20s\" \"%.60s\", expected %s %.60s",
+        return complain(EXIT_SERVER,
+                        "the answer is a tensor of type \"%.20s\" and shape \"%.60s\", "
+                        "expected %s and %.60s",
                         dtype, shape, expected->dtype != NULL ? expected->dtype : "a type",
-                        wanted[0] != '\0' ? wanted : "and a shape");
+                        wanted[0] != '\0' ? wanted : "a shape");
     }
     exchange->most += before;
     return EXIT_DONE;

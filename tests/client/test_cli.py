@@ -842,7 +842,7 @@ class Cumsum(Directory):
             )
             with Server(lambda *_: other) as s:
                 done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
-                self.assert_failed(done, 6, 'the answer is "float64" "3"')
+                self.assert_failed(done, 6, 'a tensor of type "float64" and shape "3"')
 
     def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
         for bytes_, status in ((1 << 30, 3), ((1 << 30) + 1, 6)):
