@@ -3,10 +3,10 @@
  * digits that 64 bits hold, a comma and at most one space between two. Before anything else
  * read_usual() stops, and the readers of one number go on: so errors are theirs.
  *
- * index_text() looks at 64 bytes at once and notes where points and commas are. wholes_of() makes
- * whole numbers of the digits, eight numbers at a time. nearest() scales them, with a product of
- * 104 bits by IFMA; where that is too close to the middle of two numbers, decimal::nearest() is
- * asked. */
+ * index_text() looks at 64 bytes at once, tells by table look-ups whether each may stand behind
+ * those before it, and notes where points and commas are. wholes_of() makes whole numbers of the
+ * digits, eight numbers at a time. nearest() scales them, with a product of 104 bits by IFMA; where
+ * that is too close to the middle of two numbers, decimal::nearest() is asked. */
 #ifndef TALLY_PROTO_NUMBER_READ_AVX512_H
 #define TALLY_PROTO_NUMBER_READ_AVX512_H
 
@@ -35,43 +35,74 @@ struct index {
     unsigned numbers;
 };
 
-/* Index a text, at whose begin a number begins, up to a block with anything unusual. A mark follows
- * a digit, a space follows a comma, a minus one of these two: so each number has one place where its
- * digits begin, and 64 bytes have at most 32 marks. */
+/* Which bytes may be neighbours, as sets of bits. All bytes of such a text are below 64. */
+struct grammar {
+    unsigned char is[BLOCK];      /* what a byte is to the one after it */
+    unsigned char follows[BLOCK]; /* what it may follow */
+    unsigned char opens[BLOCK];   /* LEADING: a number may begin behind it */
+};
+
+constexpr unsigned char DIGIT = 1;
+constexpr unsigned char COMMA = 2;
+constexpr unsigned char SPACE = 4;
+constexpr unsigned char OTHER = 8; /* point or minus, which only digits follow */
+constexpr unsigned char RIGHT = DIGIT | COMMA | SPACE | OTHER; /* one of them */
+constexpr unsigned char BEGIN = 16;   /* a number's digits begin with this byte */
+constexpr unsigned char LEADING = 32; /* a zero, and no point behind it */
+
+constexpr grammar make_grammar()
+{
+    constexpr struct {
+        unsigned char byte;
+        unsigned char is;
+        unsigned char follows;
+        unsigned char opens;
+    } others[] = {{'.', OTHER, DIGIT, 0},
+                  {'-', OTHER | BEGIN, SPACE | COMMA | LEADING, LEADING},
+                  {' ', SPACE | BEGIN, COMMA | LEADING, LEADING},
+                  {',', COMMA | BEGIN, DIGIT | LEADING, LEADING}};
+    grammar table = {};
+    for (unsigned char digit = '0'; digit <= '9'; digit++) {
+        table.is[digit] = digit == '0' ? DIGIT | LEADING : DIGIT;
+        table.follows[digit] = RIGHT | BEGIN | LEADING;
+    }
+    for (const auto &other : others) {
+        table.is[other.byte] = other.is;
+        table.follows[other.byte] = other.follows;
+        table.opens[other.byte] = other.opens;
+    }
+    return table;
+}
+
+alignas(64) inline constexpr grammar GRAMMAR = make_grammar();
+
+/* Index a text, at whose begin a number begins behind a comma and perhaps a space, up to a block
+ * with anything unusual. A mark follows a digit, a space follows a comma, a minus one of these two:
+ * so each number has one place where its digits begin, and 64 bytes have at most 32 marks. */
 WITH_AVX512 inline void index_text(const char *text, const char *end, index *out)
 {
     const __m512i each = _mm512_set_epi8(
         63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
         41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
         19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    /* of the byte before a block, in bit 0; before the first, a comma and perhaps a space */
-    uint64_t was_comma = 0;
-    uint64_t was_separator = 1;
-    uint64_t was_minus = 0;
-    uint64_t was_digit = 0;
-    uint64_t was_zero = 0; /* with which a number began */
+    const __m512i is = _mm512_load_si512(GRAMMAR.is);
+    const __m512i follows = _mm512_load_si512(GRAMMAR.follows);
+    const __m512i opens = _mm512_load_si512(GRAMMAR.opens);
     unsigned marks = 2;
     unsigned begins = 0;
     out->marks[1] = 0;
     for (int offset = 0; offset < INDEXED && end - text - offset >= BLOCK; offset += BLOCK) {
         const __m512i bytes = _mm512_loadu_si512(text + offset);
+        const __m512i before = _mm512_loadu_si512(text + offset - 1);
+        const __m512i two_before = _mm512_loadu_si512(text + offset - 2);
+        const __m512i pair = _mm512_and_si512(_mm512_permutexvar_epi8(before, is),
+                                              _mm512_permutexvar_epi8(bytes, follows));
+        __mmask64 usual = _mm512_cmplt_epu8_mask(bytes, _mm512_set1_epi8(BLOCK));
+        usual = _mm512_mask_test_epi8_mask(usual, pair, _mm512_set1_epi8(RIGHT));
+        usual = _mm512_mask_testn_epi8_mask(usual, pair,
+                                            _mm512_permutexvar_epi8(two_before, opens));
         const uint64_t comma = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(','));
-        const uint64_t space = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(' '));
-        const uint64_t minus = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('-'));
-        const uint64_t point = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('.'));
-        const uint64_t zero = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('0'));
-        const uint64_t digit = _mm512_cmple_epu8_mask(
-            _mm512_sub_epi8(bytes, _mm512_set1_epi8('0')), _mm512_set1_epi8(9));
-        const uint64_t mark = comma | point;
-        const uint64_t separator = comma | space;
-        const uint64_t after_separator = separator << 1 | was_separator;
-        const uint64_t after_minus = minus << 1 | was_minus;
-        const uint64_t begin = (after_separator | after_minus) & digit;
-        const uint64_t first_zero = begin & zero;
-        const uint64_t usual = (digit | mark | space | minus) &
-                               (~space | comma << 1 | was_comma) & (~minus | after_separator) &
-                               (~mark | digit << 1 | was_digit) &
-                               (~(first_zero << 1 | was_zero) | point);
+        const uint64_t mark = comma | _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('.'));
         /* points and commas take turns */
         const unsigned found = static_cast<unsigned>(__builtin_popcountll(mark));
         const uint64_t turns =
@@ -84,15 +115,11 @@ WITH_AVX512 inline void index_text(const char *text, const char *end, index *out
         _mm512_storeu_si512(
             out->marks + marks,
             _mm512_add_epi16(places, _mm512_set1_epi16(static_cast<int16_t>(offset + 1))));
-        _mm512_storeu_si512(out->negative + begins,
-                            _mm512_movm_epi8(_pext_u64(after_minus, begin)));
+        const uint64_t begin = _mm512_test_epi8_mask(pair, _mm512_set1_epi8(BEGIN));
+        const uint64_t minus = _mm512_cmpeq_epi8_mask(before, _mm512_set1_epi8('-'));
+        _mm512_storeu_si512(out->negative + begins, _mm512_movm_epi8(_pext_u64(minus, begin)));
         marks += found;
         begins += static_cast<unsigned>(__builtin_popcountll(begin));
-        was_comma = comma >> 63;
-        was_separator = separator >> 63;
-        was_minus = minus >> 63;
-        was_digit = digit >> 63;
-        was_zero = first_zero >> 63;
     }
     out->numbers = marks / 2 - 1;
 }

@@ -196,6 +196,7 @@ static void what_is_no_number_ends_a_run_wherever_it_stands(void **state)
         "00.5",  "1.",   "1..5", "1.5.5",  "1.5 ",   "1 .5", "  1.5", "- 1.5",
         "1.5-",  "1.-5", "1-.5", "1.5e",   "1/5",    "1:5",  "1.5\n", "\"NaN\"",
         "[1.5]", "1.5]", "null", "\xb1.5", "1.\xb5", "1;5",  "1 5",   "1- .5",
+        "1n5",   "q.5",  "m1.5", "`1.5",   "1.5l2",
     };
     char text[4096];
     for (size_t other = 0; other < ARRAY_COUNT(others); other++) {
