@@ -46,8 +46,8 @@ X(console,             BOOL,   "true",           0,          1,                "
   "Answer browsers that ask for / with the console, a page to try and watch the service with.")    \
 X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
   "Open connections; further clients wait in the kernel's backlog until one ends, or until the "   \
-  "client that has most of them has one without a request, or with a body that comes below "       \
-  "--min-upload-rate, which is closed for them.")                                                  \
+  "client that has most of them has one without a request, or with a body that comes or an "       \
+  "answer that is read below --min-upload-rate, which is closed for them.")                        \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
   "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
   "subject of a certificate, else an address. 0: no limit.")                                       \

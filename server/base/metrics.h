@@ -38,7 +38,7 @@
         X(TLS_HANDSHAKES,   "tally_tls_handshakes_total",       "TLS handshakes that succeeded.")   \
         X(TLS_FAILURES,     "tally_tls_handshake_failures_total", "Connections that ended before their TLS handshake did.") \
         X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \
-        X(MADE_WAY,         "tally_connections_made_way_total", "Connections without a request, or with a body that trickled in, that were closed for a client that waited for one.") \
+        X(MADE_WAY,         "tally_connections_made_way_total", "Connections without a request, or with a body or an answer that trickled, that were closed for a client that waited for one.") \
         X(CLIENTS_GONE,     "tally_clients_gone_total",         "Requests dropped because the client hung up.") \
         X(TRACES_SENT,      "tally_traces_sent_total",          "Requests whose spans the collector has.") \
         X(TRACES_DROPPED,   "tally_traces_dropped_total",       "Requests whose spans were dropped.")

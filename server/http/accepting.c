@@ -9,10 +9,10 @@
  * watch the sockets until a connection has ended or a heartbeat has passed. It waits, too, while
  * some that were accepted have not been looked at: connections that come faster than they are
  * served stay in the kernel, where they cost next to nothing. So that one client cannot keep all
- * others out with connections on which it asks for nothing, or sends next to nothing of a body, one
- * of these makes way at the limit for each that waits, one after the other (deadlines.c). Whose the
- * one that waits is shows when it is accepted: it may be the same client's, and is before those
- * behind it all the same.
+ * others out with connections on which it asks for nothing, or sends next to nothing of a body or
+ * reads as little of an answer, one of these makes way at the limit for each that waits, one after
+ * the other (deadlines.c). Whose the one that waits is shows when it is accepted: it may be the same
+ * client's, and is before those behind it all the same.
  *
  * Closing a listening socket resets the connections in its backlog, which their clients have
  * and may have sent requests on. listen_end() lets nobody else in, but for handshakes that have

@@ -18,7 +18,7 @@
  * are also long, for the sake of slow links; so while reservations of memory are refused, those who
  * hold some of it and hardly move give way, the slowest first; and while all connections are taken
  * and a client waits for one, the client that has most of them gives up one that asks for nothing,
- * or whose body has trickled in, below --min-upload-rate, for two seconds.
+ * or whose body has trickled in, or answer been read, below --min-upload-rate for two seconds.
  *
  * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
  * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
@@ -379,17 +379,19 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 /* ---- while all connections are taken ---- */
 
 /* No request is on it, or one whose header has not come to its end, and not since just now; or one
- * whose body trickles in. And nothing waits to be read, with which it goes on now. */
+ * whose body trickles in, or whose answer is hardly read. And nothing waits to be read, with which it
+ * goes on now; behind an answer that is not read no request goes on. */
 static bool may_make_way(const struct conn *conn, uint64_t now_ns)
 {
+    const enum request_state state = state_of(conn);
     bool is_slow = false;
-    if (state_of(conn) == REQUEST_BODY) {
+    if (state == REQUEST_BODY || state == REQUEST_ANSWERING) {
         const double rate = recent_rate(conn, now_ns);
         is_slow = rate >= 0 && rate < (double)conn->loop->server->config->min_upload_rate;
-    } else if (state_of(conn) == REQUEST_HEADER) {
+    } else if (state == REQUEST_HEADER) {
         is_slow = clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
     }
-    return is_slow && !conn->cut && !conn_unread(conn);
+    return is_slow && !conn->cut && (state == REQUEST_ANSWERING || !conn_unread(conn));
 }
 
 /* Of the client that has most connections, and more than one, one that may make way; NULL: there
@@ -428,7 +430,11 @@ bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
     }
     conn->makes_way = true;
     metrics_add(loop->server->metrics, METRICS_COUNTER_MADE_WAY, 1);
-    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    if (state_of(conn) == REQUEST_ANSWERING) {
+        cut_slow(conn, "others want a connection, and the answer is read too slowly");
+    } else {
+        refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    }
     return true;
 }
 

@@ -196,7 +196,7 @@ void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
 void deadline_cut(struct conn *conn);
 /* All connections are taken and a client waits for one: end one that asks for nothing, or hardly
- * sends its body. False: there is none. */
+ * sends its body or reads its answer. False: there is none. */
 bool deadline_make_way(struct http_loop *loop, uint64_t now_ns);
 /* After a piece of a body: true if the client has closed its side before the end. It is
  * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice

@@ -1049,6 +1049,22 @@ def test_at_the_connection_limit_a_body_that_trickles_in_makes_way_for_another_c
         wire.close()
 
 
+def test_at_the_connection_limit_an_answer_that_is_not_read_makes_way_for_another_client(
+    start_server,
+):
+    server = start_server("--http-loops", "1", *FULL_FLAGS)
+    long = post_bytes(f"/v1/cumsum?dtype=int8&shape={32 << 20}&strides=0", b"\1", [RAW])
+    unread = []
+    for _ in range(FULL):  # and with the next request sent, which nobody will read
+        unread.append(server.wire(source="127.0.0.2").send(long + ASK))
+        assert unread[-1].socket.recv(1) == b"H"
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+    assert server.metric("tally_connections_made_way_total") >= 1
+    for wire in unread:
+        wire.close()
+
+
 def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_server):
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     kept = [server.wire(source=f"127.0.0.{at + 10}").send(ASK) for at in range(FULL - 2)]
