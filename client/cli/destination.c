@@ -108,42 +108,59 @@ int destination_lock(int fd, const char *name)
                : EXIT_DONE;
 }
 
+static int complain_in_the_way(const char *path, const char *why)
+{
+    return complain(EXIT_LOCAL, "%s is in the way of the result so far, %s: remove it", path,
+                    why);
+}
+
 int destination_open_partial(const char *name, bool there, struct destination *destination)
 {
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     char *path = NULL;
     struct stat about;
+    bool made = false;
     if (asprintf(&path, "%s" PARTIAL, name) < 0) {
         return complain_no_memory();
     }
     *destination =
         (struct destination){.fd = -1, .name = name, .temporary = path, .stays = true};
     if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        return complain(EXIT_LOCAL,
-                        "%s is in the way of the result so far, which is a file: "
-                        "remove it",
-                        path);
+        return complain_in_the_way(path, "which is a file");
     }
-    destination->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (there ? 0 : O_CREAT), 0666);
+    do { /* one may come and go in between */
+        destination->fd = open(path, flags);
+        made = destination->fd < 0 && errno == ENOENT && !there;
+        if (made) {
+            destination->fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+        }
+    } while (made && destination->fd < 0 && errno == EEXIST);
     if (destination->fd < 0) {
         return complain_errno(EXIT_LOCAL, path);
     }
     STEP(destination_lock(destination->fd, path));
+    if (!made && fstat(destination->fd, &about) == 0 && about.st_size == 0 &&
+        about.st_uid != geteuid()) {
+        return complain_in_the_way(path, "and is somebody else's");
+    }
     if (stat(name, &about) == 0) { /* its bytes are for nobody else meanwhile, either */
         (void)fchmod(destination->fd, about.st_mode & 0777);
     }
     return EXIT_DONE;
 }
 
-int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+int destination_check_stamp(struct destination *destination, uint64_t stamp, bool begun,
                             bool done)
 {
     uint64_t found = 0;
     const off_t size = lseek(destination->fd, 0, SEEK_END);
     const off_t at = size - (off_t)sizeof found;
+    bool empty = size == 0 && !begun;
     bool stamped = stamp != 0 && at >= 0 &&
                    pread(destination->fd, &found, sizeof found, at) == sizeof found &&
                    found == stamp;
-    return stamped || (size == 0 && !begun) || (done && (uint64_t)size == destination->due)
+    destination->stays = !empty;
+    return stamped || empty || (done && (uint64_t)size == destination->due)
                ? EXIT_DONE
                : complain(EXIT_USAGE,
                           "%s is the result so far of a job with another checkpoint: go on "

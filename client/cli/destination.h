@@ -37,8 +37,9 @@ int destination_lock(int fd, const char *name);
  * already. What it has stays until it is cleared. */
 int destination_open_partial(const char *name, bool there, struct destination *destination);
 /* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is
- * more of the job than an empty file; `done`: all, but to put the file in its place. */
-int destination_check_stamp(const struct destination *destination, uint64_t stamp, bool begun,
+ * more of the job than an empty file, which does not stay; `done`: all, but to put the file in
+ * its place. */
+int destination_check_stamp(struct destination *destination, uint64_t stamp, bool begun,
                             bool done);
 int destination_clear(const struct destination *destination);
 /* What was placed is on the disk. */

@@ -212,6 +212,7 @@ int part_sink_begin(struct part_sink *sink, uint64_t stamp)
         STEP(destination_clear(&sink->destination));
         STEP(
             destination_place(&sink->destination, sink->destination.due, &stamp, sizeof stamp));
+        sink->destination.stays = true;
     }
     return sink->destination.temporary != NULL ? write_beginning(sink) : EXIT_DONE;
 }

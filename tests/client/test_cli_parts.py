@@ -886,6 +886,24 @@ class Servers(Directory):
             self.assertEqual((self.files(), self.read("empty")), (before, b""))
             os.rmdir(partial) if make is os.mkdir else os.unlink(partial)
 
+    @unittest.skipIf(os.geteuid() != 0, "only root gives files away")
+    def test_an_empty_file_of_somebody_else_becomes_no_result(self):
+        """Who owns it could change the sums, and may be the only one who can rename it."""
+        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
+        job, partial = ["--checkpoint", self.path("job")], self.path("out.npy.partial", b"")
+        os.chown(partial, 65534, -1)
+        self.assert_failed(tally("cumsum", source, "-o", out, *job), 7, "out.npy.partial is in the")
+        self.assertEqual(self.files(), ["in.npy", "out.npy.partial"])
+        os.chown(partial, 0, -1)
+        self.assert_done(tally("cumsum", source, "-o", out, *job))
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
+    def test_a_checkpoint_that_cannot_be_written_leaves_no_result_so_far(self):
+        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
+        done = tally("cumsum", source, "-o", out, "--checkpoint", self.path("nowhere/job"))
+        self.assert_failed(done, 7, "nowhere/job.new: No such file")
+        self.assertEqual(self.files(), ["in.npy"])
+
     def test_a_checkpoint_follows_no_link_that_has_the_name_of_the_next_one(self):
         source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
         os.symlink("nowhere", self.path("job.new"))
