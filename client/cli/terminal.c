@@ -172,7 +172,9 @@ int complain_error(const struct tally_error *err)
         if (err->request_id[0] != '\0') {
             (void)fprintf(stderr, ", request %s", err->request_id);
         }
-        (void)fputc('\n', stderr);
+        (void)fprintf(stderr, "%s\n",
+                      err->http_status == 401 ? "; give it by --token-file or TALLY_TOKEN"
+                                              : "");
     }
     return status;
 }

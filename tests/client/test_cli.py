@@ -995,6 +995,12 @@ class Cumsum(Directory):
         self.assertIn("Authorization: Bearer two", s.heads[1])
         self.assertNotIn("Authorization", s.heads[2])
 
+    def test_who_is_asked_for_a_token_is_told_how_to_give_it(self):
+        said = b'{"error":"send Authorization: Bearer TOKEN","code":"unauthorized"}'
+        with Server(lambda *_: answer(said, status="401 X")) as s:
+            done = tally("devices", url=s.url)
+        self.assert_failed(done, 1, "code unauthorized; give it by --token-file or TALLY_TOKEN")
+
     def test_what_cannot_be_a_token_is_refused(self):
         for content in (b"", b"\n", b"x" * 9000, b"a\x01b\n"):
             done = tally("cumsum", "--token-file", self.path("t", content), stdin=b"[1]")
