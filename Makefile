@@ -255,7 +255,7 @@ $(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERV
 $(B)/tests/unit/test_fuzz_wire: $(B)/tests/unit/test_fuzz_wire.o $(call objs,$(WIRE_SRC)) $(B)/libunit.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) $(WIRE_WRAPS) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
-fuzz: deps deps-tools
+fuzz: deps deps-sanitizers
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang CXX=clang++ $(FUZZ_NAMES:%=fuzz-%)
 fuzz-%: $(B)/tests/fuzz/fuzz_%
 	@mkdir -p $(B)/corpus/$* $(B)/found
@@ -461,7 +461,7 @@ cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
 
 test: deps-test
 	@sh tests/run.sh $(MODE)
-asan: deps-tools
+asan: deps-sanitizers
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
@@ -477,11 +477,11 @@ lint: deps-lint
 # What takes minutes: the structure of the kernels, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
-kernel-sanitize: deps-tools
+kernel-sanitize: deps-sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
-oclgrind: deps-tools
+oclgrind: deps-oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
+kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_monoid --all
 	@$(B)/tests/kernels/test_scan_device --all

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [tools] [release]      (default: run)
+#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [sanitizers] [oclgrind] [release]      (default: run)
 #
 #   run    compilers (clang for the kernels), libraries
 #   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
@@ -10,7 +10,8 @@
 #   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
-#   tools  what only the kernel proofs use: clang with its sanitizers, oclgrind
+#   sanitizers  clang's, for `make asan`, `make fuzz` and the kernel proofs
+#   oclgrind  for the kernel proofs
 #   release  what makes and checks Debian packages
 #
 # Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
@@ -27,7 +28,6 @@ clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"
 browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
-tools_packages="clang oclgrind"
 release_packages="build-essential debhelper fakeroot git lintian debootstrap python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -131,9 +131,10 @@ main() {
         lint) wanted="$wanted $run_packages $lint_packages" ;;
         bench) wanted="$wanted $run_packages $test_packages" ;;
         mlserver) wanted="$wanted python3 python3-venv" ;;
-        tools) ;;
+        sanitizers) wanted="$wanted clang" ;;
+        oclgrind) ;;
         release) wanted="$wanted $release_packages" ;;
-        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, tools, release" ;;
+        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, sanitizers, oclgrind, release" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||
@@ -152,11 +153,13 @@ main() {
         lint) make_venv lint-venv "$top/tests/requirements-lint.txt" ;;
         bench) make_venv venv "$top/tests/bench/requirements-peers.txt" ;;
         mlserver) make_venv venv "$top/tests/bench/requirements-mlserver.txt" ;;
-        tools)
-            # shellcheck disable=SC2046,SC2086
-            install_packages $(optional $(missing_of $tools_packages))
+        sanitizers)
             # shellcheck disable=SC2046
-            install_packages $(optional $(missing_of "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"))
+            install_packages $(missing_of "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev")
+            ;;
+        oclgrind)
+            # shellcheck disable=SC2046
+            install_packages $(optional $(missing_of oclgrind))
             ;;
         esac
     done
