@@ -24,6 +24,15 @@ enum {
  * late has cost as much as one that is in time. */
 #define CAUTION 1.2
 
+/* How long large requests took in a crowd, by what they cost. */
+struct speed {
+    uint64_t last_finish_ns;
+    unsigned finishes;  /* up to ADMISSION_PLACES */
+    double ns;          /* that they took, ... */
+    double cost;        /* ... and what they cost, the latest weighing most */
+    double ns_per_cost; /* 0: not known */
+};
+
 struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
@@ -38,11 +47,10 @@ struct admission {
     uint64_t claimed_bytes; /* of the claims of all who have one */
     uint64_t stuck_since_ns;
     uint64_t busy_since_ns;
-    uint64_t last_finish_ns;
-    unsigned finishes;  /* in a crowd, up to ADMISSION_PLACES */
-    double crowd_ns;    /* that requests took in a crowd, ... */
-    double crowd_cost;  /* ... and what they cost, the latest weighing most */
-    double ns_per_cost; /* 0: not known */
+    bool is_shared; /* requests of several clients are active or wait */
+    uint64_t shared_since_ns;
+    struct speed shared; /* of such requests, ... */
+    struct speed alone;  /* ... and of those of one client, whichever it was last */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
@@ -180,11 +188,33 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     return true;
 }
 
+/* Are all requests that are active or wait this client's? */
+static bool is_alone(const struct admission *admission, const struct client *client)
+{
+    const size_t waiting =
+        admission->line.flows - (client->flows[FAIR_ADMISSION].first != NULL);
+    const size_t active = admission->active_clients - (client->active > 0);
+    return waiting + active == 0;
+}
+
+/* Who is active or waits has changed. Thread: a holder of the lock. */
+static void note_clients(struct admission *admission, uint64_t now_ns)
+{
+    const struct fair_flow *flow = admission->line.tail;
+    const bool was_shared = admission->is_shared;
+    admission->is_shared = admission->active_clients > 1 ||
+                           (flow != NULL && !is_alone(admission, flow->first->client));
+    if (admission->is_shared && !was_shared) {
+        admission->shared_since_ns = now_ns;
+    }
+}
+
 /* Nanoseconds until requests of a client that cost so much are through, were the first of them
  * to begin now. The last of them shares the loops with all that are active then, as bodies come
  * side by side, and with those that take the places that become free. So all requests of the
  * client count, and of every other client as much as it gets itself by then, as clients have
- * turns. Of the others only what they cost together is known. */
+ * turns. Of the others only what they cost together is known. A crowd of one client's requests
+ * shows how fast that client sends and reads: it counts for no other one beside it. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost)
 {
@@ -192,7 +222,9 @@ static uint64_t time_for(const struct admission *admission, const struct client 
     const double others = (double)(admission->active_cost - client->active_cost);
     const size_t clients = admission->active_clients - (client->active > 0);
     const double shared = others < own * (double)clients ? others : own * (double)clients;
-    return (uint64_t)((own + shared) * admission->ns_per_cost * CAUTION);
+    const struct speed *speed =
+        is_alone(admission, client) ? &admission->alone : &admission->shared;
+    return (uint64_t)((own + shared) * speed->ns_per_cost * CAUTION);
 }
 
 /* Does the request's deadline come before it could be through, were it to begin now? */
@@ -270,6 +302,7 @@ static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
     if (admission->active == 0) {
         begin_waiting(admission, now_ns, true, &leaving);
     }
+    note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
     completion_post_home(leaving.admitted.first);
     completion_fail(leaving.hopeless, STATUS_DEADLINE_PASSED,
@@ -316,8 +349,9 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     MUST(pthread_mutex_lock(&admission->lock));
     hold->wanted = claim;
     hold->wanted_cost = cost;
+    const uint64_t now_ns = clock_now_ns();
     bool in_turn = admission->line.count == 0 || is_active(request);
-    bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
+    bool granted = in_turn && grant_memory(admission, request, now_ns);
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
         request->cost = cost - smaller_of(cost, hold->cost);
@@ -327,6 +361,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         fair_push(&admission->line, request, true);
     }
     bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
+    note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (may_go_first) {
         admission_wake(admission); /* it may be another's already */
@@ -408,22 +443,25 @@ bool admission_crowds(struct admission *admission, const struct request *request
 
 /* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
  * its client is; it is one also where nobody waits because all are refused by an older measure.
+ * Where several clients compete, what was before the second one came counts for the first alone.
  * Thread: a holder of the lock. */
-static void measure_rate(struct admission *admission, const struct admission_hold *hold,
-                         uint64_t now_ns)
+static void measure_speed(struct admission *admission, const struct admission_hold *hold,
+                          uint64_t now_ns)
 {
-    uint64_t since_ns = larger_of(admission->last_finish_ns, admission->busy_since_ns);
-    admission->last_finish_ns = now_ns;
+    const bool is_shared = admission->is_shared;
+    struct speed *speed = is_shared ? &admission->shared : &admission->alone;
+    uint64_t since_ns = larger_of(speed->last_finish_ns, admission->busy_since_ns);
+    since_ns = is_shared ? larger_of(since_ns, admission->shared_since_ns) : since_ns;
+    speed->last_finish_ns = now_ns;
     if (admission->line.count == 0 && has_place(admission, hold->claim)) {
         return;
     }
-    admission->crowd_ns =
-        admission->crowd_ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
-    admission->crowd_cost = admission->crowd_cost * SPEED_KEPT + (double)hold->cost;
+    speed->ns = speed->ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
+    speed->cost = speed->cost * SPEED_KEPT + (double)hold->cost;
     /* The first that finishes has shared its time with those that are about to. */
-    admission->finishes += admission->finishes < ADMISSION_PLACES;
-    if (admission->finishes == ADMISSION_PLACES) {
-        admission->ns_per_cost = admission->crowd_ns / admission->crowd_cost;
+    speed->finishes += speed->finishes < ADMISSION_PLACES;
+    if (speed->finishes == ADMISSION_PLACES) {
+        speed->ns_per_cost = speed->ns / speed->cost;
     }
 }
 
@@ -435,7 +473,7 @@ void admission_finish(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     if (is_active(request) && request->error.status == STATUS_OK) {
-        measure_rate(admission, hold, clock_now_ns());
+        measure_speed(admission, hold, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
     admit_and_unlock(admission, clock_now_ns());

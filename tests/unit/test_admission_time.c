@@ -51,13 +51,13 @@ static void who_cannot_be_through_in_time_is_refused_before_its_body(void **stat
     }
 }
 
-/* Twice as many requests of 100 MiB and this cost as there are places: the first half is through
- * one after the other, in 20 ms each, and the other half is active then. */
-static void pass_slowly_at(struct fixture *f, struct client *client, uint64_t cost,
-                           struct request *crowd[2 * ADMISSION_PLACES])
+/* Twice as many requests of 100 MiB and this cost as there are places, of these two in turn: the
+ * first half is through one after the other, in 20 ms each, and the other half is active then. */
+static void pass_slowly_in_turn(struct fixture *f, struct client *one, struct client *two,
+                                uint64_t cost, struct request *crowd[2 * ADMISSION_PLACES])
 {
     for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
-        crowd[i] = request_of(f, client);
+        crowd[i] = request_of(f, i % 2 == 0 ? one : two);
         assert_int_equal(enter_at(f, crowd[i], 100 * MIB, cost), i < ADMISSION_PLACES);
     }
     for (int i = 0; i < ADMISSION_PLACES; i++) {
@@ -65,6 +65,12 @@ static void pass_slowly_at(struct fixture *f, struct client *client, uint64_t co
         admission_finish(f->admission, crowd[i]);
         expect_admitted(f, crowd[i + ADMISSION_PLACES]);
     }
+}
+
+static void pass_slowly_at(struct fixture *f, struct client *client, uint64_t cost,
+                           struct request *crowd[2 * ADMISSION_PLACES])
+{
+    pass_slowly_in_turn(f, client, client, cost, crowd);
 }
 
 static void pass_slowly(struct fixture *f, struct client *client,
@@ -210,27 +216,57 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
 {
     struct fixture *f = *state;
     struct client client = {0};
+    struct client second = {0};
     struct client other = {0};
     struct client third = {0};
     struct request *dear[2 * ADMISSION_PLACES];
-    pass_slowly_at(f, &client, 1000 * MIB, dear);
+    pass_slowly_in_turn(f, &client, &second, 1000 * MIB, dear);
     const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
-    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 2, 50);
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 3, 50);
     expect_ratio(foretold_ns(f, &other, 8000 * MIB), dear_ns, 120, 50);
     leave(f, dear[0]);
     leave(f, dear[ADMISSION_PLACES]);
     struct request *own = request_of(f, &other);
     assert_true(enter(f, own, 100 * MIB));
-    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 4, 50);
-    expect_ratio(foretold_ns(f, &third, 100 * MIB), dear_ns, 3, 50);
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 6, 50);
+    expect_ratio(foretold_ns(f, &third, 100 * MIB), dear_ns, 4, 50);
     expect_ratio(foretold_ns(f, &client, 100 * MIB), dear_ns, 32, 50);
     leave(f, own);
     own = request_of(f, &third);
     assert_true(enter(f, own, 100 * MIB));
-    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 3, 50);
+    expect_ratio(foretold_ns(f, &other, 100 * MIB), dear_ns, 4, 50);
     leave(f, own);
     leave_all(f, dear + 1, ADMISSION_PLACES - 1);
     leave_all(f, dear + ADMISSION_PLACES + 1, ADMISSION_PLACES - 1);
+}
+
+/* Bodies that come at a MiB a second show how fast their client sends. */
+static void what_a_crowd_of_one_client_takes_is_foretold_to_no_other(void **state)
+{
+    struct fixture *f = *state;
+    struct client slow = {0};
+    struct client other = {0};
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request **active = crowd + ADMISSION_PLACES;
+    uint64_t wait_ns = 0;
+    pass_slowly(f, &slow, crowd);
+    const uint64_t slow_ns = foretold_ns(f, &slow, 100 * MIB);
+    assert_true(slow_ns > 0);
+    assert_int_equal(foretold_ns(f, &other, 100 * MIB), 0);
+    leave(f, active[0]);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)usleep(20000); /* the slow ones are alone */
+        struct request *quick = request_of(f, &other);
+        quick->deadline_ns = clock_now_ns() + slow_ns / 2;
+        assert_int_equal(check(f, quick, 100 * MIB, &wait_ns, NULL), STATUS_OK);
+        assert_true(enter(f, quick, 100 * MIB));
+        admission_finish(f->admission, quick);
+        leave(f, quick);
+    }
+    active[0] = request_of(f, &slow);
+    assert_true(enter(f, active[0], 100 * MIB));
+    assert_in_range(foretold_ns(f, &other, 100 * MIB), 1, slow_ns / 2);
+    leave_all(f, crowd, 2 * ADMISSION_PLACES);
 }
 
 static void who_waits_is_given_up_by_its_own_cost(void **state)
@@ -323,6 +359,7 @@ int main(void)
         T(who_was_slow_once_is_not_taken_for_slow_for_ever),
         T(the_time_that_is_foretold_goes_by_cost_and_not_by_memory),
         T(a_client_is_told_no_more_of_anothers_time_than_it_takes_itself),
+        T(what_a_crowd_of_one_client_takes_is_foretold_to_no_other),
         T(who_waits_is_given_up_by_its_own_cost),
         T(a_cost_counts_from_when_it_is_known),
         T(clients_have_turns_by_what_their_requests_cost),
