@@ -38,11 +38,9 @@
 #include <sys/socket.h>
 
 enum {
-    GRACE_S = 10,    /* before the rate of a body or an answer counts */
-    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
-    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
-    SLOW_BYTES = 256 << 10, /* a heartbeat: a slower large body waits for its client; ... */
-    CROWD_BYTES = 16 << 20, /* ... one that is slower than this, where that crowds others out */
+    GRACE_S = 10,      /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000,   /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,     /* after an early answer: how long the client may go on sending */
     QUIET_MS = 400,    /* a drain waits this long for a request on a connection without one */
     YOUNG_MS = 250,    /* shorter phases are not worth a look */
     UNASKED_MS = 1000, /* a connection without a request for longer makes way for a client */
@@ -119,30 +117,16 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Has so little of its body come since the last heartbeat? */
-static bool is_slow_for_its_place(const struct conn *conn)
-{
-    const struct request *request = &conn->exchange->request;
-    const uint64_t came = request->body.received - conn->seen_bytes;
-    return came < SLOW_BYTES ||
-           (came < CROWD_BYTES && request->admission.state == ADMISSION_ACTIVE &&
-            admission_crowds(conn->loop->server->admission, request));
-}
-
-/* A client that has a place among the large requests and hardly sends gives it up, and the pages
- * that were made for what it would send next. Who has several while another one waits for its first
- * has to send fast for each: these last as long as their client likes. */
-static void give_up_place(const struct conn *conn, uint64_t age_ns)
+/* A client that has a place among the large requests and sends slowly gives it up, and the pages
+ * that were made for what it would send next. */
+static void check_pace(const struct conn *conn, uint64_t age_ns)
 {
     struct request *request = &conn->exchange->request;
-    const enum admission_state state = request->admission.state;
-    if ((state == ADMISSION_ACTIVE || state == ADMISSION_SLOW) &&
-        state_of(conn) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
-        is_slow_for_its_place(conn) && !conn_unread(conn)) {
+    const uint64_t came = request->body.received - conn->seen_bytes;
+    if (request->admission.state != ADMISSION_NONE && state_of(conn) == REQUEST_BODY &&
+        age_ns > YOUNG_MS * NS_PER_MS && !conn_unread(conn) &&
+        admission_pace(conn->loop->server->admission, request, came)) {
         body_forget_pages(request);
-        if (state == ADMISSION_ACTIVE) {
-            admission_slow(conn->loop->server->admission, request);
-        }
     }
 }
 
@@ -208,7 +192,7 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *exchange = conn->exchange;
-    give_up_place(conn, age_ns);
+    check_pace(conn, age_ns);
     note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
         refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");

@@ -15,7 +15,12 @@
 
 enum {
     QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
-    STUCK_MS = 1000     /* everybody who is active has waited for memory for this long */
+    STUCK_MS = 1000,    /* everybody who is active has waited for memory for this long */
+
+    /* Bytes of a body in a heartbeat. Fewer are slow: */
+    SLOW_BYTES = 256 << 10,  /* always; */
+    WANTED_BYTES = 4 << 20,  /* where a client waits that has no place; */
+    CROWDED_BYTES = 16 << 20 /* and if this one has more than its part of them. */
 };
 
 /* What older measurements of the speed weigh when a new one comes. */
@@ -40,6 +45,7 @@ struct admission {
     struct fair_line line;
     size_t begun_waiting;  /* of those in the line: they have begun and want more */
     uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
+    size_t aside;          /* that have a promise, but no place */
     size_t active;
     uint64_t active_bytes;  /* of their claims */
     uint64_t active_cost;   /* and all that they cost */
@@ -84,7 +90,13 @@ static bool is_active(const struct request *request)
     return request->admission.state == ADMISSION_ACTIVE;
 }
 
-/* Was the request admitted, and goes on without a place? */
+/* Was the request admitted, and goes on without a place, but with its promise? */
+static bool is_aside(const struct request *request)
+{
+    return request->admission.state == ADMISSION_ASIDE;
+}
+
+/* Was the request admitted, and goes on without both? */
 static bool is_slow(const struct request *request)
 {
     return request->admission.state == ADMISSION_SLOW;
@@ -93,7 +105,7 @@ static bool is_slow(const struct request *request)
 /* Has the request begun? It may be in the line all the same, for more memory. */
 static bool has_begun(const struct request *request)
 {
-    return is_active(request) || is_slow(request);
+    return is_active(request) || is_aside(request) || is_slow(request);
 }
 
 static bool has_place(const struct admission *admission, uint64_t claim)
@@ -174,7 +186,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     hold->claim = hold->wanted;
     admission->claimed_bytes += more;
     request->client->claimed_bytes += more;
-    if (!is_slow(request)) {
+    if (begins || is_active(request)) {
         admission->active_bytes += more; /* a claim of those who begin was 0 */
     }
     if (begins) {
@@ -385,12 +397,11 @@ static void lower_claim(struct admission *admission, struct request *request, ui
     admission->active_bytes -= is_active(request) ? less : 0;
 }
 
-/* Lose the place and what was promised but not taken. Thread: a holder of the lock. */
-static void lose_place(struct admission *admission, struct request *request,
-                       enum admission_state state)
+/* Go on in another state, without a place. Thread: a holder of the lock. */
+static void leave_place(struct admission *admission, struct request *request,
+                        enum admission_state state)
 {
     struct admission_hold *hold = &request->admission;
-    lower_claim(admission, request, 0);
     if (is_active(request)) {
         admission->active--;
         admission->active_bytes -= hold->claim;
@@ -399,7 +410,23 @@ static void lose_place(struct admission *admission, struct request *request,
         request->client->active--;
         admission->active_clients -= request->client->active == 0;
     }
+    if (is_aside(request)) {
+        admission->aside--;
+        request->client->aside--;
+    }
+    if (state == ADMISSION_ASIDE) {
+        admission->aside++;
+        request->client->aside++;
+    }
     hold->state = state;
+}
+
+/* Lose the place and what was promised but not taken. Thread: a holder of the lock. */
+static void lose_place(struct admission *admission, struct request *request,
+                       enum admission_state state)
+{
+    lower_claim(admission, request, 0);
+    leave_place(admission, request, state);
 }
 
 void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
@@ -415,30 +442,46 @@ void admission_settle(struct admission *admission, struct request *request, uint
     admit_and_unlock(admission, clock_now_ns());
 }
 
-void admission_slow(struct admission *admission, struct request *request)
+/* So many clients wait for their first place. Thread: a holder of the lock. */
+static size_t clients_without(const struct admission *admission)
 {
-    MUST(pthread_mutex_lock(&admission->lock));
-    lose_place(admission, request, ADMISSION_SLOW);
-    admit_and_unlock(admission, clock_now_ns());
-}
-
-bool admission_crowds(struct admission *admission, const struct request *request)
-{
-    if (fair_count(&admission->line) == 0) {
-        return false;
-    }
-    size_t without = 0; /* clients that wait and have no place */
-    MUST(pthread_mutex_lock(&admission->lock));
+    size_t without = 0;
     const struct fair_flow *flow = admission->line.tail;
     for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
         without += flow->first->client->active == 0;
     }
+    return without;
+}
+
+/* Has the client more than its part of the places? All who have or want one have the same part, a
+ * place at least. Thread: a holder of the lock. */
+static bool crowds(const struct admission *admission, const struct client *client,
+                   size_t without)
+{
     const size_t clients = admission->active_clients + without;
-    const size_t most =
-        clients < ADMISSION_PLACES ? ADMISSION_PLACES / larger_of(clients, 1) : 1;
-    const bool crowds = without > 0 && request->client->active > most;
-    MUST(pthread_mutex_unlock(&admission->lock));
-    return crowds;
+    const size_t most = clients < ADMISSION_PLACES ? ADMISSION_PLACES / clients : 1;
+    return client->active > most;
+}
+
+bool admission_pace(struct admission *admission, struct request *request, uint64_t came)
+{
+    if (came >= CROWDED_BYTES || (came >= SLOW_BYTES && fair_count(&admission->line) == 0)) {
+        return false;
+    }
+    MUST(pthread_mutex_lock(&admission->lock));
+    struct client *client = request->client;
+    const bool active = is_active(request);
+    const size_t without = clients_without(admission);
+    const bool crowded = active && without > 0 && crowds(admission, client, without);
+    const bool wanted = active && without > 0 && came < WANTED_BYTES;
+    const bool all_of_it = came < SLOW_BYTES || crowded || (wanted && client->aside > 0);
+    if (all_of_it && (active || is_aside(request))) {
+        lose_place(admission, request, ADMISSION_SLOW);
+    } else if (wanted) {
+        leave_place(admission, request, ADMISSION_ASIDE);
+    }
+    admit_and_unlock(admission, clock_now_ns());
+    return all_of_it || wanted;
 }
 
 /* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
@@ -505,13 +548,13 @@ void admission_wake(struct admission *admission)
 
 /* ---- the tick ---- */
 
-/* All who have a place wait for more memory than there is, so none will ever give any back, or
- * all who wait do without a place: the one that came last ends. Thread: a holder of the lock.
+/* All who have a place or a promise wait for more memory than there is, so none will ever give any
+ * back, or all who wait do without both: the one that came last ends. Thread: a holder of the lock.
  * returns that one, taken out of the line, or NULL */
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
-    const bool any_active = admission->active > 0;
-    const size_t wanted = any_active ? admission->active : admission->line.count;
+    const size_t holders = admission->active + admission->aside;
+    const size_t wanted = holders > 0 ? holders : admission->line.count;
     struct fair_cursor last = {.current = NULL};
     struct request *ended = NULL;
     size_t stuck = 0;
@@ -519,7 +562,8 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     const bool may_be = admission->begun_waiting > 0 && admission->begun_waiting >= wanted;
     for (struct fair_cursor c = fair_begin(&admission->line); may_be && c.current != NULL;
          fair_step(&c)) {
-        const bool is_stuck = any_active ? is_active(c.current) : is_slow(c.current);
+        const bool holds = is_active(c.current) || is_aside(c.current);
+        const bool is_stuck = holders > 0 ? holds : is_slow(c.current);
         const bool later = last.current == NULL || c.current->ticket > last.current->ticket;
         stuck += is_stuck;
         last = is_stuck && later ? c : last;

@@ -12,13 +12,16 @@
  *   NONE --enter--> WAITING --a place and the memory are there--> ACTIVE --computed--> FINISHED
  *     |                ^  |                                        |  |                   |
  *     |                |  +--cancelled, late: ends with an error   |  +--its client sends |
- *     |                +------- enter, a larger claim -------------+     hardly: SLOW     |
+ *     |                +------- enter, a larger claim -------------+     slowly: ASIDE,   |
+ *     |                                                                  hardly: SLOW     |
  *     +<------------------------------- leave --------------------------------------------+
  *
  * ACTIVE holds a place, and a promise of the memory budget (memory_promise()) from which it
  * takes what it uses as the bytes come. A client that stops sending loses both, but not what
- * has arrived: it goes on with what is free. One that crowds others out loses both for what it sends
- * slowly, too: a link of a MiB a second would keep a place for an hour.
+ * has arrived: it goes on with what is free. A link of a MiB a second would keep a place for an hour:
+ * while a client waits that has none, a body that comes slowly goes on beside the places, with its
+ * promise. So does one of each client; of another one, and of a client that has more than its part
+ * of the places, it loses both.
  *
  * Who waits to begin may hold memory: what it took as long as it seemed small. So that nobody waits
  * for those who wait behind it, the first begins with what there is if nobody is active and that
@@ -57,6 +60,7 @@ enum admission_state {
     ADMISSION_NONE,
     ADMISSION_WAITING,
     ADMISSION_ACTIVE,
+    ADMISSION_ASIDE,   /* admitted, but its client sends slowly and others wait: no place */
     ADMISSION_SLOW,    /* admitted, but its client hardly sends: no place, no promise */
     ADMISSION_FINISHED /* its answer is on the way */
 };
@@ -95,12 +99,9 @@ MUST_CHECK bool admission_enter(struct admission *admission, struct request *req
 void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost);
 
-/* The request's client sends nothing, or slowly and crowds others out. */
-void admission_slow(struct admission *admission, struct request *request);
-
-/* Has the request's client more than its part of the places while another one waits that has none?
- * All who have or want one have the same part, a place at least. */
-bool admission_crowds(struct admission *admission, const struct request *request);
+/* So much of the request's body came in a heartbeat (HEARTBEAT_MS), all that its client sent.
+ * returns true if that is too slow for a place that it has or had */
+bool admission_pace(struct admission *admission, struct request *request, uint64_t came);
 
 /* The request is computed and its answer is ready: others may begin. Nothing to do for small
  * ones. */

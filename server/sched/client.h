@@ -34,7 +34,8 @@ struct client {
     atomic_uint_fast64_t ahead;         /* ticket of the body that took it past its second */
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c, ... */
     uint64_t active_cost;   /* ... and so is what those cost that are active, ... */
-    size_t active;          /* ... and how many these are */
+    size_t active;          /* ... how many these are, ... */
+    size_t aside;           /* ... and how many go on beside the places */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
     const char *name;        /* constant, behind the record; "": known by its address */

@@ -75,10 +75,14 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
         wire.close()
 
 
-def test_a_client_with_slow_bodies_keeps_no_other_one_out(start_server):
+@pytest.mark.parametrize("addresses", [1, 4])
+def test_slow_bodies_keep_no_other_client_out(start_server, addresses):
     """Each of them comes as fast as many links are, and would hold its place for minutes."""
     server = start_server("--memory-budget", "4GiB")
-    wires = [server.wire(source="127.0.0.2").send(announce(512 * MIB)) for _ in range(4)]
+    wires = [
+        server.wire(source=f"127.0.0.{10 + i % addresses}").send(announce(512 * MIB))
+        for i in range(4)
+    ]
     stop = threading.Event()
 
     def feed():

@@ -255,10 +255,10 @@ a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes(void *
     memory_draw(f->memory, MIB); /* the first has got so much */
     slow[0]->admission.promised_bytes -= MIB;
     slow[0]->reserved_bytes = MIB;
-    admission_slow(f->admission, slow[0]);
+    assert_true(admission_pace(f->admission, slow[0], 0));
     assert_int_equal(slow[0]->admission.claim, MIB);
     expect_admitted(f, NULL); /* there is a place, but a MiB is missing */
-    admission_slow(f->admission, slow[1]);
+    assert_true(admission_pace(f->admission, slow[1], 0));
     expect_admitted(f, ready);
     assert_true(enter(f, slow[0], 3 * MIB)); /* it goes on without a place */
     struct admission_stats stats;
@@ -283,22 +283,65 @@ a_client_crowds_with_more_than_its_part_of_the_places_while_another_has_none(voi
     }
     struct request *own = request_of(f, &clients[0]);
     assert_false(enter(f, own, 200 * MIB));
-    assert_false(admission_crowds(f->admission, active[1])); /* who waits has a place already */
+    assert_false(admission_pace(f->admission, active[1], 8 * MIB)); /* who waits has a place */
     struct request *other = request_of(f, &clients[2]);
     assert_false(enter(f, other, 200 * MIB));
-    assert_false(admission_crowds(f->admission, active[0])); /* its one place is its part */
-    assert_true(admission_crowds(f->admission, active[1]));
-    admission_slow(f->admission, active[1]);
+    assert_false(admission_pace(f->admission, active[0], 8 * MIB)); /* its one is its part */
+    assert_false(admission_pace(f->admission, active[1], 16 * MIB));
+    assert_true(admission_pace(f->admission, active[1], 8 * MIB));
+    assert_int_equal(active[1]->admission.claim, 0);
     expect_admitted(f, own); /* its turn was before, and then it crowds */
-    assert_true(admission_crowds(f->admission, own));
-    admission_slow(f->admission, own);
+    assert_true(admission_pace(f->admission, own, 8 * MIB));
     expect_admitted(f, other);
-    assert_false(admission_crowds(f->admission, active[2])); /* nobody waits */
+    assert_false(admission_pace(f->admission, active[2], 8 * MIB)); /* nobody waits */
     for (int i = 0; i < ADMISSION_PLACES; i++) {
         leave(f, active[i]);
     }
     leave(f, own);
     leave(f, other);
+}
+
+static void
+a_body_that_comes_slowly_goes_on_beside_the_places_while_a_client_waits_for_one(void **state)
+{
+    struct fixture *f = *state;
+    struct client clients[ADMISSION_PLACES + 2] = {0};
+    struct request *slow[ADMISSION_PLACES];
+    struct admission_stats stats;
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        slow[i] = request_of(f, &clients[i]);
+        assert_true(enter(f, slow[i], 200 * MIB));
+    }
+    assert_false(admission_pace(f->admission, slow[0], MIB)); /* nobody waits */
+    struct request *other = request_of(f, &clients[ADMISSION_PLACES]);
+    assert_false(enter(f, other, 200 * MIB));
+    assert_false(admission_pace(f->admission, slow[0], 4 * MIB));
+    assert_true(admission_pace(f->admission, slow[0], MIB));
+    assert_int_equal(slow[0]->admission.claim, 200 * MIB);
+    expect_admitted(f, other);
+    assert_false(admission_pace(f->admission, slow[0], MIB)); /* it has no place to give up */
+    struct request *second = request_of(f, &clients[0]);
+    assert_false(enter(f, second, 200 * MIB));
+    assert_true(admission_pace(f->admission, slow[1], MIB));
+    expect_admitted(f, second);
+    struct request *last = request_of(f, &clients[ADMISSION_PLACES + 1]);
+    assert_false(enter(f, last, 200 * MIB));
+    assert_true(
+        admission_pace(f->admission, second, MIB)); /* another of its client's is aside */
+    assert_int_equal(second->admission.claim, 0);
+    expect_admitted(f, last);
+    assert_true(admission_pace(f->admission, slow[0], 0)); /* it hardly sends any more */
+    assert_int_equal(slow[0]->admission.claim, 0);
+    admission_stats(f->admission, &stats);
+    assert_int_equal(stats.active, ADMISSION_PLACES);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, slow[i]);
+    }
+    leave(f, other);
+    leave(f, second);
+    leave(f, last);
+    admission_stats(f->admission, &stats);
+    assert_int_equal(stats.active, 0);
 }
 
 static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
@@ -413,7 +456,7 @@ static void slow_ones_that_wait_for_each_other_do_not_wait_for_ever(void **state
         memory_draw(f->memory, 700 * MIB);
         slow[i]->reserved_bytes = 700 * MIB;
         slow[i]->admission.promised_bytes = 0;
-        admission_slow(f->admission, slow[i]);
+        assert_true(admission_pace(f->admission, slow[i], 0));
     }
     assert_false(enter(f, slow[0], 900 * MIB));
     assert_false(enter(f, slow[1], 900 * MIB));
@@ -494,7 +537,7 @@ static void who_has_its_part_begins_where_nobody_is_served(void **state)
         memory_draw(f->memory, 400 * MIB);
         slow[i]->admission.promised_bytes = 0;
         slow[i]->reserved_bytes = 400 * MIB;
-        admission_slow(f->admission, slow[i]);
+        assert_true(admission_pace(f->admission, slow[i], 0));
     }
     assert_true(enter(f, before, 600 * MIB));
     assert_false(enter(f, next[0], 500 * MIB));
@@ -566,6 +609,7 @@ int main(void)
         T(the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(a_client_crowds_with_more_than_its_part_of_the_places_while_another_has_none),
+        T(a_body_that_comes_slowly_goes_on_beside_the_places_while_a_client_waits_for_one),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
         T(the_first_does_not_wait_for_memory_of_those_behind_it),

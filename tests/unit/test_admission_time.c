@@ -308,7 +308,7 @@ static void a_cost_counts_from_when_it_is_known(void **state)
     expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 9, 5);
     struct request *next = request_of(f, &client);
     assert_false(enter(f, next, 100 * MIB));
-    admission_slow(f->admission, active[0]);
+    assert_true(admission_pace(f->admission, active[0], 0));
     expect_admitted(f, next);
     admission_settle(f->admission, active[0], 10 * MIB, 2000 * MIB); /* it has no place */
     expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 5, 5);
