@@ -102,12 +102,6 @@ enum status infer_shm_read_input(struct request *request, struct error *err)
     if (!infer_shm_copies(request, SHM_INPUT)) {
         return STATUS_OK;
     }
-    if (call->input_shm.bytes < call->input_bytes) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "the shared memory window holds %llu bytes, the input needs %llu",
-                         (unsigned long long)call->input_shm.bytes,
-                         (unsigned long long)call->input_bytes);
-    }
     return shm_read(region, &call->input_shm, request_block_at(request, request->in_offset),
                     call->input_bytes, request->parallel, err);
 }
@@ -125,13 +119,6 @@ enum status infer_shm_write_output(struct request *request, struct error *err)
     }
     if (!infer_shm_copies(request, SHM_OUTPUT)) {
         return STATUS_OK;
-    }
-    if (call->output_shm.bytes < request->out_bytes) {
-        return error_set(err, STATUS_SHM_ERROR,
-                         "the shared memory window for the output holds %llu bytes, the result "
-                         "has %llu; register a larger region",
-                         (unsigned long long)call->output_shm.bytes,
-                         (unsigned long long)request->out_bytes);
     }
     return shm_write(out->region, &call->output_shm, request_output_bytes(request),
                      request->out_bytes, request->parallel, err);
