@@ -423,10 +423,15 @@ UNREADABLE = {
 }
 
 
+def metric_over(wire, name):
+    """By a connection that is there already."""
+    page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
+    return int(re.search(rf"^{name} (\S+)$", page, re.M)[1])
+
+
 def is_alone(wire):
     """No other connection is left with the service; this one has had a request."""
-    page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
-    return re.search(r"^tally_connections (\S+)$", page, re.M)[1] == "1"
+    return metric_over(wire, "tally_connections") == 1
 
 
 def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
@@ -447,13 +452,31 @@ def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
     head = CHUNKED.replace(b"cumsum HTTP", b"cumsum?dtype=int8&shape=4 HTTP").replace(
         b"Host: x", b"Host: x\r\nContent-Type: application/octet-stream"
     )
-    with server.wire() as good, server.wire() as bad:
+    # Each is its client's first connection: they are with one daemon of libmicrohttpd.
+    with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
         good.send(head + b"2\r\n\1\2\r\n")
-        server.await_active(1)
+        until(lambda: metric_over(bad, "tally_active_requests") == 2)
+        until(lambda: metric_over(bad, "tally_connections") == 2)
         answer = bad.send(MALFORMED["version 9"]).answer()
         assert answer.status == 505
+        assert answer.headers["Content-Type"] != calls.JSON  # it may have been about either
         answer = good.send(b"2\r\n\1\1\r\n0\r\n\r\n").answer()
         assert (answer.status, answer.body) == (200, b"\1\3\4\5")
+
+
+def test_who_is_silent_after_an_answer_is_not_taken_for_who_sent_what_cannot_be_read(start_server):
+    server = start_server("--http-loops", "1")
+    get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    with server.wire(source="127.0.0.2") as silent:
+        assert silent.send(get).answer().status == 200
+
+        def answer_in_json():  # once it has been silent for long enough
+            with server.wire(source="127.0.0.3") as bad:
+                answer = bad.send(MALFORMED["version 9"]).answer()
+                return answer if answer.headers["Content-Type"] == calls.JSON else None
+
+        calls.expect_error(until(answer_in_json, 20), 505, "http_version")
+        assert silent.send(get).answer().status == 200
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
@@ -520,6 +543,15 @@ def test_malformed_chunks_are_refused_or_cut_off(impatient_server, data):
     client = impatient_server.client()
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     client.close()
+
+
+def test_a_chunk_whose_header_never_ends_is_refused(server):
+    """libmicrohttpd 0.9.75 waits for its end, and 1.0 refuses it."""
+    with server.wire() as wire:
+        with contextlib.suppress(ConnectionError):
+            wire.send(CHUNKED + b"5;" + b"x" * 100000)
+        assert wire.answer().status in (400, 413)
+        assert wire.closed()
 
 
 def test_too_many_header_bytes_are_refused(server):
