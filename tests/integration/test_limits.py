@@ -739,6 +739,58 @@ def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start
         calls.expect_error(wire.answer(), 408, "request_timeout")
 
 
+def test_a_request_line_that_trickles_in_behind_an_answer_is_cut_off(start_server):
+    """Each byte moves libmicrohttpd's own timeout."""
+    flags = ["--header-timeout-ms", "5000", "--idle-timeout-s", "5"]
+    server = start_server(*flags, moves_clock=True)
+    with server.wire() as wire:
+        assert wire.send(ASK).answer().body == SUMS
+
+        def is_cut_after_a_byte():
+            wire.send(b"G")
+            server.pass_time(0.9)
+            return server.metric("tally_slow_clients_total") == 1
+
+        with contextlib.suppress(ConnectionError):
+            until(is_cut_after_a_byte)
+        assert wire.closed() and wire.buffer == b""
+    assert server.metric("tally_slow_clients_total") == 1
+
+
+def test_who_goes_on_sending_slowly_after_its_refusal_is_cut_off(start_server):
+    server = start_server(moves_clock=True)
+    head = f"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {64 * MIB}\r\n\r\n"
+    with server.wire() as wire:
+        assert wire.send(head.encode()).answer().status == 404
+        for _ in range(2):
+            wire.send(b"x").await_read()
+            server.pass_time(0.9)
+        server.await_active(1)  # it is read from, for ten seconds
+        server.pass_time(9)
+        server.await_active(0)
+    assert works(server)
+
+
+def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_server):
+    """Once the time is over that an idle connection has."""
+    server = start_server("--min-upload-rate", "1MiB", "--idle-timeout-s", "8", moves_clock=True)
+    with wide(server) as wire:
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= WIDE, 20)
+        server.pass_time(5)
+
+        def read_on(steps):
+            for _ in range(steps):
+                server.pass_time(0.9)
+                wire.socket.recv(16384)
+
+        read_on(5)
+        server.await_active(1)  # its six MiB have six seconds more
+        with contextlib.suppress(ConnectionError):
+            read_on(7)
+        server.await_active(0)
+    assert server.metric("tally_slow_clients_total") == 1
+
+
 def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
     server = start_server("--min-upload-rate", "64KiB", moves_clock=True)
     size = 4 * MIB
