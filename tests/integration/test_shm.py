@@ -1,6 +1,7 @@
 """Clients' shared memory, with tritonclient's own helpers and against hostile clients."""
 
 import contextlib
+import functools
 import http.client as http_client
 import json
 import os
@@ -515,15 +516,22 @@ def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
 ):
     flags = ["--trusted-proxies", ",".join(trusted)] if trusted else []
     server = start_server("--allow-client-shm", *flags)
+    elsewhere = server.client()
+    elsewhere.post_json = functools.partial(
+        elsewhere.post_json, headers={"X-Forwarded-For": forwarded}
+    )
+    here = server.client()
     with memory(16) as (name, _, _path):
-        client = server.client()
-        answer = client.post_json(
-            "/v2/systemsharedmemory/region/r/register",
-            {"key": name, "byte_size": 16},
-            headers={"X-Forwarded-For": forwarded},
-        )
-        client.close()
+        answer = register(elsewhere, "r", name, 0, 16)
         assert answer.status == status, answer
+        if trusted and status == 403:
+            assert register(here, "r", name, 0, 16).status == 200
+            calls.expect_error(infer(elsewhere, [4], "r", 16), 403, "forbidden")
+            unregister = "/v2/systemsharedmemory/region/r/unregister"
+            calls.expect_error(elsewhere.post_json(unregister, {}), 403, "forbidden")
+            assert infer(here, [4], "r", 16).status == 200
+    here.close()
+    elsewhere.close()
 
 
 def test_off_means_off(client):

@@ -241,7 +241,13 @@ def test_a_collector_that_is_not_there_or_says_no_is_told_once(start_server):
             until(lambda: server.metric("tally_traces_dropped_total") == batch, 60)
     for server in servers:
         assert server.log.count("traces are dropped") == 1
+        assert "traces are sent again" not in server.log
+    refusing.status = 200
+    servers[1].client().get("/livez", {"traceparent": SAMPLED})
+    until(lambda: servers[1].metric("tally_traces_sent_total") == 1, 60)
+    for server in servers:
         server.stop()
+    assert servers[1].log.count("traces are sent again") == 1
     refusing.close()
 
 

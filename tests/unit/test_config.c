@@ -209,6 +209,9 @@ static void bad_values_get_a_sentence(void **state)
     expect_refused("--log-requests=maybe", NULL,
                    "--log-requests: \"maybe\" is neither true nor false");
     expect_refused("--listen", "a:1,,b:2", "--listen: an entry is empty");
+    expect_refused("--listen",
+                   "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,n:1,o:1,p:1,q:1",
+                   "--listen: more than 16 entries");
     expect_refused("--devices", "", "--devices: a text is needed");
     expect_refused("--listen", NULL, "--listen needs a value (address)");
     static const char *const useless[] = {"tally", "/tally/", "/",    "/a%20b",

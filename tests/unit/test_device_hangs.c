@@ -37,6 +37,30 @@ static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **s
     assert_true(fake_server_deinit(&fakes));
 }
 
+static void a_batch_of_several_gib_is_given_time_in_proportion(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    fake_reset(1);
+    start_with(&fakes, patient);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    request->shm_bytes = UINT64_C(3) << 30;
+    assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
+    queue_wake(fakes.server.queue);
+    while (stats_of(&fakes, 0).running == 0) {
+        fake_pause();
+    }
+    device_pool_tick(fakes.server.devices, clock_now_ns() + 170 * NS_PER_S, 0);
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_READY);
+    device_pool_tick(fakes.server.devices, clock_now_ns() + 181 * NS_PER_S, 0);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_non_null(strstr(request->error.detail, "it gave no answer for 180000 ms"));
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
 static uint64_t failures_of(struct fake_server *fakes)
 {
     return metrics_read(&fakes->server.metrics->counters[METRICS_COUNTER_DEVICE_FAILURES]);
@@ -313,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hanging_device_gives_its_requests_up_but_not_their_memory),
+        cmocka_unit_test(a_batch_of_several_gib_is_given_time_in_proportion),
         cmocka_unit_test(a_slice_on_a_hanging_device_is_told_the_same_as_others),
         cmocka_unit_test(a_hanging_device_keeps_the_shared_memory_it_works_in),
         cmocka_unit_test(who_waits_for_a_device_whose_kernels_are_never_built_is_answered),

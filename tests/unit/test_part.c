@@ -35,11 +35,12 @@ static bool count_step(const struct parallel *parallel)
 static bool run_in_turn(const struct parallel *parallel, int count, parallel_piece piece,
                         void *context)
 {
+    bool goes_on = true;
     for (int i = 0; i < count; i++) {
         piece(context, i);
-        (void)count_step(parallel);
+        goes_on = count_step(parallel) && goes_on;
     }
-    return true;
+    return goes_on;
 }
 
 static struct stepper make_stepper(int most)
@@ -148,6 +149,56 @@ static void sums_of_many_integer_lines_are_kept_in_steps(void **state)
     assert_true(patient.done >= 2097152 / PARALLEL_STEP_BYTES + 2097152 / (16 << 10));
 }
 
+/* Steps of the preparation alone, or of all. */
+static int count_steps(struct fixture *f, struct stepper *stepper, bool all)
+{
+    struct error err = ERROR_INIT;
+    part_destroy(f->request.part, f->server.memory);
+    f->request.part = NULL;
+    stepper->done = 0;
+    enum status status = part_prepare(&f->request, &err);
+    if (status == STATUS_OK && all) {
+        status = part_finish(&f->request, &err);
+    }
+    const bool given_up = stepper->done > stepper->most;
+    assert_int_equal(status, given_up ? STATUS_CLIENT_GONE : STATUS_OK);
+    return stepper->done;
+}
+
+/* least: of a step for each of what is long, by its own measure. */
+static void expect_steps(struct fixture *f, int least_before, int least_behind)
+{
+    struct stepper stepper = make_stepper(INT32_MAX);
+    f->request.parallel = &stepper.parallel;
+    const int before = count_steps(f, &stepper, false);
+    const int all = count_steps(f, &stepper, true);
+    assert_in_range(before, least_before, 4 * least_before);
+    assert_in_range(all - before, least_behind, 4 * least_behind);
+    for (int most = 0; most < all; most++) {
+        stepper.most = most;
+        assert_in_range(count_steps(f, &stepper, true), most + 1, most + 32);
+    }
+}
+
+static void a_part_of_many_lines_is_given_up_between_any_two_steps(void **state)
+{
+    enum {
+        LINES = 200000,
+        SUMS_BYTES = 2 * 8 * LINES
+    };
+    struct fixture *f = *state;
+    begin_part(f, "float32", "200000,3", "first", 3 * LINES * sizeof(float));
+    expect_steps(f, LINES / (16 << 10) + 3 * LINES * (int)sizeof(float) / STEP_BYTES,
+                 (SUMS_BYTES + 3 * LINES * (int)sizeof(float)) / (512 << 10));
+}
+
+static void totals_of_many_lines_are_given_up_between_any_two_steps(void **state)
+{
+    struct fixture *f = *state;
+    begin_part(f, "float32", "8192,2", NULL, 8192 * 2 * sizeof(float));
+    expect_steps(f, 8192 * 254 * (int)sizeof(float) / STEP_BYTES, 8192 / 1024);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +208,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(sums_of_many_integer_lines_are_kept_in_steps, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_part_of_many_lines_is_given_up_between_any_two_steps,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(totals_of_many_lines_are_given_up_between_any_two_steps,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

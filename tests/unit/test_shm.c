@@ -40,6 +40,14 @@ static void make_object(size_t bytes)
     close(fd);
 }
 
+static int truncate_object(off_t bytes)
+{
+    int fd = shm_open(key, O_RDWR, 0600);
+    int result = ftruncate(fd, bytes);
+    close(fd);
+    return result;
+}
+
 static int drop_object(void **state)
 {
     (void)state;
@@ -98,6 +106,42 @@ static void copies_windows_in_and_out_at_their_offsets(void **state)
     assert_int_equal(shm_write(region, &window, "abc", 3, NULL, &err), STATUS_OK);
     assert_int_equal(shm_read(region, &window, bytes, 5, NULL, &err), STATUS_OK);
     assert_memory_equal(bytes, "abc\x0e\x0f", 5);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static bool give_up(const struct parallel *parallel)
+{
+    (void)parallel;
+    return false;
+}
+
+static void a_long_copy_is_given_up_between_two_steps(void **state)
+{
+    (void)state;
+    enum {
+        STEP = 1 << 20
+    };
+    static char bytes[2 * STEP];
+    const struct parallel hasty = {.grain = 1, .step = give_up};
+    make_object(0);
+    assert_int_equal(truncate_object(2 * STEP), 0);
+    struct shm_registry *registry = registry_with(4);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 2 * STEP), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 2 * STEP);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    memset(bytes, 1, sizeof bytes);
+    assert_int_equal(shm_write(region, &window, bytes, 2 * STEP, &hasty, &err),
+                     STATUS_CLIENT_GONE);
+    assert_int_equal(shm_read(region, &window, bytes, 2 * STEP, NULL, &err), STATUS_OK);
+    assert_int_equal(bytes[STEP - 1], 1); /* a step was done */
+    assert_int_equal(bytes[STEP], 0);
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_read(region, &window, bytes, STEP, &hasty, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, STEP + 1, &hasty, &err),
+                     STATUS_CLIENT_GONE);
     shm_release(region);
     shm_destroy(registry);
 }
@@ -540,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_teardown(f, drop_object)
         TEST(copies_windows_in_and_out_at_their_offsets),
+        TEST(a_long_copy_is_given_up_between_two_steps),
         TEST(remote_peers_may_not_register),
         TEST(keys_that_leave_the_shared_memory_directory_are_refused),
         TEST(a_missing_object_is_not_found_and_leaks_no_path),

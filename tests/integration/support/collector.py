@@ -46,6 +46,7 @@ def attributes(holder):
 
 class Collector:
     def __init__(self, status=200):
+        self.status = status  # of its answers
         self.spans, self.requests, self.resource = [], [], None
         collector = self
 
@@ -60,7 +61,7 @@ class Collector:
                     spans = [error]
                 collector.requests.append((self.path, dict(self.headers)))
                 answer = b"{}"
-                self.send_response(status)
+                self.send_response(collector.status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
