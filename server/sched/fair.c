@@ -25,14 +25,13 @@ static void enter_ring(struct fair_line *line, struct fair_flow *flow)
     }
     line->tail = flow;
     line->flows++;
-    flow->credit = flow->credit >= 0 ? line->quantum : flow->credit;
+    flow->credit = flow->credit >= 0 ? line->quantum : flow->credit; /* debts are kept */
 }
 
 /* The flow after `before` has nothing waiting any more. */
 static void leave_ring(struct fair_line *line, struct fair_flow *before)
 {
     struct fair_flow *flow = before->next;
-    flow->credit = flow->credit > 0 ? 0 : flow->credit; /* only debts are kept */
     before->next = flow->next;
     if (line->tail == flow) {
         line->tail = before == flow ? NULL : before;

@@ -445,6 +445,32 @@ static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void 
     leave(f, behind);
 }
 
+static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *late = request_of(f, &client);
+    struct request *next = request_of(f, &client);
+    const uint64_t now_ns = clock_now_ns();
+    const uint64_t most = memory_budget_large(f->memory);
+    const uint64_t held = 100 * MIB;
+    const uint64_t small = memory_budget(f->memory) - most + held / 2;
+    assert_int_equal(memory_reserve(f->memory, held + small, NULL), STATUS_OK);
+    late->reserved_bytes = held;
+    late->deadline_ns = now_ns + NS_PER_S;
+    assert_false(enter(f, late, most));
+    (void)admission_sweep(f->admission, now_ns + NS_PER_S);
+    memory_release(f->memory, held);
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
+    assert_false(enter(f, next, most));
+    admission_wake(f->admission);
+    expect_admitted(f, NULL);
+    memory_release(f->memory, small);
+    admission_wake(f->admission);
+    expect_admitted(f, next);
+    leave(f, next);
+}
+
 static void slow_ones_that_wait_for_each_other_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -503,6 +529,34 @@ static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **s
     assert_false(enter(f, pair[1], 900 * MIB));
     (void)admission_sweep(f->admission, now_ns);
     (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
+    expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
+    expect_admitted(f, pair[0]);
+    leave(f, pair[0]);
+}
+
+static void who_could_go_on_meanwhile_has_not_waited_since_then(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *pair[2] = {request_of(f, &client), request_of(f, &client)};
+    const uint64_t now_ns = clock_now_ns();
+    const uint64_t most = memory_budget_large(f->memory);
+    assert_true(enter(f, pair[0], 700 * MIB));
+    assert_true(enter(f, pair[1], 700 * MIB));
+    assert_int_equal(memory_reserve(f->memory, 200 * MIB, NULL), STATUS_OK);
+    assert_false(enter(f, pair[0], most / 2));
+    assert_false(enter(f, pair[1], most / 2));
+    (void)admission_sweep(f->admission, now_ns);
+    memory_release(f->memory, 200 * MIB);
+    (void)admission_sweep(f->admission, now_ns + NS_PER_MS);
+    expect_admitted(f, pair[0]);
+    expect_admitted(f, pair[1]);
+    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_MS);
+    assert_false(enter(f, pair[0], most / 2 + 1));
+    assert_false(enter(f, pair[1], most / 2 + 1));
+    (void)admission_sweep(f->admission, now_ns + 5 * NS_PER_S);
+    expect_admitted(f, NULL);
+    (void)admission_sweep(f->admission, now_ns + 7 * NS_PER_S);
     expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
     expect_admitted(f, pair[0]);
     leave(f, pair[0]);
@@ -614,7 +668,9 @@ int main(void)
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
         T(the_first_does_not_wait_for_memory_of_those_behind_it),
         T(the_first_waits_for_neither_small_requests_nor_those_behind_it),
+        T(memory_of_one_who_has_left_the_line_is_not_counted_on),
         T(slow_ones_that_wait_for_each_other_do_not_wait_for_ever),
+        T(who_could_go_on_meanwhile_has_not_waited_since_then),
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
         T(the_whole_budget_is_had_beside_small_requests_that_keep_to_their_part),
         T(who_has_its_part_begins_where_nobody_is_served),

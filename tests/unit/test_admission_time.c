@@ -269,6 +269,32 @@ static void what_a_crowd_of_one_client_takes_is_foretold_to_no_other(void **stat
     leave_all(f, crowd, 2 * ADMISSION_PLACES);
 }
 
+static void who_fails_at_once_does_not_show_how_fast_others_are(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    uint64_t before_ns = 0;
+    uint64_t after_ns = 0;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    pass_slowly(f, &client, crowd);
+    assert_int_equal(check(f, new, 100 * MIB, &before_ns, NULL), STATUS_OK);
+    for (int i = ADMISSION_PLACES; i < 2 * ADMISSION_PLACES; i++) {
+        (void)error_set(&crowd[i]->error, STATUS_DEVICE_ERROR, "failed");
+        admission_finish(f->admission, crowd[i]);
+        leave(f, crowd[i]);
+        crowd[i] = request_of(f, &client);
+        assert_true(enter(f, crowd[i], 100 * MIB));
+    }
+    assert_int_equal(check(f, new, 100 * MIB, &after_ns, NULL), STATUS_OK);
+    assert_true(before_ns > 0);
+    assert_int_equal(after_ns, before_ns);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        leave(f, crowd[i]);
+    }
+}
+
 static void who_waits_is_given_up_by_its_own_cost(void **state)
 {
     struct fixture *f = *state;
@@ -360,6 +386,7 @@ int main(void)
         T(the_time_that_is_foretold_goes_by_cost_and_not_by_memory),
         T(a_client_is_told_no_more_of_anothers_time_than_it_takes_itself),
         T(what_a_crowd_of_one_client_takes_is_foretold_to_no_other),
+        T(who_fails_at_once_does_not_show_how_fast_others_are),
         T(who_waits_is_given_up_by_its_own_cost),
         T(a_cost_counts_from_when_it_is_known),
         T(clients_have_turns_by_what_their_requests_cost),

@@ -1,5 +1,7 @@
 /* fair.h: what a request's priority changes in a line of those who wait, and what it does not. */
 #include "server/sched/fair.h"
+
+#include "proto/macros.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 
@@ -145,6 +147,77 @@ static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **s
     }
 }
 
+/* Also if it has gone meanwhile; but no more than so many. */
+static void what_a_client_was_given_at_once_it_pays_with_its_next_turns(void **state)
+{
+    static const struct {
+        uint64_t cost;
+        int least; /* turns that others have before it */
+        int most;
+    } rows[] = {{QUANTUM / 2, 0, 1}, {6 * QUANTUM, 5, 8}, {1000 * QUANTUM, 15, 19}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct client heavy = {0};
+        struct client other = {0};
+        for (int k = 0; k < 40; k++) {
+            (void)push(&other, false, QUANTUM);
+        }
+        struct request *large = push(&heavy, false, rows[i].cost);
+        struct request *taken = take_one();
+        for (; taken != large; taken = take_one()) {
+            free(taken);
+        }
+        free(large);
+        struct request *next = push(&heavy, false, 1);
+        int before = 0;
+        for (taken = take_one(); taken != next; taken = take_one()) {
+            free(taken);
+            before++;
+        }
+        free(next);
+        assert_in_range(before, rows[i].least, rows[i].most);
+        for (taken = take(); taken != NULL; taken = take()) {
+            free(taken);
+        }
+    }
+}
+
+static void of_a_line_that_is_bounded_every_client_may_have_one(void **state)
+{
+    struct client client = {0};
+    struct client others[2] = {{0}, {0}};
+    (void)state;
+    struct request *first = push(&client, false, 1);
+    assert_false(fair_within_part(&line, 1, &client, 1));
+    assert_true(fair_within_part(&line, 1, &client, 2));
+    struct request *second = push(&others[0], false, 1);
+    assert_false(fair_within_part(&line, 1, &client, 3));
+    assert_true(fair_within_part(&line, 1, &client, 4));
+    assert_true(fair_within_part(&line, 1, &others[1], 1));
+    expect(first);
+    expect(second);
+}
+
+static void clients_that_wait_in_another_line_of_the_same_bound_count(void **state)
+{
+    struct fair_line lanes[2];
+    struct client client = {0};
+    struct client other = {0};
+    struct request *requests[3] = {make(&client, false, 1), make(&client, false, 1),
+                                   make(&other, false, 1)};
+    (void)state;
+    fair_init(&lanes[0], FAIR_DEVICE_SMALL, QUANTUM);
+    fair_init(&lanes[1], FAIR_DEVICE_LARGE, QUANTUM);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fair_within_part(lanes, 2, &client, 4));
+        fair_push(&lanes[i / 2], requests[i], false);
+    }
+    assert_false(fair_within_part(lanes, 2, &client, 4));
+    for (int i = 0; i < 3; i++) {
+        free(requests[i]);
+    }
+}
+
 static void what_comes_back_has_its_old_place_among_those_of_its_priority(void **state)
 {
     struct client client = {0};
@@ -280,6 +353,11 @@ int main(void)
             a_client_that_never_stops_sending_high_gets_every_fifth_of_its_others, set_up),
         cmocka_unit_test_setup(high_goes_before_the_turn_of_others_for_a_bounded_time, set_up),
         cmocka_unit_test_setup(who_waits_with_much_gets_no_larger_share_by_calling_it_high,
+                               set_up),
+        cmocka_unit_test_setup(what_a_client_was_given_at_once_it_pays_with_its_next_turns,
+                               set_up),
+        cmocka_unit_test_setup(of_a_line_that_is_bounded_every_client_may_have_one, set_up),
+        cmocka_unit_test_setup(clients_that_wait_in_another_line_of_the_same_bound_count,
                                set_up),
         cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,
                                set_up),
