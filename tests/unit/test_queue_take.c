@@ -76,7 +76,7 @@ static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
-    push(*state, DTYPE_F32, 25); /* fits where the one before does not */
+    push(*state, DTYPE_F32, 50); /* fills it up where the one before does not fit */
     free_chain(take(*state, &tight, 1));
     free_chain(take(*state, &tight, 3));
     free_chain(take(*state, &tight, 1));
@@ -318,6 +318,23 @@ static void a_push_wakes_a_waiting_taker(void **state)
     assert_int_equal(taker.requests, 20);
 }
 
+static void who_runs_alone_or_comes_last_waits_for_no_peers(void **state)
+{
+    const struct queue_batching slow = {
+        .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
+    struct request *alone = fake_request(&completion, DTYPE_F32, 4);
+    alone->alone = true;
+    assert_int_equal(queue_push(*state, alone, &alone->error), STATUS_OK);
+    struct request *batch = take(*state, &slow, 1);
+    assert_ptr_equal(batch, alone);
+    free_chain(batch);
+    struct request *last = push(*state, DTYPE_F32, 4);
+    queue_close(*state);
+    batch = take(*state, &slow, 1);
+    assert_ptr_equal(batch, last);
+    free_chain(batch);
+}
+
 /* How often the taker has gone to sleep, if it sleeps now; else -1. To wake a thread makes it
  * one that runs before the call that wakes it is over. */
 static long sleeps_of(const struct taker *taker)
@@ -349,6 +366,33 @@ static long await_sleep(const struct taker *taker)
         sleeps = sleeps_of(taker);
     }
     return sleeps;
+}
+
+/* A device has failed, and others sleep. */
+static void what_is_returned_wakes_a_taker(void **state)
+{
+    struct taker takers[] = {{.queue = *state, .takes = QUEUE_SMALL},
+                             {.queue = *state, .takes = QUEUE_LARGE}};
+    struct request *rest = NULL;
+    struct request *pushed[] = {push(*state, DTYPE_F32, 4), push(*state, DTYPE_F32, LARGE)};
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(take(*state, &usual, 1), pushed[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_t *thread = &takers[i].thread;
+        assert_int_equal(pthread_create(thread, NULL, take_until_closed, &takers[i]), 0);
+        while (atomic_load(&takers[i].thread_id) == 0) {
+            (void)sched_yield();
+        }
+        (void)await_sleep(&takers[i]);
+        queue_return(*state, pushed[i]);
+        assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed[i]);
+        free(pushed[i]);
+    }
+    queue_close(*state);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(takers[i].thread, NULL);
+    }
 }
 
 /* The taker sleeps when they are pushed, and is not woken by the first. */
@@ -603,6 +647,8 @@ int main(void)
         T(a_delay_ends_in_time_for_the_deadline_of_company),
         T(a_delay_ends_in_time_for_the_deadlines_of_those_behind_it),
         T(a_push_wakes_a_waiting_taker),
+        T(who_runs_alone_or_comes_last_waits_for_no_peers),
+        T(what_is_returned_wakes_a_taker),
         T(what_is_pushed_together_is_taken_together),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
         T(lines_that_lie_apart_are_not_short_because_their_bytes_are_few),
