@@ -225,8 +225,9 @@ $(B)/tests/accuracy/number_text: $(B)/tests/accuracy/number_text.o $(call objs,$
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
-# Preloaded, one counts what a process calls (tests/integration/test_small_requests.py), one moves its clock.
-PRELOADED := $(patsubst %,$(B)/tests/lib%.so,count_calls move_clock)
+# Preloaded, one counts what a process calls (tests/integration/test_small_requests.py), one moves its clock, one fails an
+# allocation (test_no_memory.py there).
+PRELOADED := $(patsubst %,$(B)/tests/lib%.so,count_calls fail_memory move_clock)
 $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<

@@ -210,7 +210,8 @@ void exchange_refuse(struct exchange *exchange);
 
 /* ---- respond.c: the outcome as an HTTP answer, with as little copying as MHD lets us ---- */
 
-/* Queue the answer with MHD. False: it cannot be (out of memory): close the connection. */
+/* Queue the answer with MHD. False: there is none, or no memory for it, which respond_early() has
+ * said: close the connection. */
 MUST_CHECK bool respond(struct exchange *exchange);
 
 /* Write a refusal straight to the socket, or the TLS session, while the client is still

@@ -1,5 +1,6 @@
 /* Answers: code, headers, body. Everything sent belongs to the exchange until MHD is through with
- * it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
+ * it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. Without memory for
+ * these an error goes out past it, from the stack. */
 #include "server/http/exchange.h"
 
 #include "proto/json/number_text.h"
@@ -13,6 +14,7 @@
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
 
+#include <assert.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ enum {
     SEND_BLOCK_BYTES = 256 << 10,
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
-    FIELDS_MAX = 9 + CORS_FIELDS_MAX
+    FIELDS_MAX = 14 + CORS_FIELDS_MAX
 };
 
 /* ---- which code, which error ---- */
@@ -51,11 +53,12 @@ static void write_error(struct json_writer *w, const struct error *error)
     json_writer_end_object(w);
 }
 
-/* ---- the fields that do not depend on how the answer is sent ---- */
+/* ---- the fields ---- */
 
 struct fields {
     struct page_field rows[FIELDS_MAX];
     size_t count;
+    char timing[TIMING_BYTES];
     char retry_after[16];
     char challenge[CHALLENGE_BYTES];
     char traceparent[TRACE_PARENT_CHARS + 1];
@@ -63,6 +66,7 @@ struct fields {
 
 static void put_field(struct fields *fields, const char *name, const char *value)
 {
+    assert(fields->count < FIELDS_MAX);
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
@@ -110,11 +114,10 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* The status of the answer is known. */
+/* Those that do not depend on how the answer is sent, whose status is known. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;
-    fields->count = 0;
     if (refused) {
         put_error_fields(exchange, fields);
     } else if (exchange->bodiless && !exchange->preflight) {
@@ -150,10 +153,17 @@ static struct MHD_Response *make_response(struct byte_view bytes)
     return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
 }
 
-static void add_field(struct MHD_Response *response, const char *name, const char *value)
+/* False without memory: an answer that lacks a field may say something else. Packed bytes would be
+ * taken for numbers. */
+static bool add_fields(struct MHD_Response *response, const struct fields *fields)
 {
-    /* Out of memory: an answer that lacks a field is better than none. */
-    (void)MHD_add_response_header(response, name, value);
+    for (size_t i = 0; i < fields->count; i++) {
+        const struct page_field *field = &fields->rows[i];
+        if (MHD_add_response_header(response, field->name, field->value) != MHD_YES) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static struct MHD_Response *error_response(struct exchange *exchange)
@@ -174,20 +184,17 @@ static struct MHD_Response *error_response(struct exchange *exchange)
     return make_response((struct byte_view){text, bytes});
 }
 
-static struct MHD_Response *page_response(struct exchange *exchange)
+static struct MHD_Response *page_response(struct exchange *exchange, struct fields *fields)
 {
     const struct page *page = &exchange->page;
     const char *text = page->text != NULL ? page->text : page->fixed;
-    struct MHD_Response *response = make_response((struct byte_view){text, page->bytes});
     exchange->http_status = page->http_status;
     exchange->conn->answer_bytes = page->bytes;
-    if (response != NULL) {
-        add_field(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
-        for (size_t i = 0; i < page->field_count; i++) {
-            add_field(response, page->fields[i].name, page->fields[i].value);
-        }
+    put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
+    for (size_t i = 0; i < page->field_count; i++) {
+        put_field(fields, page->fields[i].name, page->fields[i].value);
     }
-    return response;
+    return make_response((struct byte_view){text, page->bytes});
 }
 
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
@@ -204,15 +211,15 @@ static char *put_timing(char *out, const char *name, uint64_t ns)
     return out;
 }
 
-static void add_timing(struct MHD_Response *response, const struct request *request)
+static void put_timings(const struct request *request, struct fields *fields)
 {
     const struct metrics_times *times = &request->times;
-    char text[TIMING_BYTES];
-    char *end = put_timing(text, "queue", clock_span_ns(times->queued, times->started));
+    char *end =
+        put_timing(fields->timing, "queue", clock_span_ns(times->queued, times->started));
     end = put_timing(stpcpy(end, ", "), "compute",
                      clock_span_ns(times->started, times->computed));
     (void)put_timing(stpcpy(end, ", "), "total", clock_span_ns(times->arrived, clock_now_ns()));
-    add_field(response, "Server-Timing", text);
+    put_field(fields, "Server-Timing", fields->timing);
 }
 
 static size_t copy_from(struct byte_view from, uint64_t position, char *to, size_t room)
@@ -252,30 +259,26 @@ static struct MHD_Response *body_response(struct exchange *exchange)
                                              next_block, exchange, NULL);
 }
 
-static struct MHD_Response *tensor_response(struct exchange *exchange)
+static struct MHD_Response *tensor_response(struct exchange *exchange, struct fields *fields)
 {
     const struct request *request = &exchange->request;
     const struct answer *answer = &request->answer;
     const struct infer_bytes bytes = infer_answer_bytes(&exchange->request);
     exchange->answer_head = bytes.head;
     exchange->answer_payload = bytes.payload;
-    struct MHD_Response *response = body_response(exchange);
-    if (response == NULL) {
-        return NULL;
-    }
-    add_field(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+    put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
     for (int i = 0; i < answer->header_count; i++) {
-        add_field(response, answer->headers[i].name, answer->headers[i].value);
+        put_field(fields, answer->headers[i].name, answer->headers[i].value);
     }
     if (exchange->request.answer_coding != CODING_IDENTITY) {
-        add_field(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
+        put_field(fields, MHD_HTTP_HEADER_CONTENT_ENCODING,
                   exchange->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
-        add_field(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+        put_field(fields, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     }
-    add_timing(response, request);
+    put_timings(request, fields);
     exchange->http_status = MHD_HTTP_OK;
     exchange->conn->answer_bytes = bytes.head.count + bytes.payload.count;
-    return response;
+    return body_response(exchange);
 }
 
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
@@ -294,6 +297,8 @@ bool respond(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct MHD_Response *response = NULL;
+    struct fields fields;
+    fields.count = 0;
     admission_finish(request->server->admission, request);
     if (request->error.status == STATUS_CLIENT_GONE) {
         return false;
@@ -304,23 +309,23 @@ bool respond(struct exchange *exchange)
         exchange->http_status = MHD_HTTP_NO_CONTENT;
         response = make_response((struct byte_view){"", 0});
     } else if (request->codec == NULL) {
-        response = page_response(exchange);
+        response = page_response(exchange, &fields);
     } else {
-        response = tensor_response(exchange);
+        response = tensor_response(exchange, &fields);
     }
-    if (response == NULL) {
+    collect_fields(exchange, &fields);
+    if (exchange->close || ends_in_drain(exchange)) {
+        put_field(&fields, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    if (response == NULL || !add_fields(response, &fields)) {
+        MHD_destroy_response(response);
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, /* unless it is one already */
+                        "no memory for the answer; try again");
+        respond_early(exchange);
         return false;
     }
     if (exchange->head || exchange->http_status == PAGE_NOT_MODIFIED) {
         exchange->conn->answer_bytes = 0; /* MHD sends their length, not them */
-    }
-    struct fields fields;
-    collect_fields(exchange, &fields);
-    for (size_t i = 0; i < fields.count; i++) {
-        add_field(response, fields.rows[i].name, fields.rows[i].value);
-    }
-    if (exchange->close || ends_in_drain(exchange)) {
-        add_field(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     if (exchange->conn->answer_bytes <= SEND_WHOLE_BYTES) {
         exchange_uncount_request(exchange);
@@ -348,6 +353,7 @@ static int early_head(const struct exchange *exchange, char *text, size_t room,
         return -1;
     }
     struct fields fields;
+    fields.count = 0;
     collect_fields(exchange, &fields);
     int used = snprintf(text, room,
                         "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"

@@ -33,7 +33,8 @@
  * | SLICED    | loop; slice:   | it is scanned slice by slice    | the same                       |
  * |           | queue, worker  |                                 |                                |
  * | PRINTING  | codec pool     | its answer is printed, packed   | READY                          |
- * | READY     | loop           | MHD is about to ask             | ANSWERING                      |
+ * | READY     | loop           | MHD is about to ask             | ANSWERING; LINGERING: there is |
+ * |           |                |                                 | no memory for its answer       |
  * | ANSWERING | loop, MHD      | MHD sends its answer            | it ends, all it holds is freed |
  *
  * From PAUSED to PRINTING a request is away: one call (admission_enter, codec_pool_submit,
