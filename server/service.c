@@ -102,6 +102,7 @@ static enum status build_server(struct config *config, struct server *server,
         return err->status;
     }
     warn_of_little_memory(config, server->log);
+    config->max_connections = http_connections_that_fit(server);
     const struct device_pool_parts parts = {.config = config,
                                             .log = server->log,
                                             .metrics = server->metrics,

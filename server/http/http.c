@@ -17,21 +17,26 @@ enum {
     LOOP_FDS = 16    /* ... and of each loop */
 };
 
-/* Connections need descriptors: take as many as we may have. */
-static void raise_descriptor_limit(const struct server *server)
+uint64_t http_connections_that_fit(const struct server *server)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)server->config->max_connections + SPARE_FDS;
+    const uint64_t most = server->config->max_connections;
+    const rlim_t wanted = (rlim_t)most + SPARE_FDS;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
-        return;
+        return most;
     }
-    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
-        log_message(server->log, LOG_WARN,
-                    "only %llu file descriptors are allowed (ulimit -n): fewer connections "
-                    "than --max-connections fit",
-                    (unsigned long long)limit.rlim_cur);
+    limit.rlim_cur = smaller_of(wanted, limit.rlim_max);
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return most;
     }
+    const uint64_t allowed = limit.rlim_cur;
+    const uint64_t fit = smaller_of(most, allowed - smaller_of(SPARE_FDS, allowed / 2));
+    log_message(server->log, LOG_WARN,
+                "only %llu file descriptors are allowed (ulimit -n): %llu connections at once, "
+                "--max-connections is %llu",
+                (unsigned long long)allowed, (unsigned long long)fit, (unsigned long long)most);
+    return fit;
 }
 
 /* libuv ends the process where it finds none for itself. */
@@ -69,7 +74,6 @@ static enum status start_loops(struct http *http, struct error *err)
 {
     struct server *server = http->server;
     const struct config *config = server->config;
-    raise_descriptor_limit(server);
     TRY(check_descriptors(http, err));
     TRY(tls_files_open(config, server->log, server->metrics, &http->tls, err));
     TRY(tokens_open(config->token_file, server->log, &http->tokens, err));

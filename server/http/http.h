@@ -17,6 +17,11 @@
 struct http; /* opaque */
 struct server;
 
+/* Connections need descriptors, of which the process takes as many as it may have: how many of
+ * --max-connections fit then. Beyond those a client would wait until another leaves by itself: who
+ * makes way is asked at the limit of connections only. Thread: main. */
+uint64_t http_connections_that_fit(const struct server *server);
+
 /* Bind every --listen address (or take systemd's sockets instead) and start the loops.
  * Signals must be blocked by now: the threads inherit that. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);

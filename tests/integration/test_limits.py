@@ -1129,6 +1129,23 @@ def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_ser
         wire.close()
 
 
+@pytest.mark.release_only
+def test_where_descriptors_are_few_connections_make_way_before_they_are_used_up(start_server):
+    descriptors = 120
+    server = start_server(
+        *("--http-loops", "1", "--header-timeout-ms", "100000"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),
+    )
+    most = server.metric("tally_connections_limit")
+    assert most == descriptors / 2
+    assert f"only {descriptors} file descriptors are allowed" in server.log
+    idle = [server.wire(source="127.0.0.2") for _ in range(descriptors)]
+    with server.wire(source="127.0.0.3") as other:
+        assert other.send(ASK).answer().body == SUMS
+    for wire in idle:
+        wire.close()
+
+
 def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(start_server):
     server = start_server("--max-connections", "4096")
     used = len(os.listdir(f"/proc/{server.pid}/fd"))
