@@ -57,6 +57,17 @@ void kserve_page_model_ready(struct json_writer *w, const struct model *model)
     put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", 1));
 }
 
+/* The list, longer by the item; NULL without memory for one of them, and then what is packed with it
+ * is NULL, too. Owns both. */
+static json_t *with_item(json_t *list, json_t *item)
+{
+    if (json_array_append_new(list, item) == 0) {
+        return list;
+    }
+    json_decref(list);
+    return NULL;
+}
+
 /* ---- config ---- */
 
 static json_t *config_input(const char *name, enum dtype dtype, int size)
@@ -126,12 +137,12 @@ static json_t *pack_model_stats(const struct model *model,
     json_t *batches = json_array();
     for (size_t i = 0; i < stats->batch_count; i++) {
         const struct kserve_batch_stats *batch = &stats->batches[i];
-        json_array_append_new(batches,
-                              json_pack("{s:I, s:o, s:o, s:o}", "batch_size",
-                                        (json_int_t)batch->batch_size, "compute_input",
-                                        pack_duration(&batch->compute_input), "compute_infer",
-                                        pack_duration(&batch->compute_infer), "compute_output",
-                                        pack_duration(&batch->compute_output)));
+        batches =
+            with_item(batches, json_pack("{s:I, s:o, s:o, s:o}", "batch_size",
+                                         (json_int_t)batch->batch_size, "compute_input",
+                                         pack_duration(&batch->compute_input), "compute_infer",
+                                         pack_duration(&batch->compute_infer), "compute_output",
+                                         pack_duration(&batch->compute_output)));
     }
     json_t *sums = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "success", pack_duration(&stats->success),
@@ -154,7 +165,7 @@ void kserve_page_stats(struct json_writer *w, const struct model *model,
     json_t *list = json_array();
     for (size_t i = 0; i < model_count(); i++) {
         if (model == NULL || model == model_at(i)) {
-            json_array_append_new(list, pack_model_stats(model_at(i), &stats[i]));
+            list = with_item(list, pack_model_stats(model_at(i), &stats[i]));
         }
     }
     put_packed(w, json_pack("{s:o}", "model_stats", list));
@@ -165,10 +176,9 @@ void kserve_page_index(struct json_writer *w, bool ready, bool only_ready)
     json_t *list = json_array();
     const char *reason = ready ? NULL : "no device is ready, or the service is draining";
     for (size_t i = 0; i < model_count() && (ready || !only_ready); i++) {
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:s*}", "name", model_at(i)->name,
-                                        "version", MODEL_VERSION, "state",
-                                        ready ? "READY" : "UNAVAILABLE", "reason", reason));
+        list = with_item(list, json_pack("{s:s, s:s, s:s, s:s*}", "name", model_at(i)->name,
+                                         "version", MODEL_VERSION, "state",
+                                         ready ? "READY" : "UNAVAILABLE", "reason", reason));
     }
     put_packed(w, list);
 }

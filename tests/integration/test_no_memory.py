@@ -45,6 +45,8 @@ CALLS = {
     "part": (LONG_RAW + "&part=first", LONG.tobytes(), RAW),
     "npy": ("/v1/cumsum", calls.npy_bytes(LONG), {"Content-Type": calls.NPY}),
     "v2": ("/v2/models/cumsum/infer", *v2_binary()),
+    "v2 index": ("/v2/repository/index", b"{}", JSON),
+    "v2 statistics": ("/v2/models/cumsum/stats", None, {}),
     "console": ("/", None, {"Accept": "text/html"}),
     "page": ("/metrics", None, {}),
 }
