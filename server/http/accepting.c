@@ -271,12 +271,13 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
         return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
                          socket->name);
     }
-    loop->listener_count++;
-    listener->poll.data = listener;
-    if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0 ||
-        uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0) {
+    if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0) {
+        (void)close(fd);
         return error_set(err, STATUS_INTERNAL, "libuv cannot watch %s", socket->name);
     }
+    loop->listener_count++;
+    listener->poll.data = listener;
+    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_waiting)); /* it only takes a note */
     atomic_store(&loop->accepting, true);
     return STATUS_OK;
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -51,6 +52,17 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms)
 {
     return ms == HEARTBEAT_MS ? 0 : __real_uv_timer_start(timer, call, ms, again_ms);
+}
+
+static _Atomic int polls_left; /* until libuv watches no other descriptor; 0: it does */
+
+int __real_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
+int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
+int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
+{
+    return atomic_load(&polls_left) > 0 && atomic_fetch_sub(&polls_left, 1) == 1
+               ? UV_ENOMEM
+               : __real_uv_poll_init(loop, poll, fd);
 }
 
 /* Long texts wait for another turn, whatever this one has done: parsed and printed. */
@@ -265,6 +277,30 @@ static void a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open(voi
     free(http);
 }
 
+/* One for the requests that come back, the listening socket, and libmicrohttpd's. */
+static void a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends(void **state)
+{
+    const char *const words[] = {"tallyd", "--listen=127.0.0.1:0", "--http-loops=1"};
+    const char *const none[] = {NULL};
+    (void)state;
+    for (int nth = 1; nth <= 3; nth++) {
+        int status = 0;
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            struct config config;
+            struct error err = ERROR_INIT;
+            atomic_store(&polls_left, nth);
+            bool parsed =
+                config_parse(ARRAY_COUNT(words), words, none, &config, &err) == STATUS_OK;
+            _exit(parsed ? service_run(&config, &err) : EXIT_CODE_USAGE);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_CODE_FAILED);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
+        cmocka_unit_test(a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
