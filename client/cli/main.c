@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 {
     keep_standard_numbers();
     int status = run_command_line(argc, argv);
-    if (fflush(stdout) != 0 && status == EXIT_DONE) {
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == EXIT_DONE) {
         status = complain(EXIT_LOCAL, "standard output: it could not be written");
     }
     return status;

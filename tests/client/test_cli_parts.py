@@ -94,6 +94,22 @@ int fsync(int fd)
     return errno = EIO, fd < 0 ? fd : -1;
 }
 """
+FAILING_OUTPUT = rb"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <unistd.h>
+static ssize_t fail_once(void *unused, const char *bytes, size_t count)
+{
+    static int calls;
+    return calls++ == 0 ? 0 : write(1, bytes, count);
+}
+__attribute__((constructor)) static void replace_output(void)
+{
+    static char buffer[4096];
+    stdout = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fail_once});
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+}
+"""
 KILLED_IN_LAST_RENAME = rb"""
 #define _GNU_SOURCE
 #include <signal.h>
@@ -831,6 +847,16 @@ class Servers(Directory):
             done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
             self.assert_failed(done, 7, "Input/output error")
             self.assertFalse({"out.npy", "job.new"} & set(self.files()))
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_output_that_fails_in_between_is_an_error_where_its_end_is_written(self):
+        """As a pipe does that others have made not to block, and that is full for a moment."""
+        code = self.path("output.c", FAILING_OUTPUT)
+        library = self.path("output.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+        done = tally("completion", "fish", env={"LD_PRELOAD": library})
+        self.assertEqual(done.returncode, 7)
+        self.assertIn(b"standard output: it could not be written", done.stderr)
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_name_that_is_long_looked_for_is_given_up_in_time(self):
