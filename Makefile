@@ -137,6 +137,9 @@ $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 # Who unmaps a slab, and one that cannot grow.
 $(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend
 
+# Shared memory without a page left.
+$(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite
+
 # Whose turn it is, without libmicrohttpd.
 $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 

@@ -393,10 +393,13 @@ static enum status copy_window(const struct shm_region *region, const struct shm
             continue;
         }
         if (moved <= 0) {
+            const char *why = moved == 0        ? "has it become smaller?"
+                              : errno == ENOSPC ? "/dev/shm is full; make room there"
+                                                : strerrordesc_np(errno);
             return error_set(err, STATUS_SHM_ERROR,
                              "the shared memory object could not be %s beyond byte %" PRIu64
-                             " of the window: has it become smaller?",
-                             transfer->to != NULL ? "read" : "written", done);
+                             " of the window: %s",
+                             transfer->to != NULL ? "read" : "written", done, why);
         }
         done += (uint64_t)moved;
     }

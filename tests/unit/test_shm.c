@@ -3,6 +3,7 @@
 #include "server/memory/shm.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -352,6 +353,38 @@ static void an_object_that_shrinks_gives_an_error_and_does_not_grow_back(void **
     shm_destroy(registry);
 }
 
+static bool is_full;
+
+ssize_t __real_pwrite(int fd, const void *bytes, size_t count, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    if (is_full) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_pwrite(fd, bytes, count, at);
+}
+
+static void where_there_is_no_page_for_a_result_that_is_said(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(4);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 64);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    is_full = true;
+    assert_int_equal(shm_write(region, &window, "abc", 3, NULL, &err), STATUS_SHM_ERROR);
+    is_full = false;
+    assert_non_null(strstr(err.detail, "/dev/shm is full"));
+    assert_null(strstr(err.detail, "smaller"));
+    shm_release(region);
+    shm_destroy(registry);
+}
+
 static void a_region_in_use_outlives_its_registration(void **state)
 {
     (void)state;
@@ -595,6 +628,7 @@ int main(void)
         TEST(names_and_room_are_limited),
         TEST(a_configured_prefix_is_required_of_every_key),
         TEST(an_object_that_shrinks_gives_an_error_and_does_not_grow_back),
+        TEST(where_there_is_no_page_for_a_result_that_is_said),
         TEST(a_region_in_use_outlives_its_registration),
         TEST(no_outcome_leaves_a_file_descriptor_behind),
         TEST(a_result_larger_than_its_window_is_refused),
