@@ -237,6 +237,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
         new.fd = accept4(listener->fd, (struct sockaddr *)&new.peer, &new.peer_bytes,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (new.fd >= 0) {
+            loop->refused_files = false;
             struct http_loop *least = least_crowded(loop);
             if (least == loop || !hand_over(least, &new)) {
                 (void)atomic_fetch_add(&loop->conn_count, 1);
@@ -246,9 +247,12 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
         }
         give_place_back(loop->http);
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            log_message(
-                loop->server->log, LOG_WARN,
-                "no file descriptor or memory is left for another connection (ulimit -n)");
+            if (!loop->refused_files) { /* it tries again at every heartbeat */
+                log_message(
+                    loop->server->log, LOG_WARN,
+                    "no file descriptor or memory is left for another connection (ulimit -n)");
+            }
+            loop->refused_files = true;
             pause_all(loop);
             return;
         }

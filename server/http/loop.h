@@ -104,6 +104,7 @@ struct http_loop {
     bool stood_still;     /* before it, and no heartbeat has come since */
     unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
     uint64_t no_way_until_ns; /* nobody makes way before that */
+    bool refused_files;       /* the last connection was: for want of a descriptor, or memory */
     uint64_t id_seed;         /* of loop_draw_id() */
 };
 

@@ -1158,6 +1158,9 @@ def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(s
     waiting.send(post_bytes(PATH, BODY, [RAW]))
     first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
     assert first.answer().status == 200  # the loop has been round with a client at the door
+    ticks = server.sleeps()
+    until(lambda: server.sleeps() > ticks + 10)  # and again, at ten heartbeats
+    assert server.log.count("no file descriptor") <= len(server.thread_seconds("tally-http"))
     first.close()
     assert waiting.answer().body == SUMS
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
