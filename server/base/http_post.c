@@ -277,10 +277,10 @@ enum status http_post_create(const char *url, const char *path, struct http_post
     if (regcomp(&regex, form, REG_EXTENDED | REG_ICASE) != 0) {
         return STATUS_OUT_OF_MEMORY;
     }
-    bool matches = regexec(&regex, url, GROUPS, match, 0) == 0;
+    int failure = regexec(&regex, url, GROUPS, match, 0);
     regfree(&regex);
-    if (!matches) {
-        return STATUS_INVALID_FIELD;
+    if (failure != 0) {
+        return failure == REG_NOMATCH ? STATUS_INVALID_FIELD : STATUS_OUT_OF_MEMORY;
     }
     struct http_post *post = calloc(1, sizeof *post);
     if (post == NULL) {

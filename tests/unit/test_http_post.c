@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
+#include <regex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -346,10 +347,33 @@ static void only_http_urls_of_a_host_are_taken(void **state)
     }
 }
 
+static bool has_no_memory;
+
+int __real_regexec(const regex_t *regex, const char *text, size_t count, regmatch_t *match,
+                   int flags);
+int __wrap_regexec(const regex_t *regex, const char *text, size_t count, regmatch_t *match,
+                   int flags);
+int __wrap_regexec(const regex_t *regex, const char *text, size_t count, regmatch_t *match,
+                   int flags)
+{
+    return has_no_memory ? REG_ESPACE : __real_regexec(regex, text, count, match, flags);
+}
+
+static void a_url_is_not_called_wrong_for_want_of_memory(void **state)
+{
+    struct http_post *post = NULL;
+    (void)state;
+    has_no_memory = true;
+    assert_int_equal(http_post_create("http://localhost:4318", "/", &post),
+                     STATUS_OUT_OF_MEMORY);
+    has_no_memory = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_decides_whether_it_was_taken),
+        cmocka_unit_test(a_url_is_not_called_wrong_for_want_of_memory),
         cmocka_unit_test(a_request_says_where_it_goes_and_how_long_it_is),
         cmocka_unit_test(nobody_is_waited_for_beyond_the_deadline_nor_one_that_is_moved),
         cmocka_unit_test(who_accepts_or_reads_nothing_is_not_waited_for),
