@@ -227,7 +227,7 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
     } while (!atomic_compare_exchange_weak_explicit(&client->sent_until_ns, &until_ns,
                                                     from_ns + ns, memory_order_relaxed,
                                                     memory_order_relaxed));
-    if (from_ns <= free_ns && from_ns + ns > free_ns) {
+    if (from_ns + ns > free_ns) {
         atomic_store_explicit(&client->ahead, body, memory_order_relaxed);
     }
     return true;

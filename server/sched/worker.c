@@ -132,7 +132,7 @@ static bool call_end(struct worker *worker, struct request **batch)
     worker->orphan_count = 0;
     worker->orphan_reserved = 0;
     if (!in_time) {
-        set_state(worker, DEVICE_FAILED, NULL);
+        set_state(worker, DEVICE_FAILED, NULL); /* as out of use as it was */
     }
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
@@ -142,7 +142,6 @@ static bool call_end(struct worker *worker, struct request **batch)
             shm_release_all(worker->orphans[i].shm);
         }
         memory_release(memory, orphan_reserved);
-        worker->plan->changed(worker->plan->pool);
         log_message(worker->plan->parts.log, LOG_WARN,
                     "device %zu (%s) came back and is tried again", worker->number,
                     worker->info.name);

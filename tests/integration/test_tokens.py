@@ -135,6 +135,17 @@ def test_the_operator_is_computed_with_a_token(guarded):
     until(lambda: "token=worker" in guarded.log)
 
 
+def test_a_name_in_the_log_is_of_that_request_alone(guarded):
+    client = guarded.client()
+    for number in range(2):
+        assert client.post(PATH, BODY, calls.RAW, bearer("worker")).body == SUMS
+        assert client.get("/livez", {"X-Request-Id": f"nameless-{number}"}).status == 200
+    client.close()
+    until(lambda: "id=nameless-1" in guarded.log)
+    lines = [line for line in guarded.log.splitlines() if "id=nameless-" in line]
+    assert len(lines) == 2 and not any("token=" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     "value",
     ["Bearer", "Bearer ", "Bearerx", "", SECRETS["worker"][0], f"Bearer {SECRETS['worker'][0]} x"],

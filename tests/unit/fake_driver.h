@@ -24,6 +24,7 @@ enum fake_mode {
     FAKE_FAILS_INTACT,     /* run: DEVICE_ERROR, inputs untouched */
     FAKE_FAILS,            /* run: DEVICE_ERROR, inputs overwritten */
     FAKE_SHORT_OF_MEMORY,  /* run: OUT_OF_MEMORY for more than one job */
+    FAKE_SPOILS,           /* the same, inputs overwritten */
     FAKE_HANGS,            /* run: blocks until the mode changes */
     FAKE_CLOSED,           /* open: DEVICE_ERROR */
     FAKE_UNBUILDABLE,      /* prepare: DEVICE_ERROR, for one type */
@@ -182,7 +183,8 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
     case FAKE_FAILS:
         return error_set(err, STATUS_DEVICE_ERROR, "it caught fire");
     case FAKE_SHORT_OF_MEMORY:
-        report->inputs_intact = true;
+    case FAKE_SPOILS:
+        report->inputs_intact = atomic_load(mode) == FAKE_SHORT_OF_MEMORY;
         if (count > 1) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "too much at once");
         }

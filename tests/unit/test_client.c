@@ -108,6 +108,26 @@ static void memory_over_the_limit_is_waited_for_in_proportion(void **state)
     assert_int_equal(wait_ns / NS_PER_MS, 9900);
 }
 
+static void a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again(void **state)
+{
+    struct clients *clients = NULL;
+    (void)state;
+    assert_int_equal(clients_create(&clients, NULL), STATUS_OK);
+    struct client *token = clients_named(clients, CLIENT_TOKEN, "x");
+    struct client *certificate = clients_named(clients, CLIENT_CERTIFICATE, "x");
+    assert_ptr_not_equal(token, certificate);
+    assert_ptr_equal(clients_named(clients, CLIENT_TOKEN, "x"), token);
+    client_release(token);
+    const uint64_t now_ns = clock_now_ns();
+    assert_true(client_may_send(token, 1, 3600 * RATE, RATE, now_ns, &wait_ns));
+    client_release(token);
+    client_release(certificate);
+    token = clients_named(clients, CLIENT_TOKEN, "x");
+    assert_false(client_may_send(token, 2, 1, RATE, now_ns, &wait_ns));
+    client_release(token);
+    clients_destroy(clients);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +137,7 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
         cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
+        cmocka_unit_test(a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again),
         cmocka_unit_test_setup(who_announces_more_than_a_day_takes_pays_for_what_came_of_it,
                                set_up),
         cmocka_unit_test_setup(requests_over_the_limit_wait_as_long_as_those_before_took,

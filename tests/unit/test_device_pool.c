@@ -134,23 +134,66 @@ static void without_a_second_device_a_retry_ends_at_once(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
+static void what_was_moved_once_is_not_moved_again(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    unsigned runs = 0;
+    fake_reset(3);
+    start_with(&fakes, patient);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&fake.mode[i], FAKE_FAILS_INTACT);
+    }
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    for (int i = 0; i < 3; i++) {
+        runs += atomic_load(&fake.runs[i]);
+    }
+    assert_int_equal(runs, 2);
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+/* A batch of three, beside one that runs meanwhile. */
+static void push_batch(struct fake_server *fakes, enum fake_mode mode,
+                       struct request *others[3])
+{
+    fake_reset(1);
+    start_with(fakes, patient);
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
+    struct request *first = push(fakes, DTYPE_F32);
+    while (stats_of(fakes, 0).running == 0) {
+    }
+    for (int i = 0; i < 3; i++) {
+        others[i] = push(fakes, DTYPE_F32);
+    }
+    atomic_store(&fake.mode[0], mode);
+    assert_ptr_equal(fake_finished(fakes), first);
+    fake_release(fakes, first);
+}
+
+static void a_batch_that_is_too_much_and_whose_inputs_are_lost_is_not_run_again(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    struct request *others[3];
+    push_batch(&fakes, FAKE_SPOILS, others);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(fake_finished(&fakes), others[i]);
+        assert_int_equal(others[i]->error.status, STATUS_OUT_OF_MEMORY);
+        fake_release(&fakes, others[i]);
+    }
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_READY);
+    assert_true(fake_server_deinit(&fakes));
+}
+
 static void a_batch_that_is_too_much_is_run_one_by_one(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    fake_reset(1);
-    start_with(&fakes, patient);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
-    struct request *first = push(&fakes, DTYPE_F32);
-    while (stats_of(&fakes, 0).running == 0) {
-    }
     struct request *others[3];
-    for (int i = 0; i < 3; i++) {
-        others[i] = push(&fakes, DTYPE_F32);
-    }
-    atomic_store(&fake.mode[0], FAKE_SHORT_OF_MEMORY);
-    assert_ptr_equal(fake_finished(&fakes), first);
-    fake_release(&fakes, first);
+    push_batch(&fakes, FAKE_SHORT_OF_MEMORY, others);
     for (int i = 0; i < 3; i++) {
         assert_ptr_equal(fake_finished(&fakes), others[i]);
         assert_int_equal(others[i]->error.status, STATUS_OK);
@@ -407,10 +450,13 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, lost);
     assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_USABLE);
+    /* of more bytes than a small one may have, and of fewer elements than hang */
+    struct request *first = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
+    assert_ptr_equal(fake_finished(&fakes), first); /* it slept as long as it took small ones */
+    fake_release(&fakes, first);
     struct request *small = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), small);
     fake_release(&fakes, small);
-    /* of more bytes than a small one may have, and of fewer elements than hang */
     struct request *large = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
     struct request *larger = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
     fake_release(&fakes, fake_finished(&fakes));
@@ -521,7 +567,9 @@ int main(void)
         cmocka_unit_test(a_batch_runs_elsewhere_when_its_device_fails_early),
         cmocka_unit_test(a_batch_whose_inputs_are_lost_ends_with_the_device_error),
         cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
+        cmocka_unit_test(what_was_moved_once_is_not_moved_again),
         cmocka_unit_test(a_batch_that_is_too_much_is_run_one_by_one),
+        cmocka_unit_test(a_batch_that_is_too_much_and_whose_inputs_are_lost_is_not_run_again),
         cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),

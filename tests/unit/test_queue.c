@@ -136,6 +136,21 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
     }
 }
 
+static void the_one_that_has_waited_for_longest_is_known(void **state)
+{
+    struct request *oldest = push(*state, DTYPE_F32, 4);
+    struct queue_stats stats;
+    struct request *next = push(*state, DTYPE_F32, 4);
+    next->times.queued++; /* though the clock stands */
+    queue_stats(*state, &stats);
+    assert_int_equal(stats.requests, 2);
+    assert_int_equal(stats.oldest_ns, oldest->times.queued);
+    expect_next(*state, oldest);
+    queue_stats(*state, &stats);
+    assert_int_equal(stats.oldest_ns, next->times.queued);
+    expect_next(*state, next);
+}
+
 static void the_oldest_of_a_client_says_how_long_one_more_would_wait(void **state)
 {
     struct client busy = {0};
@@ -288,6 +303,7 @@ int main(void)
         T(who_has_less_than_its_part_of_a_full_queue_is_admitted),
         T(a_client_with_one_request_waits_for_no_more_than_one_turn_of_another),
         T(clients_get_the_same_number_of_bytes_whatever_their_requests_have),
+        T(the_one_that_has_waited_for_longest_is_known),
         T(the_oldest_of_a_client_says_how_long_one_more_would_wait),
         T(the_sweep_ends_what_is_late_and_says_what_is_due_next),
         T(a_sweep_of_the_last_request_leaves_a_working_queue),
