@@ -463,9 +463,7 @@ enum status header_check_finish(struct header_check *check, struct error *err)
     if (check->error.status == STATUS_OK) {
         return STATUS_OK;
     }
-    if (err->status == STATUS_OK) {
-        *err = check->error;
-    }
+    *err = check->error;
     return check->error.status;
 }
 

@@ -98,6 +98,15 @@ def test_who_a_trusted_proxy_names_is_the_client(start_server):
     assert "client=192.0.2.1 " in server.log and "client=192.0.2.9 " not in server.log
 
 
+def test_a_token_names_its_client_behind_a_trusted_proxy_as_well(start_server, tokens):
+    flags = ["--token-file", str(tokens), "--trusted-proxies", "127.0.0.1"]
+    server = start_server(*flags, *SLOW)
+    one, two = (behind(server, f"192.0.2.{at}") for at in (1, 2))
+    for request in (one, two):
+        request["headers"]["Authorization"] = "Bearer a"
+    assert statuses(one, two) == [200, 429]
+
+
 def test_the_certificate_of_a_trusted_proxy_is_not_that_of_its_clients(start_server, tmp_path):
     tls = Tls(tmp_path / "server", Authority(tmp_path / "clients"))
     server = start_server("--trusted-proxies", "127.0.0.1", *SLOW, tls=tls)

@@ -577,6 +577,39 @@ def test_a_client_that_is_killed_while_it_waits_is_noticed(start_server, size):
     assert works(server)
 
 
+def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server):
+    server = start_server("--batch-delay-us", "1000000", "--http-loops", "1")
+    waits = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}&strides=0", b"\1", [RAW])
+    with contextlib.ExitStack() as stack:
+        wires = [server.wire(source=f"127.0.0.{number}") for number in range(2, 7)]
+        idle = [stack.enter_context(server.wire()) for _ in range(300)]
+        until(lambda: server.metric("tally_connections") == len(wires) + len(idle) + 1)
+
+        def is_noticed():  # in the second that the request waits for peers
+            wire = wires.pop()
+            wire.send(waits)
+            server.await_active(1)
+            wire.reset()
+            server.await_active(0)
+            return server.metric("tally_clients_gone_total") > 0
+
+        while not is_noticed():  # a machine that stands still may be late
+            assert wires
+        for wire in wires:
+            wire.close()
+
+
+def test_what_ends_without_an_answer_has_sent_nothing(start_server):
+    server = start_server()
+    with server.wire() as wire:
+        assert wire.send(ASK).answer().body == SUMS
+        wire.send(b"GET /half-a-header HTTP/1.1\r\nHost: ")
+        server.await_active(1)
+        wire.reset()
+    ended = until(lambda: re.findall(r"path=/half-a-header .*", server.log))
+    assert "outcome=client_gone" in ended[0] and "bytes_out=0" in ended[0]
+
+
 def test_requests_sent_while_the_one_before_is_computed_are_answered_in_order(start_server):
     server = start_server("--batch-delay-us", "50000")
     with server.wire() as wire:
