@@ -11,9 +11,11 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static const struct memory_options small_options = {.budget_bytes = 64 << 20,
                                                     .small_slab_bytes = 1 << 20,
@@ -238,6 +240,24 @@ static void shared_slabs_but_the_first_are_given_back(void **state)
     assert_int_equal(stats_of(memory).block_count, 0);
 }
 
+static void a_shared_slab_is_kept_for_a_while_after_its_last_use(void **state)
+{
+    struct memory *memory = *state;
+    struct memory_block blocks[40];
+    for (int i = 0; i < 40; i++) {
+        blocks[i] = (struct memory_block){0};
+        assert_int_equal(memory_take(memory, 60000, &blocks[i], NULL), STATUS_OK);
+    }
+    const uint64_t whole = stats_of(memory).slab_bytes;
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL); /* twice keep_ms */
+    const uint64_t used_ns = clock_now_ns();
+    for (int i = 0; i < 40; i++) {
+        memory_give(memory, &blocks[i]);
+    }
+    memory_trim(memory, used_ns + 5 * NS_PER_MS);
+    assert_int_equal(stats_of(memory).slab_bytes, whole);
+}
+
 static void freed_halves_join_again(void **state)
 {
     (void)state;
@@ -329,6 +349,7 @@ bool __wrap_slab_extend(struct slab *slab, size_t bytes);
 
 static atomic_bool unmappings_count; /* is somebody interested? */
 static pthread_t unmapper;
+static atomic_int unmapper_id;
 static sem_t unmapped;
 
 void __wrap_slab_destroy(struct slab *slab)
@@ -336,6 +357,7 @@ void __wrap_slab_destroy(struct slab *slab)
     __real_slab_destroy(slab);
     if (slab != NULL && atomic_load(&unmappings_count)) {
         unmapper = pthread_self();
+        atomic_store(&unmapper_id, (int)gettid());
         assert_int_equal(sem_post(&unmapped), 0);
     }
 }
@@ -345,6 +367,20 @@ static void wait_until_unmapped(void)
     while (sem_wait(&unmapped) != 0) {
     }
     assert_false(pthread_equal(unmapper, pthread_self()));
+}
+
+/* Until it waits to be told of more. */
+static void wait_until_unmapper_sleeps(void)
+{
+    char path[64];
+    char state = 'R';
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&unmapper_id));
+    while (state != 'S') {
+        FILE *stat = fopen(path, "r");
+        assert_non_null(stat);
+        assert_int_equal(fscanf(stat, "%*d (%*[^)]) %c", &state), 1);
+        (void)fclose(stat);
+    }
 }
 
 static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
@@ -359,6 +395,7 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
     assert_int_equal(memory_take(memory, 60 << 20, &block, NULL),
                      STATUS_OK); /* for want of room */
     wait_until_unmapped();
+    wait_until_unmapper_sleeps();
 
     memory_give(memory, &block);
     memory_trim(memory, clock_now_ns() + NS_PER_S); /* after its time */
@@ -410,6 +447,19 @@ static void a_text_that_cannot_grow_stays_as_it_is(void **state)
     assert_int_equal(text.capacity, 2 << 20);
     assert_int_equal(text.bytes[(2 << 20) - 1], 'a' + ((2 << 20) - 1) % 25);
     text_free(memory, &text);
+}
+
+static void a_text_that_grows_where_it_is_counts_as_long_as_it_is(void **state)
+{
+    struct memory *memory = *state;
+    struct text text = {.bytes = NULL};
+    const uint64_t before = stats_of(memory).slab_bytes;
+    assert_true(text_grow(memory, &text, 0, 2 << 20));
+    assert_true(text_grow(memory, &text, 0, 9 << 20));
+    assert_true(stats_of(memory).slab_bytes >= before + (9 << 20));
+    text_free(memory, &text);
+    memory_trim(memory, clock_now_ns() + NS_PER_S);
+    assert_int_equal(stats_of(memory).slab_bytes, before);
 }
 
 static bool slabs_stay_as_they_are;
@@ -471,6 +521,10 @@ int main(void)
             the_pages_of_a_large_block_are_made_when_asked_for_and_kept_for_the_next, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(idle_slabs_make_room_for_new_ones_within_the_budget,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_shared_slab_is_kept_for_a_while_after_its_last_use,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_text_that_grows_where_it_is_counts_as_long_as_it_is,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(shared_slabs_but_the_first_are_given_back, set_up,
                                         tear_down),
