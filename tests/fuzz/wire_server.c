@@ -174,7 +174,6 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
         compute(&jobs[0]);
         return error_set(err, STATUS_DEVICE_ERROR, "it caught fire");
     case FAKE_SHORT_OF_MEMORY:
-    case FAKE_SPOILS:
         if (count > 1) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "too much at once");
         }
@@ -192,6 +191,7 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
     case FAKE_PREPARE_HANGS:
     case FAKE_SINGLE_HANGS:
     case FAKE_LARGE_HANGS:
+    case FAKE_SPOILS:
         break;
     }
     for (size_t i = 0; i < count; i++) {

@@ -24,7 +24,6 @@ enum fake_mode {
     FAKE_FAILS_INTACT,     /* run: DEVICE_ERROR, inputs untouched */
     FAKE_FAILS,            /* run: DEVICE_ERROR, inputs overwritten */
     FAKE_SHORT_OF_MEMORY,  /* run: OUT_OF_MEMORY for more than one job */
-    FAKE_SPOILS,           /* the same, inputs overwritten */
     FAKE_HANGS,            /* run: blocks until the mode changes */
     FAKE_CLOSED,           /* open: DEVICE_ERROR */
     FAKE_UNBUILDABLE,      /* prepare: DEVICE_ERROR, for one type */
@@ -32,7 +31,8 @@ enum fake_mode {
     FAKE_FIRST_OPEN_HANGS, /* open, the first time */
     FAKE_PREPARE_HANGS,    /* prepare */
     FAKE_SINGLE_HANGS,     /* run, with one job; OUT_OF_MEMORY for more */
-    FAKE_LARGE_HANGS       /* run, of more than FAKE_LARGE elements */
+    FAKE_LARGE_HANGS,      /* run, of more than FAKE_LARGE elements */
+    FAKE_SPOILS            /* FAKE_SHORT_OF_MEMORY, inputs overwritten */
 };
 
 struct scan_device {
