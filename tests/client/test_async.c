@@ -160,6 +160,44 @@ static void closing_cancels_what_is_not_done(void **state)
     test_free(calls);
 }
 
+struct persistent {
+    struct tally *client;
+    struct call call;
+    enum tally_status again;
+};
+
+static void submit_again(void *user, const struct tally_error *result)
+{
+    struct persistent *persistent = user;
+    int64_t size = NUMBERS;
+    struct tally_scan scan = scan_of(&size);
+    struct tally_error err;
+    persistent->call.status = result->status;
+    persistent->again =
+        tally_submit(persistent->client, &scan, persistent->call.input, persistent->call.output,
+                     (struct tally_done){NULL, NULL}, &err);
+}
+
+static void what_a_callback_submits_while_the_client_is_closed_is_refused(void **state)
+{
+    (void)state;
+    int64_t size = NUMBERS;
+    struct tally_error err;
+    current = fake_server_start(script_never, NULL, SIZE_MAX, NULL);
+    static struct persistent persistent;
+    persistent.client = open_client(1, 4);
+    struct tally_scan scan = scan_of(&size);
+    fill(&persistent.call, 1);
+    assert_int_equal(tally_submit(persistent.client, &scan, persistent.call.input,
+                                  persistent.call.output,
+                                  (struct tally_done){submit_again, &persistent}, &err),
+                     TALLY_OK);
+    tally_close(persistent.client);
+    assert_int_equal(persistent.call.status, TALLY_CANCELLED);
+    assert_int_equal(persistent.again, TALLY_CANCELLED);
+    fake_server_stop(current);
+}
+
 static void a_full_queue_is_busy(void **state)
 {
     (void)state;
@@ -273,6 +311,7 @@ int main(void)
         cmocka_unit_test(many_calls_share_few_connections),
         cmocka_unit_test(a_rough_server_changes_no_result),
         cmocka_unit_test(closing_cancels_what_is_not_done),
+        cmocka_unit_test(what_a_callback_submits_while_the_client_is_closed_is_refused),
         cmocka_unit_test(a_full_queue_is_busy),
         cmocka_unit_test(a_callback_may_submit_but_not_wait),
         cmocka_unit_test(threads_share_one_client),

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static const int32_t INPUT[4] = {1, 2, 3, 4};
 static const int32_t SUMS[4] = {1, 3, 6, 10};
@@ -82,7 +83,7 @@ static void unix_sockets_work_in_both_spellings(void **state)
     char url[128];
     struct tally_error err;
     int32_t output[4] = {0};
-    snprintf(path, sizeof path, "/tmp/tally-test-%ld.sock", (long)time(NULL) % 100000);
+    snprintf(path, sizeof path, "/tmp/tally-test-%d.sock", (int)getpid());
     struct fake_server *server = fake_server_start(script_right, NULL, SIZE_MAX, path);
     struct tally *client = quick_client(fake_server_url(server), -1);
     assert_int_equal(call(client, output, &err), TALLY_OK);
@@ -252,12 +253,24 @@ static void lies_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         struct tally_error err;
-        int32_t output[4] = {-1, -1, -1, -1};
+        int32_t output[6] = {-1, -1, -1, -1, -1, -1};
         enum tally_status status = call_once(answers[i], output, &err);
         if (status == TALLY_OK || err.status != status || err.message[0] == '\0')
             fail_msg("answer %zu: status %d, \"%s\"", i, (int)status, err.message);
         assert_int_equal(err.output_touched, output[0] != -1);
+        assert_true(output[4] == -1 && output[5] == -1);
     }
+}
+
+static void an_interim_answer_is_none(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4] = {0};
+    assert_int_equal(
+        call_once("HTTP/1.1 100 Continue\r\nX-Request-Id: a\r\n\r\n", output, &err),
+        TALLY_CONNECTION_LOST);
+    assert_int_equal(err.http_status, 0);
 }
 
 static void no_control_characters_of_headers_are_told(void **state)
@@ -338,27 +351,38 @@ static void lengths_may_be_chunked_or_left_out(void **state)
     }
 }
 
+/* Its type, shape and length are those that were asked for. */
 static void script_early(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
-    script_right(user, request, answer);
-    answer->close = true;
+    static const int32_t zeros[1 << 22];
+    const int64_t *size = user;
+    char shape[24];
+    (void)request;
+    (void)snprintf(shape, sizeof shape, "%lld", (long long)*size);
+    fake_answer_tensor(answer, "int32", shape, zeros, (size_t)*size * sizeof *zeros);
+    answer->hang = true;
 }
 
 static void an_answer_before_the_request_is_refused(void **state)
 {
     (void)state;
-    static int32_t big[1 << 18]; /* 1 MiB: with Expect; and half of it: without */
-    int64_t sizes[] = {1 << 18, 1 << 17};
+    /* More than sockets hold: with Expect, which is not answered; and without. */
+    static int32_t big[1 << 22];
+    char path[64];
+    int64_t sizes[] = {1 << 22, 1 << 17};
+    snprintf(path, sizeof path, "/tmp/tally-early-%d.sock", (int)getpid());
     for (size_t i = 0; i < 2; i++) {
-        struct fake_server *server = fake_server_start(script_early, NULL, 0, NULL);
+        struct fake_server *server =
+            fake_server_start(script_early, &sizes[i], 0, i == 0 ? NULL : path);
         struct tally *client = quick_client(fake_server_url(server), -1);
         struct tally_scan scan = scan_of(&sizes[i]);
         struct tally_error err;
         memset(big, 1, sizeof big);
-        assert_int_not_equal(tally_cumsum(client, &scan, big, big, &err), TALLY_OK);
+        assert_int_equal(tally_cumsum(client, &scan, big, big, &err), TALLY_BAD_ANSWER);
+        assert_non_null(strstr(err.message, "before the request was sent"));
         for (size_t k = 0; k < (size_t)sizes[i]; k++)
-            assert_int_equal(big[k], 0x01010101);
+            assert_true(big[k] == 0x01010101);
         assert_int_equal(err.output_touched, 0);
         tally_close(client);
         fake_server_stop(server);
@@ -630,6 +654,7 @@ int main(void)
         cmocka_unit_test(a_cut_answer_is_asked_for_again),
         cmocka_unit_test(in_place_is_not_repeated_once_overwritten),
         cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(an_interim_answer_is_none),
         cmocka_unit_test(no_control_characters_of_headers_are_told),
         cmocka_unit_test(headers_without_end_are_cut_off),
         cmocka_unit_test(a_header_line_without_end_is_cut_off),

@@ -97,7 +97,10 @@ static int read_request(struct connection *connection, struct fake_request *requ
     const char *header = strcasestr(request->head, "\r\ncontent-length:");
     if (header != NULL)
         length = strtoull(header + 17, NULL, 10);
-    size_t wanted = length < connection->server->early ? length : connection->server->early;
+    pthread_mutex_lock(&connection->server->lock);
+    size_t early = connection->server->early;
+    pthread_mutex_unlock(&connection->server->lock);
+    size_t wanted = length < early ? length : early;
     if (wanted > 0 && strcasestr(request->head, "100-continue") != NULL)
         (void)send_all(connection->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     request->body = malloc((length > rest_bytes ? length : rest_bytes) + 1);
@@ -242,6 +245,13 @@ struct fake_server *fake_server_start(fake_script script, void *user, size_t ear
     assert(made == 0);
     (void)made;
     return server;
+}
+
+void fake_server_read(struct fake_server *server, size_t early)
+{
+    pthread_mutex_lock(&server->lock);
+    server->early = early;
+    pthread_mutex_unlock(&server->lock);
 }
 
 void fake_server_stop(struct fake_server *server)

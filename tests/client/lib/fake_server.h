@@ -40,6 +40,8 @@ typedef void (*fake_script)(void *user, const struct fake_request *request,
 struct fake_server *fake_server_start(fake_script script, void *user, size_t early,
                                       const char *socket_path);
 void fake_server_stop(struct fake_server *server);
+/* The same of the requests that come from now on. */
+void fake_server_read(struct fake_server *server, size_t early);
 
 /* "http://127.0.0.1:PORT" or "unix:PATH" */
 const char *fake_server_url(const struct fake_server *server);
