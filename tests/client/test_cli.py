@@ -4,6 +4,7 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 """
 
 import fcntl
+import itertools
 import json
 import os
 import pty
@@ -277,6 +278,21 @@ class Cumsum(Directory):
             self.assert_done(done)
             self.assertEqual(struct.unpack("<4q", npy_parts(done.stdout)[1]), expected)
 
+    def test_the_precision_reaches_the_server(self):
+        numbers = struct.pack("<1024f", *(1 / i for i in range(1, 1025)))
+        exact = itertools.accumulate(
+            struct.unpack("<1024f", numbers)
+        )  # but for the last of 53 bits
+        source = self.path("in.npy", npy("<f4", (1024,), numbers))
+        raw = self.path("in.bin", numbers)
+        wide = struct.pack("<1024f", *exact)
+        for way in ([source], [raw, "-d", "float32", "-s", "1024", "--strides", "1"]):
+            for precision, is_wide in (([], True), (["wide"], True), (["native"], False)):
+                flags = [f"--precision={word}" for word in precision]
+                done = tally("cumsum", *way, "-F", "raw", *flags)
+                self.assert_done(done)
+                self.assertEqual(done.stdout == wide, is_wide, (way, precision))
+
     def test_options_and_operands_come_in_any_order(self):
         source = self.path("-in.bin", struct.pack("<4B", 1, 2, 3, 4))
         shape = ["-duint8", "-s4", "--reverse", "-qa", "-1"]
@@ -293,10 +309,12 @@ class Cumsum(Directory):
                     self.assertEqual(done.stdout, bytes([10, 9, 7, 4]))
 
     def test_fortran_order_and_big_endian_input(self):
-        source = self.path("in.npy", npy(">i4", (2, 2), struct.pack(">4i", 1, 3, 2, 4), True))
-        done = tally("cumsum", source, "--axis=1")
-        self.assert_done(done)
-        self.assertEqual(struct.unpack("<4i", npy_parts(done.stdout)[1]), (1, 3, 3, 7))
+        file = npy(">i4", (2, 2), struct.pack(">4i", 1, 3, 2, 4), True)
+        for name, stdin in ((self.path("in.npy", file), b""), ("-", file)):
+            for flags, expected in (([], (1, 3, 3, 7)), (["-F", "raw"], (1, 3, 3, 7))):
+                done = tally("cumsum", name, "--axis=1", *flags, stdin=stdin)
+                self.assert_done(done)
+                self.assertEqual(struct.unpack("<4i", done.stdout[-16:]), expected)
 
     def test_raw_files(self):
         source = self.path("in.bin", struct.pack("<4H", 1, 2, 3, 65535))
@@ -326,6 +344,9 @@ class Cumsum(Directory):
         done = tally("cumsum", source, *shape)
         self.assert_done(done)
         self.assertEqual(struct.unpack("<7i", done.stdout), (1, 3, 6, 0, 10, 30, 60))
+        done = tally("cumsum", source, *shape, "--exclusive", "--reverse")
+        self.assert_done(done)
+        self.assertEqual(struct.unpack("<7i", done.stdout), (5, 3, 0, 0, 50, 30, 0))
 
     def test_json_from_a_pipe(self):
         for text, flags, expected in [
@@ -333,6 +354,8 @@ class Cumsum(Directory):
             ("[1.5, 2]", [], [1.5, 3.5]),
             ("[18446744073709551615, 2]", ["--dtype", "uint64"], [18446744073709551615, 1]),
             ("[1,2,3,4]", ["--shape", "2,2", "--axis", "0"], [1, 2, 4, 6]),
+            ("[1,2,3]", ["--exclusive"], [0, 1, 3]),
+            ("[1,2,3]", ["--reverse"], [6, 5, 3]),
             ("[]", [], []),
         ]:
             done = tally("cumsum", *flags, stdin=text.encode())
@@ -451,12 +474,15 @@ class Cumsum(Directory):
             (b'["a', "']' is missing"),
             (b"5", "expected an array", "byte 1", "'5'"),
             (b"\n nonsense", "byte 3", "'n'", "expected an array"),
+            (b" " * 1000 + b"nonsense", "byte 1001", "'n'", "expected an array"),
         ]:
             with self.subTest(text=text):
                 done = tally("cumsum", stdin=text, url="http://127.0.0.1:1")
                 self.assert_failed(done, 2, "standard input", *says)
         # What is wrong between the brackets has a number, not a place.
         self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 1, "element 2 is 'x'", "data[2]")
+        deep = b"[" * 65 + b"]" * 65
+        self.assert_failed(tally("cumsum", stdin=deep), 1, "nested more than 64 levels deep")
 
     def test_a_text_that_is_too_long_is_measured_as_it_is(self):
         refusal = b'{"error":"the body is too long (1016 bytes)","code":"too_large"}'
@@ -482,6 +508,8 @@ class Cumsum(Directory):
             (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
             (["cumsum", source, "--axis"], "--axis N"),
+            (["cumsum", source, "--axis", "1"], "the tensor has 1 dimension, expected -1 to 0"),
+            (["cumsum", source, "--axis", "-2"], "the tensor has 1 dimension, expected -1 to 0"),
             (["cumsum", source, "--precision", "half"], "expected wide or native"),
             (["cumsum", source, "--exclusive=yes"], "no value"),
             (["cumsum", source, "--part-bytes", "0"], "from 1 byte to 1 GiB"),
@@ -513,7 +541,9 @@ class Cumsum(Directory):
             (["cumsum", raw, "-d", "bool", "-s", "2"], "sum booleans as uint8"),
             (["cumsum", raw, "-d", ">f4", "-s", "2"], "raw numbers are little-endian"),
             (["cumsum", raw, "-d", "int8", "-s", "(2,5)"], "like 3,4, of which one may be -1"),
+            (["cumsum", raw, "-d", "int8", "-s", "2;5"], "like 3,4, of which one may be -1"),
             (["cumsum", raw, "-d", "int8", "-s", "2,5", "--strides", "-1,1"], "from 0 on"),
+            (["cumsum", raw, "-d", "bfloat16", "-s", "5", "-F", "npy"], "files have no bfloat16"),
             (["cumsum", self.path("cut.npy", npy("<f4", (2,), b""))], "not written whole"),
             (["cumsum", self.path("bool.npy", npy("|b1", (2,), b"00"))], "bool.npy cannot be read"),
             (
@@ -540,6 +570,10 @@ class Cumsum(Directory):
             (["cumsum", self.path("in.json", b"[1]"), "--checkpoint", "x"], "leave out"),
             (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
             (["bench", "--poisson"], "--rate"),
+            (["bench", "--axis", "2"], "axis 2 of a tensor with 2 dimensions"),
+            (["console", "--url", "unix:/run/x"], "no browser reaches a Unix socket"),
+            (["token", "new", "ci", "--scopes", "infer,metric"], "--scopes infer,metric: expected"),
+            (["token", "new", "ci", "--scopes", "metric,infer"], "--scopes metric,infer: expected"),
             (["completion", "tcsh"], "bash"),
             (["cumsum", source, "--token-file", "/nonexistent"], "/nonexistent: No such file"),
             (["cumsum", source, "--token-file", self.directory.name], "Is a directory"),
@@ -731,6 +765,7 @@ class Cumsum(Directory):
             (answer(good[:-1], kind), 6),
             (answer(good + b"x", kind), 6),
             (answer(b"", kind), 6),
+            (answer(bytes(128), kind), 6),
             (answer(npy(">f4", (2,), bytes(8)), kind), 6),
             (answer(npy("<f4", (2,), bytes(8), True), kind), 6),
             (answer(b"\x93NUMPY\x01\x00\xff\xff", kind), 6),

@@ -333,6 +333,65 @@ class Files(Directory):
         empty = self.path("empty.npy", npy("<i8", (2, 0, 3), b""))
         self.assertEqual(json.loads(tally("cumsum", empty, "-F", "json").stdout), [[], []])
 
+    def test_an_npz_file_may_have_fields_of_64_bits(self):
+        """As those beyond 4 GiB have them, and some writers all."""
+        numbers = npy("<i8", (3,), int64s(1, 2, 3))
+        source = self.path("in.npz")
+        with zipfile.ZipFile(source, "w") as archive:
+            archive.writestr("a.npy", b"before" * 10)
+            archive.writestr("b.npy", numbers)
+        content = self.read("in.npz")
+        directory = content.index(b"PK\1\2")
+        entry = content.rindex(b"PK\1\2")
+        end = content.rindex(b"PK\5\6")
+        head = bytearray(content[entry : entry + 46])
+        packed, whole, offset = (struct.unpack_from("<I", head, at)[0] for at in (20, 24, 42))
+        for at in (20, 24, 42):
+            struct.pack_into("<I", head, at, 0xFFFFFFFF)
+        other = struct.pack("<HHI", 0x5455, 4, 0)  # of another kind, before it
+        wide = other + struct.pack("<HH3Q", 1, 24, whole, packed, offset)
+        struct.pack_into("<H", head, 30, len(wide))
+        entries = content[directory:entry] + head + b"b.npy" + wide
+        records = content[:directory] + entries
+        place = struct.pack("<Q", directory)
+        wide_end = (
+            b"PK\6\6" + struct.pack("<Q2HIIQQQ", 44, 45, 45, 0, 0, 2, 2, len(entries)) + place
+        )
+        locator = b"PK\6\7" + struct.pack("<IQI", 0, len(records), 1)
+        short_end = bytearray(content[end:])
+        struct.pack_into("<II", short_end, 12, 0xFFFFFFFF, 0xFFFFFFFF)
+        made = records + wide_end + locator + short_end
+        with zipfile.ZipFile(self.path("wide.npz", made)) as archive:
+            self.assertEqual(archive.read("b.npy"), numbers)
+        done = tally("cumsum", self.path("wide.npz"), "--array", "b", "-F", "raw")
+        self.assert_done(done)
+        self.assertEqual(done.stdout, int64s(1, 3, 6))
+        for damaged in (
+            made.replace(wide, wide[:-8]),
+            made.replace(struct.pack("<HH", 1, 24), struct.pack("<HH", 1, 16)),
+            made.replace(place, struct.pack("<Q", len(made))),
+            made.replace(locator, locator[:8] + struct.pack("<QI", len(made) - 55, 1)),
+            content.replace(content[entry + 42 : entry + 46], struct.pack("<I", len(content) - 29)),
+        ):
+            with self.subTest(damaged=damaged[directory:]):
+                done = tally("cumsum", self.path("bad.npz", damaged), "--array", "b")
+                self.assert_failed(done, 2, "bad.npz is not an NPZ file that is understood")
+
+    def test_an_npz_file_that_numpy_does_not_write_is_named(self):
+        source = self.path("in.npz")
+        with zipfile.ZipFile(source, "w"):
+            pass
+        self.assert_failed(tally("cumsum", source), 2, "in.npz has no arrays in it")
+        with zipfile.ZipFile(source, "w") as archive:
+            archive.writestr("a.npy", npy("<i8", (1,), int64s(1)))
+        content = self.read("in.npz")
+        entry = content.index(b"PK\1\2")
+        for at, value in ((8, 1), (10, 12)):  # encrypted; packed by bzip2
+            changed = bytearray(content)
+            changed[entry + at] |= value
+            done = tally("cumsum", self.path("bad.npz", changed))
+            self.assert_failed(done, 2, "is encrypted or packed in a way that numpy does not")
+
     def test_an_open_size_is_that_of_the_file(self):
         source = self.path("in.bin", int64s(1, 2, 3, 4, 5, 6))
         for shape in ("-1,2", "3,-1"):
@@ -1020,6 +1079,20 @@ class Streams(Directory):
             self.assertEqual(process.stdout.read(16), int64s(i * (i + 1) // 2, 10 * i))
         process.stdin.close()
         self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
+
+    def test_a_line_that_has_not_come_whole_waits_for_its_rest(self):
+        """The lines before it are answered meanwhile."""
+        process = self.open("-d", "int64", "-s", "-1,2")
+        lines = [int64s(i, 10) for i in range(4)]
+        process.stdin.write(lines[0] + lines[1][:5])
+        process.stdin.flush()
+        self.assertEqual(process.stdout.read(16), int64s(0, 10))
+        process.stdin.write(lines[1][5:] + lines[2] + lines[3][:11])
+        process.stdin.flush()
+        self.assertEqual(process.stdout.read(32), int64s(1, 20, 3, 30))
+        process.stdin.write(lines[3][11:])
+        process.stdin.close()
+        self.assertEqual((process.stdout.read(), process.wait()), (int64s(6, 40), 0))
 
     def test_pipes_have_the_bits_of_files(self):
         rng = random.Random(3)
