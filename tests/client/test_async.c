@@ -160,6 +160,49 @@ static void closing_cancels_what_is_not_done(void **state)
     test_free(calls);
 }
 
+static void script_slow(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
+{
+    const bool rough = false;
+    (void)user;
+    script_sums((void *)(uintptr_t)&rough, request, answer);
+    answer->delay_ms = 100;
+}
+
+/* Two calls over one connection; how the second ended, which waits while the first is under way. */
+static enum tally_status second_of_two(fake_script script, int64_t timeout_ms,
+                                       int64_t deadline_ms)
+{
+    int64_t size = NUMBERS;
+    struct tally_error err;
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    static struct call calls[2];
+    current = fake_server_start(script, NULL, SIZE_MAX, NULL);
+    options.timeout_ms = timeout_ms;
+    options.async_connections = 1;
+    struct tally *client = tally_open(fake_server_url(current), &options, &err);
+    for (int i = 0; i < 2; i++) {
+        struct tally_scan scan = scan_of(&size);
+        scan.deadline_ms = i == 1 ? deadline_ms : 0;
+        fill(&calls[i], i);
+        assert_int_equal(tally_submit(client, &scan, calls[i].input, calls[i].output,
+                                      (struct tally_done){on_done, &calls[i]}, &err),
+                         TALLY_OK);
+    }
+    assert_int_equal(tally_wait(client, 20000), TALLY_OK);
+    assert_int_equal(fake_server_requests(current), 1);
+    tally_close(client);
+    fake_server_stop(current);
+    return calls[1].status;
+}
+
+static void what_has_no_time_left_is_not_sent(void **state)
+{
+    (void)state;
+    assert_int_equal(second_of_two(script_never, 100, 0), TALLY_TIMEOUT);
+    assert_int_equal(second_of_two(script_slow, 10000, 50), TALLY_DEADLINE);
+}
+
 struct persistent {
     struct tally *client;
     struct call call;
@@ -311,6 +354,7 @@ int main(void)
         cmocka_unit_test(many_calls_share_few_connections),
         cmocka_unit_test(a_rough_server_changes_no_result),
         cmocka_unit_test(closing_cancels_what_is_not_done),
+        cmocka_unit_test(what_has_no_time_left_is_not_sent),
         cmocka_unit_test(what_a_callback_submits_while_the_client_is_closed_is_refused),
         cmocka_unit_test(a_full_queue_is_busy),
         cmocka_unit_test(a_callback_may_submit_but_not_wait),

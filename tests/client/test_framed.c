@@ -17,6 +17,8 @@ struct framed {
 
 static const float DML_SUMS[5] = {1, 3, 6, 10, 15};
 
+static int drip_us; /* pause after each byte of an answer */
+
 static void script_framed(void *user, const struct fake_request *request,
                           struct fake_answer *answer)
 {
@@ -31,6 +33,7 @@ static void script_framed(void *user, const struct fake_request *request,
     answer->payload = DML_SUMS;
     answer->payload_bytes = framed->floats * 4;
     answer->cut = framed->cut;
+    answer->drip_us = drip_us;
     answer->close = true;
 }
 
@@ -84,10 +87,13 @@ static void framed_answers_are_verified(void **state)
     (void)execute((struct framed){"{\"\x1b[31m\xc2\x9b\xc3\xa9\"}", 0, 4, SIZE_MAX}, numbers,
                   &err);
     assert_non_null(strstr(err.message, "{\"?[31m?\xc3\xa9\"}"));
-    if (execute((struct framed){DML_HEAD, 0, 4, SIZE_MAX}, numbers, &err) != TALLY_OK)
-        fail_msg("%s", err.message);
-    assert_memory_equal(numbers, DML_SUMS, 16);
-    assert_true(numbers[4] == -1);
+    for (drip_us = 1; drip_us >= 0; drip_us--) { /* byte by byte, and at once */
+        memset(numbers, 0, 16);
+        if (execute((struct framed){DML_HEAD, 0, 4, SIZE_MAX}, numbers, &err) != TALLY_OK)
+            fail_msg("%s", err.message);
+        assert_memory_equal(numbers, DML_SUMS, 16);
+        assert_true(numbers[4] == -1);
+    }
 }
 
 static void a_framed_answer_cut_at_any_byte_is_an_error(void **state)

@@ -4,6 +4,7 @@
 
 #include "client/cli/histogram.h"
 #include "client/cli/terminal.h"
+#include "client/cumsum_call.h"
 #include "client/internal.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
@@ -110,13 +111,15 @@ static void impossible_scans_are_refused_before_sending(void **state)
     static const int64_t wide_strides[2] = {INT64_MAX, 1};
     const struct tally_scan base = {
         .struct_size = sizeof base, .dtype = TALLY_FLOAT32, .rank = 2, .sizes = good};
+    static const int64_t many[TALLY_MAX_RANK + 1];
     struct tally_scan cases[12];
     for (size_t i = 0; i < 12; i++)
         cases[i] = base;
     cases[0].struct_size = 1;
     cases[1].dtype = (enum tally_dtype)12;
     cases[2].rank = 0;
-    cases[3].rank = 65;
+    cases[3].rank = TALLY_MAX_RANK + 1;
+    cases[3].sizes = many;
     cases[4].sizes = NULL;
     cases[5].sizes = negative;
     cases[6].sizes = huge;
@@ -174,6 +177,31 @@ static void buffers_are_checked(void **state)
     tally_close(NULL);
 }
 
+static void buffers_may_be_the_same_or_beside_each_other(void **state)
+{
+    (void)state;
+    static const struct {
+        int input;
+        int input_bytes;
+        int output;
+        int output_bytes;
+        bool allowed;
+        bool in_place;
+    } cases[] = {{0, 8, 8, 8, true, false},  {8, 8, 0, 8, true, false},
+                 {0, 9, 8, 8, false, true},  {8, 8, 0, 9, false, true},
+                 {4, 8, 4, 8, true, true},   {4, 8, 4, 16, true, true},
+                 {4, 0, 0, 16, true, false}, {0, 16, 4, 0, true, false}};
+    char bytes[16];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool in_place = !cases[i].in_place;
+        assert_int_equal(ranges_allowed(bytes + cases[i].input, (uint64_t)cases[i].input_bytes,
+                                        bytes + cases[i].output,
+                                        (uint64_t)cases[i].output_bytes, &in_place),
+                         cases[i].allowed);
+        assert_int_equal(in_place, cases[i].in_place);
+    }
+}
+
 static void sizes_of_buffers_follow_from_the_scan(void **state)
 {
     (void)state;
@@ -190,6 +218,8 @@ static void sizes_of_buffers_follow_from_the_scan(void **state)
     assert_int_equal(tally_scan_bytes(&scan, &input, &output, NULL), TALLY_OK);
     assert_int_equal(input, (10 + 4 + 1) * 2);
     assert_int_equal(output, 12);
+    scan.axis = -3;
+    assert_int_equal(tally_scan_bytes(&scan, NULL, NULL, NULL), TALLY_OK);
     scan.sizes = zeros;
     assert_int_equal(tally_scan_bytes(&scan, &input, &output, NULL), TALLY_OK);
     assert_int_equal(input, 0);
@@ -498,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_token_with_line_breaks_is_refused),
         cmocka_unit_test(impossible_scans_are_refused_before_sending),
         cmocka_unit_test(buffers_are_checked),
+        cmocka_unit_test(buffers_may_be_the_same_or_beside_each_other),
         cmocka_unit_test(sizes_of_buffers_follow_from_the_scan),
         cmocka_unit_test(names_of_types_are_the_service_s),
         cmocka_unit_test(requests_with_line_breaks_are_refused),

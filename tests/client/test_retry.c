@@ -240,6 +240,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
     int requests = 0;
     static const char *const headers[] = {"Retry-After: 31\r\n",
                                           "Retry-After: 999999999999\r\n",
+                                          "Retry-After: 9223372036854775807\r\n",
                                           "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n",
                                           "Retry-After: Fri Dec 31 23:59:59 2999\r\n"};
     options.timeout_ms =
@@ -291,6 +292,34 @@ static void no_back_off_is_longer_than_the_longest(void **state)
     options.backoff_base_ms = 1 << 30; /* which no time would be left for */
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
     assert_int_equal(requests, 5);
+}
+
+/* Cancels once the server has refused, while nothing is sent. */
+static int cancel_later(void *user, int64_t sent, int64_t send_total, int64_t received,
+                        int64_t receive_total)
+{
+    (void)send_total;
+    (void)received;
+    (void)receive_total;
+    return fake_server_requests(user) > 0 && sent == 0;
+}
+
+static void a_back_off_ends_when_the_call_is_cancelled(void **state)
+{
+    (void)state;
+    struct storm storm = {503, 1, "Retry-After: 20\r\n", NULL};
+    struct tally_options options = quick(0);
+    options.timeout_ms = 3600000;
+    struct scene scene = scene_begin(script_storm, &storm, options);
+    struct tally_scan scan = scan_of(&FOUR);
+    struct tally_error err;
+    int32_t output[4];
+    double before = seconds();
+    scan.progress = cancel_later;
+    scan.progress_user = scene.server;
+    assert_int_equal(tally_cumsum(scene.client, &scan, INPUT, output, &err), TALLY_CANCELLED);
+    assert_true(seconds() - before < 15);
+    assert_int_equal(scene_end(scene), 1);
 }
 
 static void the_total_timeout_covers_the_retries(void **state)
@@ -518,7 +547,7 @@ static void script_parts(void *user, const struct fake_request *request,
     snprintf(answer->text, sizeof answer->text,
              "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
              "Tally-Dtype: int32\r\nTally-Shape: 4\r\n%sContent-Length: %d\r\n\r\n",
-             carry, 80 - script->left_out);
+             carry, (script->announced > 80 ? script->announced + 16 : 80) - script->left_out);
     answer->payload = payload + script->left_out;
     answer->payload_bytes = sizeof script->payload[0] - (size_t)script->left_out;
     if (request->number > 0) { /* the carry of the last answer that was whole comes with it */
@@ -619,6 +648,7 @@ int main(void)
         cmocka_unit_test(no_attempt_begins_after_the_deadline),
         cmocka_unit_test(back_off_grows_and_is_bounded),
         cmocka_unit_test(no_back_off_is_longer_than_the_longest),
+        cmocka_unit_test(a_back_off_ends_when_the_call_is_cancelled),
         cmocka_unit_test(the_total_timeout_covers_the_retries),
         cmocka_unit_test(connections_lost_before_the_answer_are_made_again),
         cmocka_unit_test(a_kept_connection_that_was_closed_costs_no_retry),

@@ -229,6 +229,7 @@ static void lies_are_refused(void **state)
         HEAD_OK "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK TENSOR "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" BODY16,
+        HEAD_OK "Tally-Shape: 5\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
         /* a carry in front, which was not asked for */
         HEAD_OK TENSOR "Tally-Carry-Length: 8\r\nContent-Length: 16\r\n\r\n" BODY16,
         /* another type of content */
@@ -284,6 +285,81 @@ static void no_control_characters_of_headers_are_told(void **state)
     assert_int_equal(err.status, TALLY_BAD_ANSWER);
     assert_non_null(strstr(err.message, "\"text/?[?\xc3\xa9\""));
     assert_string_equal(err.request_id, "a??");
+}
+
+static void script_endless_refusal(void *user, const struct fake_request *request,
+                                   struct fake_answer *answer)
+{
+    static char body[200000];
+    (void)user;
+    (void)request;
+    snprintf(answer->text, sizeof answer->text,
+             "HTTP/1.1 400 Bad Request\r\nContent-Length: 1000000000\r\n\r\n");
+    answer->payload = memset(body, 'x', sizeof body);
+    answer->payload_bytes = sizeof body;
+    answer->hang = true;
+}
+
+static void a_refusal_without_end_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct fake_server *server =
+        fake_server_start(script_endless_refusal, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_error err;
+    int32_t output[4];
+    double before = seconds();
+    assert_int_equal(call(client, output, &err), TALLY_REJECTED);
+    assert_true(seconds() - before < 15);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void a_refusal_without_a_sentence_gets_an_advice(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *advice;
+    } cases[] = {{401, "a token is needed"}, {403, "does not allow"}, {404, "is this the URL"},
+                 {413, "is larger than"},    {429, "try again"},      {503, "try again"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char answer[80];
+        struct tally_error err;
+        int32_t output[4];
+        snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n",
+                 cases[i].status);
+        assert_int_not_equal(call_once(answer, output, &err), TALLY_OK);
+        assert_non_null(strstr(err.message, cases[i].advice));
+        assert_int_equal(err.http_status, cases[i].status);
+    }
+}
+
+static void script_keep_head(void *user, const struct fake_request *request,
+                             struct fake_answer *answer)
+{
+    (void)snprintf(user, 32, "%.31s", request->head);
+    script_right(NULL, request, answer);
+}
+
+static void other_methods_leave_nothing_behind(void **state)
+{
+    (void)state;
+    char head[32];
+    struct fake_server *server = fake_server_start(script_keep_head, head, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    static const char *const methods[] = {"PUT", "POST", "HEAD", "DELETE", "GET", NULL};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        char expected[32];
+        struct tally_request request = {
+            .struct_size = sizeof request, .method = methods[i], .path = "/x"};
+        assert_int_equal(tally_exchange(client, &request, NULL), TALLY_OK);
+        snprintf(expected, sizeof expected, "%s /x HTTP/1.1\r\n",
+                 methods[i] != NULL ? methods[i] : "POST");
+        assert_int_equal(strncmp(head, expected, strlen(expected)), 0);
+    }
+    tally_close(client);
+    fake_server_stop(server);
 }
 
 static void headers_without_end_are_cut_off(void **state)
@@ -643,6 +719,10 @@ static void totals_have_a_shape_and_type_of_their_own(void **state)
     scan.precision = TALLY_NATIVE;
     assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
     assert_int_equal(bytes, sizeof totals / 2);
+    const int64_t whole[2] = {2, 131072};
+    scan.sizes = whole;
+    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
+    assert_int_equal(bytes, sizeof totals / 3);
 }
 
 int main(void)
@@ -656,6 +736,9 @@ int main(void)
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(an_interim_answer_is_none),
         cmocka_unit_test(no_control_characters_of_headers_are_told),
+        cmocka_unit_test(a_refusal_without_end_is_not_waited_for),
+        cmocka_unit_test(a_refusal_without_a_sentence_gets_an_advice),
+        cmocka_unit_test(other_methods_leave_nothing_behind),
         cmocka_unit_test(headers_without_end_are_cut_off),
         cmocka_unit_test(a_header_line_without_end_is_cut_off),
         cmocka_unit_test(lengths_may_be_chunked_or_left_out),
