@@ -4,6 +4,7 @@
 #include "kernels/plan.h"
 #include "tests/lib/oracle.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,7 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
     struct answer answer = {0};
     status = codec->encode(call, output, out_bytes, &answer, &probe->error);
     if (status == STATUS_OK) {
+        assert(answer.head_bytes <= codec->head_max(call)); /* what the service has room for */
         take_answer(probe, &answer, output);
         if (call->output_shm.region[0] != '\0') {
             probe->shm_out = malloc(out_bytes + 1);

@@ -8,6 +8,7 @@
 #include "proto/codec.h"
 #include "tests/lib/oracle.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,9 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
         status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
     }
     if (status == STATUS_OK) {
+        /* what the service has room for */
+        assert(run->call.answer_format != CODEC_FORMAT_JSON ||
+               run->answer.head_bytes <= codec->head_max(&run->call));
         run->bytes = run->answer.head_bytes + run->answer.payload_bytes;
         run->body = malloc(run->bytes + 1);
         status = run->body == NULL ? run_no_memory(run) : STATUS_OK;

@@ -480,6 +480,27 @@ static void shared_memory_parameters_are_checked(void **state)
             STATUS_INVALID_FIELD, "inputs[1].parameters.shared_memory_region");
 }
 
+/* The probe compares the answer with head_max(): of what is no element each byte counts here. */
+static void the_longest_head_has_the_room_that_is_foretold(void **state)
+{
+    (void)state;
+    char id[6 * LIMIT_REQUEST_ID + 1] = "";
+    char shape[LIMIT_RANK * 21] = "0";
+    char input[2048];
+    char more[sizeof id + 64];
+    for (int i = 0; i < LIMIT_REQUEST_ID; i++) {
+        strcat(id, "\\u0001");
+    }
+    for (int i = 1; i < LIMIT_RANK; i++) {
+        strcat(shape, ",9223372036854775807");
+    }
+    snprintf(more, sizeof more, "\"id\":\"%s\",\"parameters\":{\"binary_data_output\":true},",
+             id);
+    snprintf(input, sizeof input, "{\"name\":\"x\",\"shape\":[%s],\"datatype\":\"FP32\"}",
+             shape);
+    run(request_of(more, input, NULL));
+}
+
 /* Each is one of 2^62 bytes. */
 static void lengths_of_binary_inputs_do_not_wrap(void **state)
 {
@@ -533,6 +554,7 @@ int main(void)
         cmocka_unit_test(a_raw_request_takes_parameters_from_the_query),
         cmocka_unit_test(tensors_may_lie_in_shared_memory),
         cmocka_unit_test(shared_memory_parameters_are_checked),
+        cmocka_unit_test(the_longest_head_has_the_room_that_is_foretold),
         cmocka_unit_test(lengths_of_binary_inputs_do_not_wrap),
         cmocka_unit_test(however_many_inputs_there_are_no_name_is_there_twice),
     };
