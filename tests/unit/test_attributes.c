@@ -282,6 +282,16 @@ static void reach_is_exact_and_overflow_is_no_reach(void **state)
             reaches[i].valid);
         assert_true(elements == (reaches[i].valid ? reaches[i].elements : 77));
     }
+    /* Of bytes, whose sum wraps, and of which there may be as many as 63 bits say. */
+    const int64_t far[] = {INT64_MAX, INT64_MAX, INT64_MAX};
+    struct scan_desc desc = {.dtype = DTYPE_U8, .rank = 3, .sizes = {2, 2, 2}};
+    uint64_t elements = 77;
+    assert_false(buffer_reach(&desc, far, &elements));
+    desc.rank = 1;
+    assert_false(buffer_reach(&desc, far, &elements));
+    desc.sizes[0] = INT64_MAX;
+    assert_true(buffer_reach(&desc, NULL, &elements));
+    assert_true(elements == INT64_MAX);
 }
 
 int main(void)

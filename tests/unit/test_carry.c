@@ -3,6 +3,7 @@
 #include "proto/carry.h"
 #include "tests/lib/unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct scan_desc rows(enum dtype dtype, int64_t lines, int64_t elements)
@@ -53,6 +54,40 @@ static void a_carry_too_long_to_count_has_no_size(void **state)
     assert_int_equal(bytes, 1);
     struct scan_desc part = rows(DTYPE_F32, INT64_MAX, 0);
     assert_int_equal(carry_answer_size(&part, 0), UINT64_MAX);
+    head = head_of(DTYPE_I8, INT64_MAX - CARRY_HEADER_BYTES + 1, 0); /* a byte each */
+    assert_false(carry_size(&head, &bytes));
+    head.lines--;
+    assert_true(carry_size(&head, &bytes));
+    assert_int_equal(bytes, INT64_MAX);
+}
+
+static void lines_are_those_of_all_dimensions_but_the_axis(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t axis;
+        int64_t sizes[4];
+        bool possible;
+        uint64_t lines;
+        uint64_t elements;
+    } cases[] = {
+        {3, {2, 3, 5, 7}, true, 30, 7},         {-4, {2, 3, 5, 7}, true, 105, 2},
+        {3, {0, 3, 5, 7}, true, 0, 7},          {3, {2, 3, 5, 0}, true, 30, 0},
+        {0, {7, INT64_MAX, 4, 1}, false, 0, 0}, {0, {7, INT64_MAX, 4, 0}, true, 0, 7},
+        {4, {2, 3, 5, 7}, false, 0, 0},         {-5, {2, 3, 5, 7}, false, 0, 0},
+        {3, {2, -3, 5, 7}, false, 0, 0},        {3, {2, 3, 5, -7}, false, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scan_desc desc = {.dtype = DTYPE_F32, .rank = 4, .axis = cases[i].axis};
+        uint64_t lines = 0;
+        uint64_t elements = 0;
+        memcpy(desc.sizes, cases[i].sizes, sizeof cases[i].sizes);
+        assert_int_equal(carry_geometry(&desc, &lines, &elements), cases[i].possible);
+        if (cases[i].possible) {
+            assert_int_equal(lines, cases[i].lines);
+            assert_int_equal(elements, cases[i].elements);
+        }
+    }
 }
 
 static void an_answer_has_a_carry_only_if_a_part_follows(void **state)
@@ -101,6 +136,87 @@ static void what_is_written_is_read(void **state)
         struct carry_crc crc = {.done = 0};
         assert_int_equal(carry_check_crc(&crc, bytes, count, NULL, &err), STATUS_OK);
     }
+}
+
+/* Whatever its CRC says. */
+static void what_no_header_says_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        size_t at;
+        unsigned char value;
+    } cases[] = {
+        {DTYPE_I32, 17, 1},  {DTYPE_F64, 17, 1}, {DTYPE_F32, 17, 2}, {DTYPE_F32, 16, 0},
+        {DTYPE_F32, 16, 13}, {DTYPE_F32, 18, 4}, {DTYPE_F32, 19, 1}, {DTYPE_F32, 23, 1},
+        {DTYPE_F32, 40, 1},  {DTYPE_F32, 63, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct carry_head head = head_of(cases[i].dtype, 2, 0);
+        struct carry_head found;
+        struct error err = ERROR_INIT;
+        unsigned char bytes[256] = {0};
+        uint64_t count = 0;
+        assert_true(carry_size(&head, &count) && count <= sizeof bytes);
+        carry_write_head(&head, bytes);
+        assert_int_equal(carry_read_head(bytes, count, &found, &err), STATUS_OK);
+        bytes[cases[i].at] = cases[i].value;
+        assert_int_equal(carry_read_head(bytes, count, &found, &err), STATUS_INVALID_DATA);
+        assert_non_null(strstr(err.detail, "that do not exist"));
+    }
+}
+
+static void a_carry_goes_on_up_to_the_last_element_there_is(void **state)
+{
+    (void)state;
+    const struct scan_desc part = rows(DTYPE_F32, 2, 10);
+    struct carry_head head = head_of(DTYPE_F32, 2, INT64_MAX - 10);
+    struct error err = ERROR_INIT;
+    assert_int_equal(carry_check_head(&head, &part, &err), STATUS_OK);
+    head.position++;
+    assert_int_equal(carry_check_head(&head, &part, &err), STATUS_INVALID_DATA);
+    assert_non_null(strstr(err.detail, "beyond 2^63"));
+}
+
+static void precision_makes_no_difference_to_integers_and_float64(void **state)
+{
+    (void)state;
+    for (int type = 0; type < DTYPE_COUNT; type++) {
+        const struct carry_head head = head_of((enum dtype)type, 2, 256);
+        struct scan_desc part = rows((enum dtype)type, 2, 10);
+        struct error err = ERROR_INIT;
+        part.precision = PRECISION_NATIVE;
+        assert_int_equal(carry_check_head(&head, &part, &err) == STATUS_OK,
+                         !dtype_has_native((enum dtype)type));
+    }
+}
+
+static bool give_up(const struct parallel *parallel)
+{
+    (void)parallel;
+    return false;
+}
+
+static void a_long_carry_can_be_given_up(void **state)
+{
+    (void)state;
+    enum {
+        BYTES = 4 * PARALLEL_STEP_BYTES
+    };
+    const struct parallel parallel = {.grain = 1, .step = give_up};
+    struct error err = ERROR_INIT;
+    struct carry_crc crc = {.done = 0};
+    unsigned char *bytes = calloc(1, BYTES);
+    char *text = malloc(base64_size(BYTES));
+    size_t count = 0;
+    base64_encode(bytes, BYTES, text);
+    const struct json_cut cut = {text, base64_size(BYTES)};
+    assert_int_equal(base64_decode("carry", cut, &parallel, bytes, &count, &err),
+                     STATUS_CLIENT_GONE);
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(carry_check_crc(&crc, bytes, BYTES, &parallel, &err), STATUS_CLIENT_GONE);
+    free(text);
+    free(bytes);
 }
 
 static void every_byte_that_is_damaged_is_found(void **state)
@@ -266,6 +382,11 @@ int main(void)
         cmocka_unit_test(a_carry_too_long_to_count_has_no_size),
         cmocka_unit_test(an_answer_has_a_carry_only_if_a_part_follows),
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(lines_are_those_of_all_dimensions_but_the_axis),
+        cmocka_unit_test(what_no_header_says_is_refused),
+        cmocka_unit_test(a_carry_goes_on_up_to_the_last_element_there_is),
+        cmocka_unit_test(precision_makes_no_difference_to_integers_and_float64),
+        cmocka_unit_test(a_long_carry_can_be_given_up),
         cmocka_unit_test(every_byte_that_is_damaged_is_found),
         cmocka_unit_test(numbers_that_no_tensor_has_are_said_as_they_are),
         cmocka_unit_test(the_sum_is_the_same_in_any_pieces),

@@ -1,5 +1,6 @@
 /* Long texts: measured, read and moved in steps that can be given up, printed into as much
  * memory as was said before. */
+#include "proto/codec_cumsum.h"
 #include "proto/json/tensor.h"
 #include "proto/json/writer.h"
 #include "tests/lib/unit.h"
@@ -169,6 +170,11 @@ static void bytes_are_moved_and_zeroed_in_steps(void **state)
                      STATUS_CLIENT_GONE);
     assert_int_equal(steps, 3);
     assert_int_equal(parallel_zero(&parallel, bytes, BYTES, &err), STATUS_CLIENT_GONE);
+    struct scan_call call = {.desc.dtype = DTYPE_F32,
+                             .input_bytes = BYTES,
+                             .byte_swap = true,
+                             .parallel = &parallel};
+    assert_int_equal(cumsum_complete_payload(&call, bytes, BYTES, &err), STATUS_CLIENT_GONE);
     free(bytes);
 }
 

@@ -76,10 +76,9 @@ static void what_stands_anywhere_in_a_long_array_is_seen(void **state)
         const char *text;
         bool integers;
         bool ragged;
-    } odd[] = {{"7", true, false},
-               {"7.5", false, false},
-               {"7E5", false, false},
-               {"\"N],[aN\"", false, false},
+    } odd[] = {{"7", true, false},        {"7.5", false, false},
+               {"7E5", false, false},     {"\"N],[aN\"", false, false},
+               {"\"NaN\"", false, false}, {"\"N,N\"", false, false},
                {"[7]", true, true}};
     for (int before = 1; before < 140; before++) {
         for (size_t i = 0; i < ARRAY_COUNT(odd); i++) {
@@ -386,9 +385,12 @@ static void another_count_than_expected_is_refused_without_writing_beyond(void *
     (void)state;
     struct error err = ERROR_INIT;
     const struct json_read read = {.dtype = DTYPE_I32, .field = "data"};
-    int32_t *out = malloc(2 * sizeof *out);
+    int32_t *out = malloc(3 * sizeof *out);
     const struct json_cut cut = {"[1,2,3]", 7};
+    out[2] = -1;
     assert_int_equal(json_tensor_read(&read, cut, 2, out, &err), STATUS_INVALID_DATA);
+    assert_string_equal(err.detail, "data holds more than 2 numbers, expected 2");
+    assert_int_equal(out[2], -1);
     err = (struct error)ERROR_INIT;
     const struct json_cut less = {"[1]", 3};
     assert_int_equal(json_tensor_read(&read, less, 2, out, &err), STATUS_INVALID_DATA);

@@ -117,6 +117,12 @@ static void a_config_is_a_complete_model_config(void **state)
     assert_true(json_is_false(json_object_get(input, "is_shape_tensor")));
     assert_true(
         json_is_false(json_object_get(json_object_get(root, "response_cache"), "enable")));
+    const json_t *batching = json_object_get(root, "dynamic_batching");
+    const json_t *policy = json_object_get(batching, "default_queue_policy");
+    assert_int_equal(json_integer_value(json_object_get(batching, "default_priority_level")),
+                     2);
+    assert_int_equal(json_integer_value(json_object_get(batching, "priority_levels")), 2);
+    assert_true(json_is_true(json_object_get(policy, "allow_timeout_override")));
     json_t *group = json_array_get(json_object_get(root, "instance_group"), 0);
     assert_string_equal(string_at(group, "kind"), "KIND_CPU");
     assert_int_equal(json_integer_value(json_object_get(group, "count")), 2);
@@ -281,6 +287,14 @@ static void a_registration_names_key_and_size(void **state)
     long_name[256] = '\0';
     assert_int_equal(read_shm(long_name, "{\"key\":\"/k\",\"byte_size\":1}", &region, &err),
                      STATUS_INVALID_REQUEST);
+    char body[400];
+    (void)snprintf(body, sizeof body, "{\"key\":\"%s\",\"byte_size\":1}", long_name);
+    assert_int_equal(read_shm("r", body, &region, &err), STATUS_INVALID_FIELD);
+    long_name[255] = '\0';
+    (void)snprintf(body, sizeof body, "{\"key\":\"%s\",\"byte_size\":1}", long_name);
+    assert_int_equal(read_shm(long_name, body, &region, &err), STATUS_OK);
+    assert_string_equal(region.name, long_name);
+    assert_string_equal(region.key, long_name);
 }
 
 int main(void)

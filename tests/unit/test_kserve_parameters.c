@@ -94,6 +94,8 @@ static void directml_synonyms_are_accepted(void **state)
     assert_true(probe.call.desc.exclusive);
     run("\"axis_direction\":\"DML_AXIS_DIRECTION_INCREASING\"");
     assert_false(probe.call.desc.reverse);
+    run("\"axis_direction\":\"dml_axis_direction_Decreasing\"");
+    assert_true(probe.call.desc.reverse);
     refused("\"axis_direction\":\"down\"", STATUS_INVALID_FIELD, "parameters.axis_direction");
 }
 
@@ -134,6 +136,15 @@ static void null_arrays_and_objects_are_no_values(void **state)
             refused(text, STATUS_INVALID_FIELD, field);
         }
     }
+    static const char *const placed[] = {"binary_data_size", "shared_memory_region",
+                                         "shared_memory_byte_size", "shared_memory_offset"};
+    for (size_t i = 0; i < sizeof placed / sizeof *placed; i++) {
+        char input[256];
+        snprintf(input, sizeof input, "{" X_MEMBERS ",\"parameters\":{\"%s\":null}}",
+                 placed[i]);
+        snprintf(field, sizeof field, "inputs[0].parameters.%s", placed[i]);
+        refused_json(request_of("", input), STATUS_INVALID_FIELD, field);
+    }
 }
 
 static void timeout_is_in_microseconds(void **state)
@@ -146,6 +157,9 @@ static void timeout_is_in_microseconds(void **state)
     refused("\"timeout\":-1", STATUS_INVALID_FIELD, "parameters.timeout");
     run("\"timeout\":18446744073709551615,\"priority\":18446744073709551615");
     assert_int_equal(probe.call.timeout_us, INT64_MAX);
+    run("\"timeout\":1e16,\"priority\":9007199254740992.0");
+    assert_int_equal(probe.call.timeout_us, INT64_MAX);
+    assert_int_equal(probe.call.priority, INT64_MAX);
     run("\"timeout\":1e300");
     assert_int_equal(probe.call.timeout_us, INT64_MAX);
     refused("\"timeout\":-1e300", STATUS_INVALID_FIELD, "parameters.timeout");
@@ -188,6 +202,7 @@ static void sequences_are_refused_unless_they_say_none(void **state)
     refused("\"sequence_id\":1", STATUS_INVALID_FIELD, "parameters.sequence_id");
     refused("\"sequence_id\":\"a\"", STATUS_INVALID_FIELD, "parameters.sequence_id");
     refused("\"sequence_start\":true", STATUS_INVALID_FIELD, "parameters.sequence_start");
+    refused("\"sequence_end\":true", STATUS_INVALID_FIELD, "parameters.sequence_end");
 }
 
 static void binary_data_output_after_a_timeout_is_read_right(void **state)

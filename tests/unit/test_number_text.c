@@ -452,6 +452,7 @@ static void integers_are_exact_to_the_bounds_of_their_type(void **state)
         assert_int_equal(read_refused(dtype, "36893488147419103232"), NUMBER_RANGE); /* 2^65 */
         assert_int_equal(read_refused(dtype, "18446744073709551617"), NUMBER_RANGE);
         assert_int_equal(read_refused(dtype, "99999999999999999999"), NUMBER_RANGE);
+        assert_int_equal(read_refused(dtype, "29000000000000000000"), NUMBER_RANGE);
         assert_int_equal(read_refused(dtype, "184467440737095516170"), NUMBER_RANGE);
         assert_int_equal(read_refused(dtype, "100000000000000000000000000"), NUMBER_RANGE);
         assert_int_equal(read_ok(dtype, "-0"), 0);
