@@ -340,6 +340,8 @@ static void script_keep_head(void *user, const struct fake_request *request,
 {
     (void)snprintf(user, 32, "%.31s", request->head);
     script_right(NULL, request, answer);
+    if (strncmp(request->head, "HEAD", 4) == 0)
+        answer->payload_bytes = 0;
 }
 
 static void other_methods_leave_nothing_behind(void **state)
