@@ -76,16 +76,16 @@ enum status attribute_int64(const char *field, const char *text, int64_t *out,
     return read_int64(field, -1, (struct byte_view){text, strlen(text)}, out, err);
 }
 
-enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
-                                 int *count, struct error *err)
+enum status attribute_int64_list(const char *field, const char *text, int64_t *out, int *count,
+                                 struct error *err)
 {
     int64_t values[LIMIT_RANK]; /* the first `found` */
     int found = 0;
     for (const char *p = text; *text != '\0'; p++) {
-        if (found == max || found == LIMIT_RANK) {
+        if (found == LIMIT_RANK) {
             return error_set_field(err, STATUS_INVALID_SHAPE, field,
                                    "%s has more than %d entries, the most that are possible",
-                                   field, max);
+                                   field, LIMIT_RANK);
         }
         const struct byte_view number = {p, strcspn(p, ",")};
         TRY(read_int64(field, found, number, &values[found], err));
@@ -176,7 +176,7 @@ static enum status store_attribute(unsigned attribute, const struct codec_param 
     case ATTRIBUTE_DTYPE:
         return read_dtype(name, value, &desc->dtype, err);
     case ATTRIBUTE_SHAPE:
-        return attribute_int64_list(name, value, LIMIT_RANK, desc->sizes, &desc->rank, err);
+        return attribute_int64_list(name, value, desc->sizes, &desc->rank, err);
     case ATTRIBUTE_AXIS:
         return attribute_int64(name, value, &desc->axis, err);
     case ATTRIBUTE_EXCLUSIVE:
@@ -187,12 +187,11 @@ static enum status store_attribute(unsigned attribute, const struct codec_param 
         return attribute_precision(name, value, &desc->precision, err);
     case ATTRIBUTE_STRIDES:
         desc->has_strides = true;
-        return attribute_int64_list(name, value, LIMIT_RANK, desc->strides, &lists->strides,
-                                    err);
+        return attribute_int64_list(name, value, desc->strides, &lists->strides, err);
     case ATTRIBUTE_OUTPUT_STRIDES:
         desc->has_output_strides = true;
-        return attribute_int64_list(name, value, LIMIT_RANK, desc->output_strides,
-                                    &lists->output_strides, err);
+        return attribute_int64_list(name, value, desc->output_strides, &lists->output_strides,
+                                    err);
     case ATTRIBUTE_PART:
         return carry_part(name, value, &desc->part, err);
     }

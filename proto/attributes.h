@@ -27,8 +27,8 @@ MUST_CHECK enum status attribute_int64(const char *field, const char *text, int6
 MUST_CHECK enum status attribute_precision(const char *field, const char *text,
                                            enum precision *out, struct error *err);
 /* "1,3,4"; "" is the empty list. */
-MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int max,
-                                            int64_t *out, int *count, struct error *err);
+MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int64_t *out,
+                                            int *count, struct error *err);
 
 /* A shape as a query has it: "1,1,3,4"; cut where there is no room. */
 void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size);

@@ -192,8 +192,7 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
     }
     call->input_bytes = elements * dtype_info(call->desc.dtype)->bytes;
     call->payload_max = call->input_bytes;
-    uint64_t body = request->body_bytes > 0 ? (uint64_t)request->body_bytes : 0;
-    uint64_t found = body > head_bytes ? body - head_bytes : 0;
+    const uint64_t found = (uint64_t)request->body_bytes - head_bytes; /* if that is known */
     if (request->body_bytes >= 0 && found != call->input_bytes) {
         return length_error(call, found, err);
     }

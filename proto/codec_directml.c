@@ -70,11 +70,11 @@ struct words {
     const char *second;
 };
 
-/* `text` without `prefix`, if more follows that. */
+/* `text` without `prefix`. */
 static const char *strip_prefix(const char *text, const char *prefix)
 {
     const size_t length = strlen(prefix);
-    return strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
+    return strncmp(text, prefix, length) == 0 ? text + length : text;
 }
 
 /* The member feature_level, with or without its prefix. */

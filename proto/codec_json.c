@@ -229,11 +229,10 @@ static struct json_print print_of(const struct scan_call *call, const void *outp
                                   uint64_t elements)
 {
     const struct scan_desc *desc = &call->desc;
-    bool nested = call->nested && !desc->has_output_strides;
     return (struct json_print){.dtype = desc->dtype,
                                .data = output,
                                .elements = elements,
-                               .rank = nested ? desc->rank : 1,
+                               .rank = call->nested ? desc->rank : 1,
                                .sizes = desc->sizes,
                                .parallel = call->parallel};
 }

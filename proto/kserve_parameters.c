@@ -115,8 +115,7 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
     return STATUS_OK;
 }
 
-/* The parameters of a request or a tensor, of which none may be null; parameters->object is NULL if
- * there are none. */
+/* The parameters of a request or a tensor; parameters->object is NULL if there are none. */
 static enum status read_parameters(const struct json_place *owner, const char *const *known,
                                    size_t count, struct json_place *parameters,
                                    struct error *err)
@@ -126,13 +125,7 @@ static enum status read_parameters(const struct json_place *owner, const char *c
         return STATUS_OK;
     }
     TRY(json_field_object(owner, "parameters", parameters, err));
-    TRY(json_fields_known(parameters, known, count, err));
-    for (size_t i = 0; i < count; i++) {
-        if (json_is_null(json_field(parameters, known[i]))) {
-            return json_field_error(parameters, known[i], "a string, number or boolean", err);
-        }
-    }
-    return STATUS_OK;
+    return json_fields_known(parameters, known, count, err);
 }
 
 static enum status read_attributes(const struct json_place *place,

@@ -1,5 +1,6 @@
 #include "proto/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,9 +76,7 @@ size_t edit_distance(const char *a, const char *b)
 {
     size_t row[EDIT_DISTANCE_MAX + 1];
     size_t b_length = strlen(b);
-    if (b_length > EDIT_DISTANCE_MAX) {
-        return EDIT_DISTANCE_MAX;
-    }
+    assert(b_length <= EDIT_DISTANCE_MAX);
     for (size_t j = 0; j <= b_length; j++) {
         row[j] = j;
     }

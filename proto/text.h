@@ -76,11 +76,11 @@ void text_append_names(char *text, size_t size, const char *const *names, size_t
 void text_append_list(char *text, size_t size, const int64_t *numbers, int count);
 
 enum {
-    EDIT_DISTANCE_MAX = 64 /* what is further apart is so far */
+    EDIT_DISTANCE_MAX = 64
 };
 
-/* Number of single-character edits that turn a into b, for "did you mean"; EDIT_DISTANCE_MAX if b
- * is longer than that. */
+/* Number of single-character edits that turn a into b, for "did you mean"; b is one of our own
+ * names, of at most EDIT_DISTANCE_MAX characters. */
 size_t edit_distance(const char *a, const char *b);
 
 #endif

@@ -459,9 +459,7 @@ static enum status read_pieces(const struct json_read *read, struct json_cut cut
         }
     } while (count > 0 && !atomic_load(&reading.failed));
     const struct json_part whole = {cut.text, cut.bytes, 0, elements};
-    return count == 0 && !atomic_load(&reading.failed)
-               ? STATUS_OK
-               : json_tensor_read_part(read, &whole, out, err);
+    return count == 0 ? STATUS_OK : json_tensor_read_part(read, &whole, out, err);
 }
 
 enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
@@ -646,13 +644,8 @@ static size_t close_up(const struct round *round, int count)
 static void write_pieces(const struct layout *layout, uint64_t piece,
                          const struct parallel *parallel, struct json_writer *w)
 {
-    struct round round = {.layout = layout, .piece = piece};
-    uint64_t piece_room = print_max(layout, piece);
-    if (piece_room > SIZE_MAX / ROUND_PIECES) {
-        w->failed = true;
-        return;
-    }
-    round.piece_room = (size_t)piece_room;
+    struct round round = {
+        .layout = layout, .piece = piece, .piece_room = print_max(layout, piece)};
     while (round.first < layout->items && json_writer_ok(w)) {
         uint64_t left = layout->items - round.first;
         int count = (int)smaller_of((left - 1) / piece + 1, ROUND_PIECES);

@@ -375,9 +375,9 @@ def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
         for shape, axis in (((SUPERBLOCK + 300, 2), 0), ((2, SUPERBLOCK, 3), 1), ((4, 70), 1)):
             stored = random_stored(dtype, shape, rng)
             path = "/v1/cumsum/totals"
-            totals = np.frombuffer(
-                post(client, dtype, stored, path=path, axis=axis).body, accumulator
-            )
+            found = post(client, dtype, stored, path=path, axis=axis).body
+            assert found == post(client, dtype, stored, path=path, axis=axis, exclusive=True).body
+            totals = np.frombuffer(found, accumulator)
             lines = np.moveaxis(stored, axis, -1).reshape(-1, shape[axis])
             each = [lines[:, at : at + SUPERBLOCK] for at in range(0, shape[axis], SUPERBLOCK)]
             wide = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
