@@ -73,10 +73,10 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
 {
     int64_t end = 0;
     client_error_reset(err);
-    if (parts == NULL || count < 0 || __builtin_add_overflow(parts->position, count, &end)) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "parts is NULL, or count is negative, or the axis would have "
-                                "more than 2^63 elements");
+    if (parts == NULL || __builtin_add_overflow(parts->position, count, &end)) {
+        return client_error_set(
+            err, TALLY_INVALID_ARGUMENT,
+            "parts is NULL, or the axis would have more than 2^63 elements");
     }
     struct cumsum_call *call = &parts->call;
     *parts->along = count;

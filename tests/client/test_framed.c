@@ -96,6 +96,77 @@ static void framed_answers_are_verified(void **state)
     }
 }
 
+static void script_keep_request(void *user, const struct fake_request *request,
+                                struct fake_answer *answer)
+{
+    char *kept = user;
+    (void)snprintf(kept, 1024, "%.*s",
+                   (int)(request->body_bytes < 1000 ? request->body_bytes : 1000),
+                   (const char *)request->body);
+    fake_answer_error(answer, 400, "", "{}");
+}
+
+static void the_head_says_all_of_the_descriptor(void **state)
+{
+    (void)state;
+    static const UINT sizes[2] = {2, 1};
+    static const UINT strides[2] = {3, 1};
+    static const struct {
+        DML_TENSOR_DATA_TYPE type;
+        const char *name;
+        UINT64 bytes;
+    } types[] = {{DML_TENSOR_DATA_TYPE_FLOAT32, "FLOAT32", 16},
+                 {DML_TENSOR_DATA_TYPE_FLOAT16, "FLOAT16", 8},
+                 {DML_TENSOR_DATA_TYPE_INT32, "INT32", 16},
+                 {DML_TENSOR_DATA_TYPE_UINT32, "UINT32", 16},
+                 {DML_TENSOR_DATA_TYPE_INT64, "INT64", 32},
+                 {DML_TENSOR_DATA_TYPE_UINT64, "UINT64", 32}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char kept[1024] = "";
+        char expected[1024];
+        char memory[96] = "";
+        struct tally_error err;
+        DML_BUFFER_TENSOR_DESC in = {.DataType = types[i].type,
+                                     .Flags = DML_TENSOR_FLAG_OWNED_BY_DML,
+                                     .DimensionCount = 2,
+                                     .Sizes = sizes,
+                                     .Strides = strides,
+                                     .TotalTensorSizeInBytes = types[i].bytes,
+                                     .GuaranteedBaseOffsetAlignment = 16};
+        DML_BUFFER_TENSOR_DESC out = {.DataType = types[i].type,
+                                      .DimensionCount = 2,
+                                      .Sizes = sizes,
+                                      .TotalTensorSizeInBytes = 16};
+        DML_TENSOR_DESC input = {DML_TENSOR_TYPE_BUFFER, &in};
+        DML_TENSOR_DESC output = {DML_TENSOR_TYPE_BUFFER, &out};
+        DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = {&input, &output, 1,
+                                                       DML_AXIS_DIRECTION_DECREASING, 1};
+        struct tally_dml_binding from = {memory, 0, 32};
+        struct tally_dml_binding to = {memory, 32, 32};
+        struct fake_server *server =
+            fake_server_start(script_keep_request, kept, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), -1);
+        assert_int_equal(tally_dml_cumulative_summation(client, &desc, DML_FEATURE_LEVEL_6_2,
+                                                        &from, &to, &err),
+                         TALLY_REJECTED);
+        (void)snprintf(
+            expected, sizeof expected,
+            "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"6_2\","
+            "\"desc\":{"
+            "\"InputTensor\":{\"DataType\":\"%s\",\"DimensionCount\":2,\"Sizes\":[2,1],"
+            "\"Strides\":[3,1],\"Flags\":\"DML_TENSOR_FLAG_OWNED_BY_DML\","
+            "\"TotalTensorSizeInBytes\":%d,\"GuaranteedBaseOffsetAlignment\":16},"
+            "\"OutputTensor\":{\"DataType\":\"%s\",\"DimensionCount\":2,\"Sizes\":[2,1],"
+            "\"TotalTensorSizeInBytes\":16,\"GuaranteedBaseOffsetAlignment\":0},"
+            "\"Axis\":1,\"AxisDirection\":\"DML_AXIS_DIRECTION_DECREASING\","
+            "\"HasExclusiveSum\":true}}",
+            types[i].name, (int)types[i].bytes, types[i].name);
+        assert_string_equal(kept, expected);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
 static void a_framed_answer_cut_at_any_byte_is_an_error(void **state)
 {
     (void)state;
@@ -118,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(framed_answers_are_verified),
+        cmocka_unit_test(the_head_says_all_of_the_descriptor),
         cmocka_unit_test(a_framed_answer_cut_at_any_byte_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

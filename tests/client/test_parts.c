@@ -9,6 +9,7 @@
 #include "client/json_text.h"
 #include "client/media_type.h"
 #include "client/tally_directml.h"
+#include "proto/carry.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ static void server_urls_are_understood(void **state)
         {"http://h:1", "http://h:1", NULL},
         {"h:1", "http://h:1", NULL},
         {"http://h:1/", "http://h:1", NULL},
+        {"http://h:1/a//", "http://h:1/a", NULL},
         {"https://h/a/b/", "https://h/a/b", NULL},
         {"http://[::1]:8000", "http://[::1]:8000", NULL},
         {"unix:/run/t.sock", "http://localhost", "/run/t.sock"},
@@ -86,6 +88,45 @@ static void options_of_another_version_are_refused(void **state)
     options.struct_size--;
     assert_null(tally_open("h:1", &options, &err));
     assert_int_equal(err.status, TALLY_INVALID_ARGUMENT);
+}
+
+static void options_have_defaults_and_negative_ones_are_none(void **state)
+{
+    (void)state;
+    static const int64_t given[] = {0, -1, INT64_MAX};
+    static const int64_t timeouts[] = {600000, 0, INT64_C(1000000000000)};
+    static const int32_t counts[][3] = {{4, 4, 1024}, {0, 1, 1}, {7, 7, 7}};
+    for (int i = 0; i < 3; i++) {
+        struct tally_options options = TALLY_OPTIONS_INIT;
+        const int32_t count = i < 2 ? (int32_t)given[i] : 7;
+        options.timeout_ms = given[i];
+        options.retries = count;
+        options.async_connections = count;
+        options.async_queue = count;
+        struct tally *client = tally_open("h:1", &options, NULL);
+        assert_true(client->options.timeout_ms == timeouts[i]);
+        assert_int_equal(client->options.retries, counts[i][0]);
+        assert_int_equal(client->options.async_connections, counts[i][1]);
+        assert_int_equal(client->options.async_queue, counts[i][2]);
+        tally_close(client);
+    }
+}
+
+static void so_many_connections_are_kept_and_no_more(void **state)
+{
+    (void)state;
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    CURL *easy[4];
+    options.idle_connections = 2;
+    struct tally *client = tally_open("h:1", &options, NULL);
+    for (int i = 0; i < 4; i++)
+        easy[i] = connection_acquire(client);
+    for (int i = 0; i < 4; i++)
+        connection_release(client, easy[i]);
+    assert_int_equal(client->idle_count, 2);
+    assert_ptr_equal(connection_acquire(client), easy[1]);
+    connection_release(client, easy[1]);
+    tally_close(client);
 }
 
 static void a_token_with_line_breaks_is_refused(void **state)
@@ -172,7 +213,27 @@ static void buffers_are_checked(void **state)
     scan.output_bytes = 0;
     struct tally_parts *parts = tally_parts_open(client, &scan, &err);
     assert_null(tally_parts_carry(parts, NULL));
+    assert_int_equal(tally_parts_next(parts, -1, numbers, numbers, &err),
+                     TALLY_INVALID_ARGUMENT);
+    assert_int_equal(tally_parts_next(NULL, 1, numbers, numbers, &err), TALLY_INVALID_ARGUMENT);
+    assert_int_equal(tally_parts_restore(parts, NULL, 64, &err), TALLY_INVALID_ARGUMENT);
+    unsigned char carry[CARRY_HEADER_BYTES] = CARRY_MAGIC;
+    memset(carry + CARRY_AT_POSITION, 0xFF, 8); /* 2^63 - 1 */
+    carry[CARRY_AT_POSITION + 7] = 0x7F;
+    assert_int_equal(tally_parts_restore(parts, carry, sizeof carry - 1, &err),
+                     TALLY_INVALID_ARGUMENT);
+    assert_int_equal(tally_parts_restore(parts, carry, sizeof carry, &err), TALLY_OK);
+    assert_true(tally_parts_position(parts) == INT64_MAX);
+    assert_int_equal(tally_parts_next(parts, 1, numbers, numbers, &err),
+                     TALLY_INVALID_ARGUMENT);
+    carry[0] = 't';
+    assert_int_equal(tally_parts_restore(parts, carry, sizeof carry, &err),
+                     TALLY_INVALID_ARGUMENT);
     tally_parts_close(parts);
+    scan.output_strides = &size;
+    assert_null(tally_parts_open(client, &scan, &err));
+    assert_int_equal(err.status, TALLY_INVALID_ARGUMENT);
+    assert_null(tally_parts_open(NULL, &scan, &err));
     tally_close(client);
     tally_close(NULL);
 }
@@ -254,6 +315,8 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1/\xC3\xA9"; /* also where char has no sign */
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    request.path = "/v1/\x7f";
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1";
     request.content_type = "a/b\r\nX: y";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
@@ -264,6 +327,11 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.content_type = NULL;
     request.body_bytes = 3;
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    request.body = "abc";
+    request.body_bytes = (uint64_t)INT64_MAX + 1;
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    request.struct_size = 1;
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     tally_close(client);
 }
@@ -294,7 +362,7 @@ static void binding_rules_are_checked(void **state)
         {"too large", good, {memory, 0, 32}, {memory, 64, 32}},
         {"total too small", good, {memory, 0, 32}, {memory, 64, 32}},
         {"unknown flags", good, {memory, 0, 32}, {memory, 64, 32}},
-        {"odd alignment", good, {memory, 0, 32}, {memory, 64, 32}},
+        {"odd alignment", good, {memory, 0, 32}, {memory, 48, 32}},
         {"alignment below the element", good, {memory, 0, 32}, {memory, 64, 32}},
         {"guarantee broken", good, {memory, 16, 32}, {memory, 64, 32}},
         {"offset not of 16", good, {memory, 8, 32}, {memory, 64, 32}},
@@ -411,6 +479,40 @@ static void json_members_are_found(void **state)
     assert_int_equal(json_text_integer(value, 7), -12);
     assert_int_equal(json_text_integer(text_of("99999999999999999999"), 7), 7);
     assert_int_equal(json_text_integer(text_of("1.5"), 7), 7);
+    assert_int_equal(json_text_integer(text_of("123456789012345678901234"), 7), 7);
+    assert_int_equal(json_text_integer(text_of(""), 7), 7);
+}
+
+static void escapes_of_json_become_characters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *means;
+    } cases[] = {{"\\ud83d\\ude00", "\xF0\x9F\x98\x80"},
+                 {"\\udbff\\udfff", "\xF4\x8F\xBF\xBF"},
+                 {"\\ud7ff\\ue000", "\xED\x9F\xBF\xEE\x80\x80"},
+                 {"\\ud83d", "?"},
+                 {"\\ud83dx", "?x"},
+                 {"\\ud83d\\u0041", "?A"},
+                 {"\\ud83d\\ue000", "?\xEE\x80\x80"},
+                 {"\\udfffa", "?a"},
+                 {"\\u0000a", "?a"},
+                 {"\\u00g0", "?00g0"},
+                 {"\\\\\\\"\\/\\t", "\\\"/ "},
+                 {"\\u007f\\u07ff\\u0800", "?\xDF\xBF\xE0\xA0\x80"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        char out[64];
+        snprintf(text, sizeof text, "\"%s\"", cases[i].text);
+        assert_true(json_text_string(text_of(text), out, sizeof out));
+        assert_string_equal(out, cases[i].means);
+    }
+    char out[4] = "xxx"; /* room for a character of three bytes, and for none of four */
+    assert_true(json_text_string(text_of("\"a\\u00e9\""), out, sizeof out));
+    assert_string_equal(out, "a\xC3\xA9");
+    assert_true(json_text_string(text_of("\"\\ud83d\\ude00\""), out, sizeof out));
+    assert_string_equal(out, "");
 }
 
 static void texts_are_made_safe_for_terminals(void **state)
@@ -525,6 +627,8 @@ int main(void)
         cmocka_unit_test(server_urls_are_understood),
         cmocka_unit_test(useless_urls_are_refused_with_advice),
         cmocka_unit_test(options_of_another_version_are_refused),
+        cmocka_unit_test(options_have_defaults_and_negative_ones_are_none),
+        cmocka_unit_test(so_many_connections_are_kept_and_no_more),
         cmocka_unit_test(a_token_with_line_breaks_is_refused),
         cmocka_unit_test(impossible_scans_are_refused_before_sending),
         cmocka_unit_test(buffers_are_checked),
@@ -536,6 +640,7 @@ int main(void)
         cmocka_unit_test(directml_sizes_are_computed_in_64_bits),
         cmocka_unit_test(a_command_complains_once),
         cmocka_unit_test(json_members_are_found),
+        cmocka_unit_test(escapes_of_json_become_characters),
         cmocka_unit_test(texts_are_made_safe_for_terminals),
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
         cmocka_unit_test(media_types_are_compared_without_parameters),
