@@ -82,10 +82,6 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
     }
     TRY(json_array_object(root, "inputs", 0, &data->place, err));
     TRY(read_port(doc, false, data, &call->payload_max, err));
-    if (data->rank < 1) {
-        return json_field_refuse(&data->place, "shape", -1, STATUS_INVALID_SHAPE, err,
-                                 "found a scalar: CumSum takes a tensor of rank 1 or more");
-    }
     TRY(framed_tensor_check_data(data, true, err));
     if (count < 2 || json_is_null(json_array_get(json_field(root, "inputs"), 1))) {
         return STATUS_OK;

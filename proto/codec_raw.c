@@ -57,7 +57,7 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_part(request, carry, call, err));
     enum status status = cumsum_size_payload(request, carry.count, call, err);
-    if (status != STATUS_OK && carry.count == 0) { /* LENGTH_MISMATCH */
+    if (status != STATUS_OK) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, call->input_bytes, err);
     }
     return status;
@@ -73,7 +73,7 @@ static bool has_wrong_length(const struct codec_request *request)
     uint64_t elements = 0;
     return attributes_from_query(request, KNOWN, &desc, &lists, &seen, NULL) == STATUS_OK &&
            (seen & NEEDED) == NEEDED && (seen & ATTRIBUTE_STRIDES) == 0 &&
-           input_reach(&desc, &elements) && elements > 0 &&
+           input_reach(&desc, &elements) &&
            elements * dtype_info(desc.dtype)->bytes != (uint64_t)request->body_bytes;
 }
 
@@ -97,7 +97,7 @@ static enum status raw_complete(struct scan_call *call, void *input, uint64_t pa
                                 struct error *err)
 {
     enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
-    if (status == STATUS_LENGTH_MISMATCH && payload_bytes <= SMALL_BODY) {
+    if (status == STATUS_LENGTH_MISMATCH) {
         uint64_t there = smaller_of(payload_bytes, call->payload_max);
         name_content((struct byte_view){input, (size_t)there}, payload_bytes, call->input_bytes,
                      err);

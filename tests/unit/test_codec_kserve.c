@@ -428,6 +428,26 @@ static void tensors_may_lie_in_shared_memory(void **state)
     assert_string_equal(probe.call.output_shm.region, "out");
     assert_string_equal(probe.text, ANSWER("cumsum", "\"datatype\":\"INT32\",\"shape\":[2,3]"));
     assert_memory_equal(probe.shm_out, y_binary, 24);
+    run(request_of("", X_2X2,
+                   "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"out\","
+                   "\"shared_memory_byte_size\":16}}]")); /* which is all of it */
+    assert_string_equal(probe.call.output_shm.region, "out");
+}
+
+/* Of unknown length, too, where a raw request is all head. */
+static void a_carry_before_the_body_is_refused(void **state)
+{
+    (void)state;
+    for (int64_t head_bytes = -1; head_bytes < 1; head_bytes++) {
+        const struct codec_request asked = {
+            .head_bytes = head_bytes, .body_bytes = -1, .carry_bytes = 64};
+        struct error err = ERROR_INIT;
+        uint64_t need = 0;
+        assert_int_equal(
+            codec_kserve.head_need(&asked, (struct byte_view){NULL, 0}, &need, &err),
+            STATUS_INVALID_FIELD);
+        assert_string_equal(err.field, "Tally-Carry-Length");
+    }
 }
 
 static void shared_memory_parameters_are_checked(void **state)
@@ -553,6 +573,7 @@ int main(void)
         cmocka_unit_test(a_raw_request_is_one_dimension_of_the_declared_type),
         cmocka_unit_test(a_raw_request_takes_parameters_from_the_query),
         cmocka_unit_test(tensors_may_lie_in_shared_memory),
+        cmocka_unit_test(a_carry_before_the_body_is_refused),
         cmocka_unit_test(shared_memory_parameters_are_checked),
         cmocka_unit_test(the_longest_head_has_the_room_that_is_foretold),
         cmocka_unit_test(lengths_of_binary_inputs_do_not_wrap),

@@ -262,6 +262,29 @@ static void owned_by_dml_is_for_inputs_only(void **state)
     gives(owned, F32("\"Sizes\":[2]"), "[1,2]", "[1.0,3.0]");
     refused(F32("\"Sizes\":[2]"), owned, "[1,2]", STATUS_INVALID_FIELD,
             "desc.OutputTensor.Flags");
+    static const char *const lists[] = {"[\"NONE\",\"OWNED_BY_DML\"]",
+                                        "[\"OWNED_BY_DML\",\"NONE\"]"};
+    for (size_t i = 0; i < 2; i++) {
+        char output[128];
+        snprintf(output, sizeof output, F32("\"Sizes\":[2],\"Flags\":%s"), lists[i]);
+        refused(F32("\"Sizes\":[2]"), output, "[1,2]", STATUS_INVALID_FIELD,
+                "desc.OutputTensor.Flags");
+    }
+}
+
+static void a_number_out_of_range_is_offered_types_of_the_level_only(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"4_1", "5_0"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *int32 = "{\"DataType\":\"INT32\",\"Sizes\":[2]}";
+        char json[sizeof request + 40];
+        snprintf(json, sizeof json, "{\"feature_level\":\"%s\",%s", levels[i],
+                 request_of(int32, int32, "[1,3000000000]") + 1);
+        assert_int_equal(probe_json(&probe, &codec_directml, json), STATUS_INVALID_DATA);
+        assert_non_null(strstr(probe.error.detail, "uint32"));
+        assert_int_equal(strstr(probe.error.detail, "int64") != NULL, i == 1);
+    }
 }
 
 static void flags_are_a_name_or_an_array_of_names(void **state)
@@ -414,6 +437,7 @@ int main(void)
         cmocka_unit_test(flags_are_a_name_or_an_array_of_names),
         cmocka_unit_test(data_must_be_flat_and_cover_the_layout),
         cmocka_unit_test(non_finite_data_are_words_in_any_case),
+        cmocka_unit_test(a_number_out_of_range_is_offered_types_of_the_level_only),
         cmocka_unit_test(binary_requests_are_answered_in_the_same_framing),
         cmocka_unit_test(binary_input_is_the_total_or_the_minimum_rounded_or_not),
         cmocka_unit_test(binary_output_has_its_total_size_with_a_zero_tail),
