@@ -109,8 +109,7 @@ enum content_kind content_guess(const void *bytes, size_t count)
         memcpy(start, bytes, looked_at);
     }
     for (size_t i = 0; i < ARRAY_COUNT(signatures); i++) {
-        if (count >= signatures[i].count &&
-            memcmp(start, signatures[i].bytes, signatures[i].count) == 0) {
+        if (memcmp(start, signatures[i].bytes, signatures[i].count) == 0) {
             return signatures[i].kind;
         }
     }

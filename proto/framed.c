@@ -95,7 +95,7 @@ enum status framed_check_members(const struct json_place *root, const char *cons
 enum status framed_check_flat(const struct json_array *array, const char *field, uint64_t least,
                               uint64_t most, struct error *err)
 {
-    if (array->rank > 1 || array->ragged) {
+    if (array->rank > 1) {
         return error_set_field(err, STATUS_INVALID_DATA, field,
                                "found nested arrays: expected one flat array, in buffer order");
     }

@@ -20,6 +20,9 @@ static const struct {
     {CONTENT_GZIP, BYTES("\x1f\x8b\x08\x00\x00")},
     {CONTENT_PICKLE, BYTES("\x80\x04\x95\x8f\x00")},
     {CONTENT_PICKLE, BYTES("\x80\x02]q\x00")},
+    {CONTENT_PICKLE, BYTES("\x80\x05\x95\x0b\x00")},
+    {CONTENT_UTF16, BYTES("\xfe\xff\x00[\x00"
+                          "1")},
     {CONTENT_UTF16, BYTES("\xff\xfe{\x00\"\x00")},
     {CONTENT_MARKED, BYTES("\xef\xbb\xbf{\"data\":[1]}")},
     {CONTENT_JSON, BYTES("{\"data\":[1,2]}")},
@@ -50,6 +53,8 @@ static const struct {
     {CONTENT_UNKNOWN, BYTES("[[[")},
     {CONTENT_UNKNOWN, BYTES("[123")},
     {CONTENT_UNKNOWN, BYTES("Hello, world\n")},
+    {CONTENT_UNKNOWN, BYTES("data: [1,\n2]")},
+    {CONTENT_UNKNOWN, BYTES("1,2\x00\x80\x3f")},
 };
 
 static void bytes_are_named_for_what_they_look_like(void **state)
