@@ -31,6 +31,28 @@ static void nested_in_nested_out_and_flat_in_flat_out(void **state)
     expect("{\"data\":[[[7]]]}", "{\"dtype\":\"int64\",\"shape\":[1,1,1],\"data\":[[[7]]]}");
 }
 
+/* Of answers without numbers, where each byte counts: run_request() compares them with
+ * head_max(). */
+static void the_longest_lists_and_a_long_carry_have_the_room_that_is_foretold(void **state)
+{
+    (void)state;
+    char list[LIMIT_RANK * 21] = "";
+    char body[2 * sizeof list + 100];
+    struct run run;
+    for (int i = 1; i < LIMIT_RANK; i++) {
+        strcat(list, ",9223372036854775807");
+    }
+    (void)snprintf(body, sizeof body, "{\"data\":[],\"shape\":[0%s],\"output_strides\":[1%s]}",
+                   list, list);
+    post(body, &run);
+    assert_int_equal(run.status, STATUS_OK);
+    run_deinit(&run);
+    post("{\"data\":[],\"shape\":[2000,0],\"axis\":1,\"part\":\"first\"}", &run);
+    assert_int_equal(run.status, STATUS_OK);
+    assert_true(run.bytes > 2000 * 16);
+    run_deinit(&run);
+}
+
 static void fields_may_stand_in_any_order_with_any_space(void **state)
 {
     (void)state;
@@ -312,6 +334,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nested_in_nested_out_and_flat_in_flat_out),
+        cmocka_unit_test(the_longest_lists_and_a_long_carry_have_the_room_that_is_foretold),
         cmocka_unit_test(fields_may_stand_in_any_order_with_any_space),
         cmocka_unit_test(integers_keep_all_their_bits),
         cmocka_unit_test(a_whole_number_is_an_integer_however_it_is_written),
