@@ -366,7 +366,9 @@ class Cumsum(Directory):
         done = tally("cumsum", stdin=b' {"data":[1,2],"exclusive":true}')
         self.assert_done(done)
         self.assertEqual(json.loads(done.stdout), {"dtype": "int64", "shape": [2], "data": [0, 1]})
-        self.assertEqual(tally("cumsum", "--reverse", stdin=b'{"data":[1,2]}').returncode, 2)
+        for option in ("--reverse", "--axis=0", "--dtype=int8"):
+            done = tally("cumsum", option, stdin=b'{"data":[1,2]}')
+            self.assert_failed(done, 2, "write the options into it")
 
     def test_json_becomes_a_file(self):
         self.assert_done(

@@ -205,12 +205,17 @@ static void errors_name_the_byte_of_the_whole_text(void **state)
     (void)state;
     struct json_doc doc;
     struct error err;
-    const char *text = "{\"data\":[1,2,3,4,5,6,7,8,9],\"x\":}";
-    char place[32];
-    (void)snprintf(place, sizeof place, "(byte %d)", (int)(strchr(text, '}') - text) + 1);
-    assert_int_equal(parse(text, &doc, &err), STATUS_INVALID_JSON);
-    if (strstr(err.detail, place) == NULL) {
-        fail_msg("'%s' does not say '%s'", err.detail, place);
+    static const char *const texts[] = {
+        "{\"data\":[1,2,3,4,5,6,7,8,9],\"x\":}", "{\"carry\":\"QUJDREVG\",\"x\":}",
+        "{\"carry\":\"QUJDREVG\",\"data\":[1,2,3,4],\"x\":}", "{\"x\":}"};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        char place[32];
+        (void)snprintf(place, sizeof place, "(byte %d)",
+                       (int)(strchr(texts[i], '}') - texts[i]) + 1);
+        assert_int_equal(parse(texts[i], &doc, &err), STATUS_INVALID_JSON);
+        if (strstr(err.detail, place) == NULL) {
+            fail_msg("'%s' does not say '%s'", err.detail, place);
+        }
     }
 }
 
@@ -225,6 +230,20 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
     }
     assert_int_equal(parse(deep, &doc, &err), STATUS_INVALID_JSON);
     assert_non_null(strstr(err.detail, "nested"));
+    deep[strlen(deep) - 1] = '\0';
+    for (int i = 1; i < LIMIT_JSON_DEPTH; i++) {
+        strcat(deep, "]");
+    }
+    assert_int_equal(parse(strcat(deep, "}"), &doc, &err), STATUS_OK);
+    json_doc_deinit(&doc);
+    char *most = malloc(LIMIT_JSON_SKELETON + 1);
+    assert_non_null(most);
+    memset(most, ' ', LIMIT_JSON_SKELETON + 1);
+    memcpy(most, "{}", 2);
+    assert_int_equal(parse_n(most, LIMIT_JSON_SKELETON, &doc, &err), STATUS_OK);
+    json_doc_deinit(&doc);
+    assert_int_equal(parse_n(most, LIMIT_JSON_SKELETON + 1, &doc, &err), STATUS_TOO_LARGE);
+    free(most);
     const struct {
         char bulk;
         const char *begin, *end;

@@ -1,5 +1,6 @@
 /* JSON arrays to tensors and back. */
 #include "proto/json/tensor.h"
+#include "proto/limits.h"
 #include "tests/lib/unit.h"
 
 #include <jansson.h>
@@ -335,6 +336,8 @@ static const struct {
     {DTYPE_F64, "[0.]", "data[0]", "a digit must follow"},
     {DTYPE_F64, "[1e]", "data[0]", "a digit must follow"},
     {DTYPE_F64, "[0e+]", "data[0]", "a digit must follow"},
+    {DTYPE_F64, "[abcdefghijklmnopqrstuvwxyz]", "data[0]", "'abcdefghijklmnopqrstuvwx...'"},
+    {DTYPE_F64, "[abcdefghijklmnopqrstuvw]", "data[0]", "'abcdefghijklmnopqrstuvw',"},
     {DTYPE_F64, "[-]", "data[0]", "no JSON number"},
 };
 
@@ -364,6 +367,26 @@ static void every_byte_between_brackets_is_checked(void **state)
         }
         free(text);
     }
+}
+
+static void a_number_that_is_too_long_is_said_to_be(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
+    const size_t bytes = LIMIT_NUMBER_BYTES + 3;
+    char *text = malloc(bytes);
+    char expected[80];
+    uint64_t out = 0;
+    memset(text, '1', bytes);
+    text[0] = '[';
+    text[bytes - 1] = ']';
+    const struct json_cut cut = {text, bytes};
+    assert_int_equal(json_tensor_read(&read, cut, 1, &out, &err), STATUS_INVALID_DATA);
+    (void)snprintf(expected, sizeof expected,
+                   "element 0 is a number of more than %d characters", LIMIT_NUMBER_BYTES);
+    assert_string_equal(err.detail, expected);
+    free(text);
 }
 
 static void a_nested_element_is_blamed_by_all_its_indices(void **state)
@@ -595,6 +618,7 @@ int main(void)
         cmocka_unit_test(measuring_does_not_depend_on_where_blocks_begin),
         cmocka_unit_test(the_type_is_inferred_by_numpys_rule),
         cmocka_unit_test(every_byte_between_brackets_is_checked),
+        cmocka_unit_test(a_number_that_is_too_long_is_said_to_be),
         cmocka_unit_test(a_nested_element_is_blamed_by_all_its_indices),
         cmocka_unit_test(another_count_than_expected_is_refused_without_writing_beyond),
         cmocka_unit_test(lenient_readers_take_null_and_bare_specials),

@@ -69,6 +69,8 @@ static void flags_are_booleans_0_or_1_or_their_strings(void **state)
         run(text);
         assert_true(probe.call.desc.reverse);
     }
+    run("\"exclusive\":\"0\",\"reverse\":0");
+    assert_false(probe.call.desc.exclusive);
     run("\"exclusive\":0,\"reverse\":\"false\"");
     assert_false(probe.call.desc.exclusive);
     assert_false(probe.call.desc.reverse);
