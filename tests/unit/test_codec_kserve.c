@@ -475,6 +475,19 @@ static void shared_memory_parameters_are_checked(void **state)
                  bad[i].parameters);
         refused(request_of("", input, NULL), bad[i].status, bad[i].field);
     }
+    char region[257] = "";
+    char long_input[512];
+    memset(region, 'r', sizeof region - 1);
+    for (size_t longer = 2; longer-- > 0; region[255] = '\0') {
+        snprintf(long_input, sizeof long_input,
+                 "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"parameters\":{"
+                 "\"shared_memory_region\":\"%s\",\"shared_memory_byte_size\":%d}}",
+                 region, longer ? 4 : 5);
+        refused(request_of("", long_input, NULL),
+                longer ? STATUS_INVALID_FIELD : STATUS_LENGTH_MISMATCH,
+                longer ? "inputs[0].parameters.shared_memory_region"
+                       : "inputs[0].parameters.shared_memory_byte_size");
+    }
     refused(request_of("", X_2X2,
                        "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
                        "\"shared_memory_byte_size\":15}}]"),
