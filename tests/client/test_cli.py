@@ -385,6 +385,15 @@ class Cumsum(Directory):
             self.assert_done(done)
             self.assertEqual(struct.unpack("<3d", npy_parts(done.stdout)[1]), (0.5, 1.5, 3.5))
 
+    def test_standard_input_begins_where_it_stands(self):
+        source = self.path("in.bin", struct.pack("<4q", 50, 60, 1, 2))
+        with open(source, "rb", buffering=0) as file:
+            file.seek(16)
+            command = [TALLY, "cumsum", "-u", URL, *"-f raw -d int64 -s 2 -F json".split()]
+            done = subprocess.run(command, stdin=file, capture_output=True, timeout=60)
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout), [1, 3])
+
     def test_a_file_can_be_its_own_output(self):
         source = self.path("x.npy", npy("<i4", (3,), struct.pack("<3i", 1, 1, 1)))
         os.chmod(source, 0o640)
@@ -859,7 +868,11 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, status, done.stderr)
                     self.assertEqual(self.files(), [] if status else ["out"])
                     if not status:
+                        if "json" in flags:
+                            self.assertEqual(self.read("out").count(b"\n"), 1)
                         os.remove(out)
+                    done = tally("cumsum", *flags, "-f", "json", stdin=stdin, url=s.url)
+                    self.assertLess(len(done.stdout), len(endless) - head + 1)
         for headers in (
             "",
             "Tally-Dtype: int64\r\n",
@@ -897,6 +910,18 @@ class Cumsum(Directory):
             self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
             self.assertEqual(self.read("out.npy"), good)
             self.assertEqual(s.count, 4)
+
+    def test_a_pipe_gets_no_second_answer(self):
+        """What has gone out cannot be taken back; a file is written anew."""
+        tensor = "Tally-Dtype: int64\r\nTally-Shape: 2\r\n"
+        numbers = struct.pack("<2q", 1, 3)
+        whole = answer(numbers, "application/octet-stream", headers=tensor)
+        for flags, status, count in ([], 3, 1), (["-o", self.path("out")], 0, 2):
+            with Server(lambda number, *_: whole if number else whole[:-8]) as s:
+                done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
+                self.assertEqual((done.returncode, s.count), (status, count), done.stderr)
+                self.assertIn(done.stdout, (b"", numbers[:8]))
+        self.assertEqual(self.read("out"), numbers)
 
     def test_a_server_that_knows_no_100_continue_is_asked_without(self):
         count = 1 << 21

@@ -391,6 +391,11 @@ class Files(Directory):
             changed[entry + at] |= value
             done = tally("cumsum", self.path("bad.npz", changed))
             self.assert_failed(done, 2, "is encrypted or packed in a way that numpy does not")
+        for at, value in ((20, 8), (24, -8)):  # less is stored than there is
+            changed = bytearray(content)
+            changed[entry + at] += value
+            done = tally("cumsum", self.path("bad.npz", changed))
+            self.assert_failed(done, 2, "is damaged")
 
     def test_an_open_size_is_that_of_the_file(self):
         source = self.path("in.bin", int64s(1, 2, 3, 4, 5, 6))
@@ -403,6 +408,9 @@ class Files(Directory):
         self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,0"), 2, "can be any")
         huge = ["-d", "int64", "-s", f"{1 << 40},{1 << 40}"]
         self.assert_failed(tally("cumsum", source, *huge), 2, "more than 2^63 bytes")
+        for shape in "3,-1", f"{1 << 40},{1 << 40}":
+            done = tally("cumsum", *"-f raw -d int64 -s".split(), shape, stdin=int64s(1, 2, 3))
+            self.assert_failed(done, 2, "of a stream only the first size can be open")
 
     def test_an_input_that_is_written_to_meanwhile_is_no_input(self):
         """Its sums would be of both."""
