@@ -384,6 +384,7 @@ static void a_kept_connection_that_was_closed_costs_no_retry(void **state)
         int32_t output[4] = {0};
         assert_int_equal(tally_cumsum(scene.client, &scan, INPUT, output, &err), TALLY_OK);
         assert_memory_equal(output, SUMS, sizeof SUMS);
+        assert_int_equal(err.attempts, 1);
     }
     (void)scene_end(scene);
 }
