@@ -235,6 +235,9 @@ static void strides_that_interleave_without_overlap_are_fine(void **state)
     struct scan_desc desc = packed(SHAPE(2, 3), 1);
     set_strides(&desc, NULL, (const int64_t[]){3, 2}); /* 0 2 4 3 5 7 */
     check_walk(&desc);
+    desc = packed(SHAPE(3, 2, 3), 2);
+    set_strides(&desc, NULL, (const int64_t[]){7, 3, 1}); /* a gap after every second row */
+    check_walk(&desc);
 }
 
 static void same_layout_in_any_order_is_in_place(void **state)
@@ -249,6 +252,9 @@ static void same_layout_in_any_order_is_in_place(void **state)
     assert_int_equal(plan.dim[1].size, 3);
     set_strides(&desc, (const int64_t[]){1, 3, 12}, NULL);
     assert_false(make_ok(&desc).in_place);
+    desc = packed(SHAPE(2, 3), 1);
+    set_strides(&desc, (const int64_t[]){3, 2}, (const int64_t[]){3, 2});
+    assert_false(make_ok(&desc).in_place); /* its gaps are zeroed before it is read: split.h */
 }
 
 static void rank_out_of_range_is_refused(void **state)
@@ -392,6 +398,10 @@ static void overlap_of_huge_layouts_is_told_at_once(void **state)
     assert_true(is_refused_for_overlap((uint64_t[]){k + 1, k + 2}, (uint64_t[]){k + 1, k}, 2));
     assert_false(is_refused_for_overlap((uint64_t[]){1000, 1000, UINT64_C(1) << 40},
                                         (uint64_t[]){1, 1000, 1000000}, 3));
+    /* of a large size, outermost or not, only differences that can be made up for are tried */
+    assert_false(is_refused_for_overlap((uint64_t[]){100000, 2, 3}, (uint64_t[]){20, 5, 3}, 3));
+    assert_false(
+        is_refused_for_overlap((uint64_t[]){2, 2, 100000}, (uint64_t[]){401, 6, 4}, 3));
     uint64_t sizes[30];
     uint64_t strides[30];
     for (size_t i = 0; i < 30; i++) {
