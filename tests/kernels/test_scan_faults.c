@@ -18,26 +18,43 @@ static struct scan_case fault_tensor(void)
     return t;
 }
 
+/* t as the first `count` of two jobs of a batch: in place in a slab of its own, and from another
+ * slab to a third. */
+static enum status run_jobs(struct scan_device *device, struct scan_case *t, size_t count,
+                            struct scan_report *report, struct error *err)
+{
+    struct slab *apart = slab_create(t->in_bytes);
+    t->slab = slab_create(t->in_bytes);
+    t->out_slab = slab_create(t->out_bytes);
+    memcpy(slab_data(t->slab), t->in, t->in_bytes);
+    memcpy(slab_data(apart), t->in, t->in_bytes);
+    const struct scan_job jobs[] = {{.plan = &t->plan, .slab = t->slab},
+                                    {.plan = &t->plan, .slab = apart, .out_slab = t->out_slab}};
+    const struct slab *outputs[] = {t->slab, t->out_slab};
+    enum status status = scan_device_run(device, jobs, count, report, err);
+    for (size_t i = 0; i < count; i++) {
+        if (status == STATUS_OK) {
+            ktest_same_bytes(slab_data(outputs[i]), t->want, t->out_bytes, 1,
+                             "a run after faults");
+        } else if (report->inputs_intact) {
+            ktest_same_bytes(slab_data(jobs[i].slab), t->in, t->in_bytes, 1,
+                             "an input reported intact is intact");
+        }
+    }
+    slab_destroy(t->out_slab);
+    slab_destroy(t->slab);
+    slab_destroy(apart);
+    return status;
+}
+
 /* One run of t in place in its own slab. */
 static enum status run_once(struct scan_device *device, struct scan_case *t,
                             struct scan_report *report, struct error *err)
 {
-    t->slab = slab_create(t->in_bytes);
-    memcpy(slab_data(t->slab), t->in, t->in_bytes);
-    struct scan_job job = {.plan = &t->plan, .slab = t->slab};
-    enum status status = scan_device_run(device, &job, 1, report, err);
-    if (report->inputs_intact && status != STATUS_OK) {
-        ktest_same_bytes(slab_data(t->slab), t->in, t->in_bytes, 1,
-                         "an input reported intact is intact");
-    }
-    if (status == STATUS_OK) {
-        ktest_same_bytes(slab_data(t->slab), t->want, t->out_bytes, 1, "a run after faults");
-    }
-    slab_destroy(t->slab);
-    return status;
+    return run_jobs(device, t, 1, report, err);
 }
 
-/* Let the first, second ... OpenCL call of a run fail, until a run needs no more calls. */
+/* Let the first, second ... OpenCL call of a batch fail, until it needs no more calls. */
 static void every_failing_call_is_reported_and_survived(const void *context)
 {
     const struct scan_way *way = context;
@@ -47,13 +64,13 @@ static void every_failing_call_is_reported_and_survived(const void *context)
     struct scan_report report;
     struct error err = ERROR_INIT;
     if (device != NULL) {
-        ktest_check(run_once(device, &t, &report, &err) == STATUS_OK, "a first run works");
+        ktest_check(run_jobs(device, &t, 2, &report, &err) == STATUS_OK, "a first run works");
     }
     for (uint32_t skip = 0; skip < 400 && device != NULL; skip++) {
         struct cl_fault fault = {.code = codes[skip % 2], .skip = skip, .count = 1};
         struct error failed = ERROR_INIT;
         cl_fault_set(&fault);
-        enum status status = run_once(device, &t, &report, &failed);
+        enum status status = run_jobs(device, &t, 2, &report, &failed);
         bool reached = cl_fault_calls() > skip;
         cl_fault_set(NULL);
         if (!reached) {
@@ -68,7 +85,7 @@ static void every_failing_call_is_reported_and_survived(const void *context)
         }
         ktest_check(strstr(failed.detail, "CL_") != NULL, "an error names the OpenCL code");
         struct error again = ERROR_INIT;
-        if (run_once(device, &t, &report, &again) != STATUS_OK) {
+        if (run_jobs(device, &t, 2, &report, &again) != STATUS_OK) {
             ktest_fail("after call %u failed: %s", skip, again.detail);
         }
     }
