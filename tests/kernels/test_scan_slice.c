@@ -12,19 +12,21 @@
 
 enum {
     POISON = 0xA5,
-    DEVICES = SCAN_WAYS + 1
+    OFTEN = SCAN_WAYS + 1, /* devices that take part in every test */
+    DEVICES = OFTEN + 1
 };
 
-/* Every way to run, and one that adds float64 in integers: they take turns. The last one only
- * where it differs, and for one type: building its kernels takes seconds. */
+/* Every way to run, the generic kernel, and a device that adds float64 in integers: they take
+ * turns. The last one only where it differs, and for one type: building its kernels takes seconds. */
 static struct scan_device *devices[DEVICES];
 
 static void devices_open(const void *context)
 {
-    static const struct scan_aids soft = {.soft_f64 = true};
+    static const struct scan_aids others[] = {{.generic_kernels = true}, {.soft_f64 = true}};
     (void)context;
     for (size_t i = 0; i < DEVICES; i++) {
-        devices[i] = scan_case_device(i < SCAN_WAYS ? &scan_ways[i].options : &soft);
+        devices[i] =
+            scan_case_device(i < SCAN_WAYS ? &scan_ways[i].options : &others[i - SCAN_WAYS]);
     }
 }
 
@@ -119,7 +121,7 @@ static void run_in_slices(struct scan_case *c)
         report_case(c);
         return;
     }
-    uint32_t taking_part = c->desc.dtype == DTYPE_F32 ? DEVICES : SCAN_WAYS;
+    uint32_t taking_part = c->desc.dtype == DTYPE_F32 ? DEVICES : OFTEN;
     uint64_t most = 1 + a.slicing.steps / (1 + scan_draw(5));
     for (uint64_t first = 0; first < a.slicing.steps;) {
         uint64_t left = a.slicing.steps - first;
@@ -223,7 +225,7 @@ static void run_whole(const struct scan_case *c, struct slab *slab, size_t at, s
     struct error err = ERROR_INIT;
     const struct scan_job job = {
         .plan = &c->plan, .slab = slab, .in_offset = at, .out_offset = to, .holes = true};
-    if (scan_device_run(devices[scan_draw(SCAN_WAYS)], &job, 1, &report, &err) != STATUS_OK) {
+    if (scan_device_run(devices[scan_draw(OFTEN)], &job, 1, &report, &err) != STATUS_OK) {
         ktest_fail("a whole with holes: %s", err.detail);
     }
 }
@@ -265,9 +267,9 @@ static void run_complete(struct scan_case *c, bool in_place)
                                .position = slice.position,
                                .more = slice.more,
                                .holes = slice.holes};
-        cut = ktest_check(
-            scan_device_run(devices[scan_draw(SCAN_WAYS)], &job, 1, &report, &err) == STATUS_OK,
-            "a slice runs");
+        cut = ktest_check(scan_device_run(devices[scan_draw(OFTEN)], &job, 1, &report, &err) ==
+                              STATUS_OK,
+                          "a slice runs");
         first += slice.steps;
     }
     if (!ktest_same_bytes(data + to, c->want, c->out_bytes / bytes, bytes, "complete") ||
@@ -279,8 +281,9 @@ static void run_complete(struct scan_case *c, bool in_place)
     slab_destroy(slab);
 }
 
-/* In runs along the axis, as a tensor comes in parts: the sums of all lines lie in one place. */
-static void run_carried(struct scan_case *c, bool in_place)
+/* In runs along the axis, as a tensor comes in parts: the sums of all lines lie in one place. On
+ * any device in runs of any length, or on one in runs that end amid superblocks. */
+static void run_carried(struct scan_case *c, bool in_place, struct scan_device *one)
 {
     const struct scan_plan *whole = &c->plan;
     const size_t bytes = dtype_info(c->desc.dtype)->bytes;
@@ -295,6 +298,7 @@ static void run_carried(struct scan_case *c, bool in_place)
         struct scan_slicing slicing;
         const uint64_t left = whole->axis.size - done;
         length = SCAN_BLOCK * (1 + scan_draw((uint32_t)(whole->axis.size / SCAN_BLOCK) + 1));
+        length = one != NULL ? SCAN_BLOCK * 130 : length;
         length = length < left ? length : left;
         scan_slicing_carried(whole, done, length, &slicing);
         for (uint64_t first = 0; first < slicing.steps;) {
@@ -312,8 +316,8 @@ static void run_carried(struct scan_case *c, bool in_place)
                                    .position = done + slice.position,
                                    .more = slice.more || length < left,
                                    .holes = slice.holes};
-            if (scan_device_run(devices[scan_draw(SCAN_WAYS)], &job, 1, &report, &err) !=
-                STATUS_OK) {
+            struct scan_device *device = one != NULL ? one : devices[scan_draw(OFTEN)];
+            if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
                 ktest_fail("a run: %s", err.detail);
             }
             first += slice.steps;
@@ -334,6 +338,7 @@ static const struct layout carried[] = {
     {3, {8, 60, 300}, 2, true, {60, 1, 480}, {18000, 300, 1}},
     {3, {9, 600, 70}, 1, false, {0}, {0}},
     {3, {5, 300, 4}, 1, true, {0, 4, 1}, {1200, 4, 1}},
+    {3, {9, 600, 70}, 1, true, {1, 630, 9}, {42000, 70, 1}}, /* dimensions change places */
 };
 
 static void parts_along_the_axis_give_the_oracles_bits(const void *context)
@@ -351,7 +356,34 @@ static void parts_along_the_axis_give_the_oracles_bits(const void *context)
         memcpy(desc.strides, layout->strides, sizeof layout->strides);
         memcpy(desc.output_strides, layout->output_strides, sizeof layout->output_strides);
         if (scan_case_init(&c, &desc, i % 3 == 0)) {
-            run_carried(&c, c.plan.in_place && scan_draw(2) == 0);
+            run_carried(&c, c.plan.in_place && scan_draw(2) == 0, NULL);
+        }
+        scan_case_deinit(&c);
+    }
+}
+
+/* Blocks enough before a superblock's end, and behind it, that forgetting them changes sums. */
+static void blocks_of_earlier_parts_are_counted(const void *context)
+{
+    static const struct layout superblocks[] = {
+        {1, {67000}, 0, false, {0}, {0}},
+        {2, {67000, 2}, 0, false, {0}, {0}},
+        {2, {67000, 9}, 0, false, {0}, {0}},
+        {2, {67000, 9}, 0, true, {1, 67000}, {9, 1}},
+    };
+    (void)context;
+    for (size_t i = 0; i < sizeof superblocks / sizeof *superblocks; i++) {
+        const struct layout *layout = &superblocks[i];
+        struct scan_desc desc =
+            scan_describe(DTYPE_F64, PRECISION_WIDE, layout->rank, layout->sizes, layout->axis);
+        struct scan_case c;
+        desc.has_strides = desc.has_output_strides = layout->laid;
+        memcpy(desc.strides, layout->strides, sizeof layout->strides);
+        memcpy(desc.output_strides, layout->output_strides, sizeof layout->output_strides);
+        if (scan_case_init(&c, &desc, false)) {
+            for (size_t d = 0; d < OFTEN; d++) {
+                run_carried(&c, false, devices[d]);
+            }
         }
         scan_case_deinit(&c);
     }
@@ -545,6 +577,7 @@ int main(void)
                        dtype_info(few[i])->name);
         ktest_run(sentence, parts_along_the_axis_give_the_oracles_bits, &few[i]);
     }
+    ktest_run("blocks of earlier parts are counted", blocks_of_earlier_parts_are_counted, NULL);
     ktest_run("steps too large for a slice are cut", steps_too_large_for_a_slice_are_cut, NULL);
     ktest_run("what must be whole is not cut", what_must_be_whole_is_not_cut, NULL);
     for (size_t way = 0; way < SCAN_WAYS; way++) {
