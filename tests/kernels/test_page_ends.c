@@ -45,6 +45,7 @@ static const struct {
     {2, {3, 5000}, 1}, {2, {1000, 3}, 0}, {2, {333, 7}, 0},     {2, {77, 31}, 0},
     {2, {70, 130}, 0}, {2, {9, 2000}, 0}, {3, {5, 11, 3}, 1},   {3, {3, 40, 70}, 1},
     {2, {1, 5}, 1},    {2, {5, 1}, 0},    {3, {2, 3, 4097}, 2}, {2, {4099, 2}, 0},
+    {2, {50, 9}, 0}, /* columns narrower than a vector of bytes */
 };
 
 /* One scan at the ends, or at the beginnings, of two islands, or in place in one. */
