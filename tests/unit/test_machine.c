@@ -74,6 +74,8 @@ static void the_smallest_quota_of_our_group_and_all_above_it_counts(void **state
     assert_int_equal(machine_quota_cores(root), 3);
     put("sys/fs/cgroup/cpu.max", "200000 100000\n"); /* a container sees its own group there */
     assert_int_equal(machine_quota_cores(root), 2);
+    put("sys/fs/cgroup/a/b/c/cpu.max", "100000 100000\n");
+    assert_int_equal(machine_quota_cores(root), 1);
 }
 
 static void the_files_of_version_1_count_as_well(void **state)
