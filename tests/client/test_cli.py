@@ -1085,6 +1085,19 @@ class Cumsum(Directory):
         for option in ("--connections=0", "--connections=4097", "--duration=0", "--rate=0"):
             self.assert_failed(tally("bench", option, url="http://127.0.0.1:1"), 2, "expected")
 
+    def test_a_shape_has_64_sizes_at_most(self):
+        for count, status in (64, 0), (65, 2), (300, 2):
+            shape = ",".join("1" * count)
+            done = tally("cumsum", *"-f raw -F raw -d int8 -s".split(), shape, stdin=b"\7")
+            self.assertEqual((done.returncode, done.stdout), (status, b"" if status else b"\7"))
+
+    def test_a_new_file_has_the_mode_that_the_umask_leaves(self):
+        source = self.path("in.npy", npy("|u1", (2,), b"\1\2"))
+        line = 'umask 027; exec "$0" cumsum "$1" -u "$2" -o "$3"'
+        command = ["sh", "-c", line, TALLY, source, URL, self.path("out.npy")]
+        self.assert_done(subprocess.run(command, capture_output=True, timeout=60))
+        self.assertEqual(os.stat(self.path("out.npy")).st_mode & 0o777, 0o640)
+
     def test_a_thousand_retries_are_not_none(self):
         full = answer(b'{"error":"full","code":"queue_full"}', status="503 X")
         sums = answer(b'{"data":[1]}')
