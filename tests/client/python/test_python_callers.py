@@ -334,3 +334,14 @@ def test_no_more_idle_connections_are_kept_than_asked_for(connect):
             for thread in threads:
                 thread.join()
             assert len(client._pool.idle) <= 2
+
+
+def test_no_more_idle_connections_of_an_async_client_are_kept():
+    async def calls(url):
+        async with tally.AsyncClient(url, idle_connections=2) as client:
+            x = np.array(lying_server.INPUT, np.int32)
+            await asyncio.gather(*(client.cumsum(x, 0) for _ in range(8)))
+            return len(client._wires)
+
+    with LyingServer(lambda seen: Told(tensor().data)) as server:
+        assert 1 <= asyncio.run(calls(server.url)) <= 2
