@@ -179,13 +179,8 @@ $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tre
 $(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
 	cat $^ >$@
-$(B)/tests/kernels/delay_embed.S: kernels/embed.S
-	@mkdir -p $(@D)
-	sed 's|kernels/cl/types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
-$(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/cl/*.cl)
-	$(CC) $(DEFS) -c -o $@ $<
-$(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
-    $(call objs,$(KTESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
+$(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o \
+    $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl Makefile

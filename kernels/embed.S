@@ -1,5 +1,5 @@
-/* The OpenCL C sources, as they are in the tree, inside the binary: a table of name, begin and
- * end for program.c. */
+/* The OpenCL C sources that devices compile, as they are in the tree, inside the binary: a table of
+ * name, begin and end for program.c. Those of the vector kernels are compiled ahead only. */
     .macro embed name, file
     .section .rodata
 1:  .asciz "\name"
@@ -16,13 +16,6 @@ program_sources:
     embed types, "kernels/cl/types.cl"
     embed soft_f64, "kernels/cl/soft_f64.cl"
     embed table, "kernels/cl/table.cl"
-    embed group, "kernels/cl/group.cl"
-    embed chain, "kernels/cl/chain.cl"
-    embed line, "kernels/cl/line.cl"
-    embed narrow, "kernels/cl/narrow.cl"
-    embed tile, "kernels/cl/tile.cl"
-    embed tile_buffer, "kernels/cl/tile_buffer.cl"
-    embed launch, "kernels/cl/launch.cl"
     embed gpu_tile, "kernels/cl/gpu_tile.cl"
     embed gpu_reduce, "kernels/cl/gpu_reduce.cl"
     embed gpu_lookback, "kernels/cl/gpu_lookback.cl"

@@ -1,10 +1,9 @@
 /* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add,
  * store. group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer
  * addition is associative: any grouping gives the same bits). 64-bit accumulators are kept as
- * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and
- * PoCL's work-group function does not tell the compiler to prefer shorter ones. Where no lane
- * meets another (-DVERTICAL) the whole vectors are faster, conversions above all. -DTRANSPOSED:
- * one vector of eight, whatever the type.
+ * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md). Where no
+ * lane meets another (-DVERTICAL) the whole vectors are faster, conversions above all.
+ * -DTRANSPOSED: one vector of eight, whatever the type.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * vec_t    WIDTH lanes; as sum: the same sum in every lane
@@ -12,13 +11,6 @@
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE \
     static __attribute__((noinline)) /* seldom: not to be part of what runs often */
-/* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of
- * them into wider ones, and took minutes over it. */
-#if __has_attribute(intel_vec_len_hint)
-#define VECTOR_KERNEL __kernel __attribute__((intel_vec_len_hint(1)))
-#else
-#define VECTOR_KERNEL __kernel
-#endif
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 #if defined(ACC_INT)

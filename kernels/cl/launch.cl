@@ -1,19 +1,17 @@
 /* The kernel of each vector variant: a work-group of one runs one work item of the launch's
  * table, as the file before this one says in run_item(). Comes last. */
-VECTOR_KERNEL void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
-                               __global acc_t *carry, __global ulong *table, ulong entry_at,
-                               uint entry_count, ulong items, ulong chain_at)
+__kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
+                          __global acc_t *carry, __global ulong *table, ulong entry_at,
+                          uint entry_count, ulong items, ulong chain_at)
 {
 #if defined(CHAINED)
     ulong item = chain_ticket(table + chain_at, chain_at > 0);
 #else
     ulong item = get_global_id(0);
 #endif
-    if (item < items) {
-        index_t own;
-        __global const struct scan_entry *e =
-            find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
-        struct launch launch = {in, out, carry, table + chain_at};
-        run_item(&launch, e, own);
-    }
+    index_t own;
+    __global const struct scan_entry *e =
+        find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
+    struct launch launch = {in, out, carry, table + chain_at};
+    run_item(&launch, e, own);
 }

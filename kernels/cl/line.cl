@@ -98,9 +98,8 @@ INLINE void cells_reverse(cells_t t[QUAD_GROUPS])
     t[1] = t1;
 }
 
-/* Two hints that change no value, for a compiler that knows vectors of four sums, and takes
- * them: PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group
- * sizes.
+/* Two hints that change no value, for a compiler that knows vectors of four sums, and of which
+ * it was measured.
  *
  * KEEP_IN_MEMORY: elements are widened from memory, which is one operation; from a register it
  * is two, and one more for the upper half. A compiler that sees store and load would save them.
@@ -613,7 +612,6 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             own.out = line_out(&l, partition.first);
             own.length = partition.length;
             own.prefetch_distance = cut ? chain_prefetch_distance(&chain, partition.number) : 0;
-            own.stream = l.stream && (ulong)own.out % STREAM_ALIGN == 0;
             s.supers = splat(super);
             s.blocks = splat(blocks);
             s.base = PLUS(s.supers, s.blocks);

@@ -114,7 +114,7 @@ static uint soft_f64_narrow(ulong x, uint fraction_bits, int max_exponent)
     int lowest = 1 - max_exponent;    /* smallest normal exponent */
     int lost = exponent < lowest ? lowest - exponent : 0;
     uint drop = 52 - fraction_bits - 3; /* keep three extra bits to round by */
-    ulong kept = soft_shift_right(significand, lost > 64 ? 64 : drop + (uint)lost);
+    ulong kept = soft_shift_right(significand, drop + (uint)lost);
     ulong extra = kept & 7;
     kept >>= 3;
     kept += (ulong)(extra > 4) | ((ulong)(extra == 4) & kept & 1);

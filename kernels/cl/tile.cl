@@ -373,7 +373,7 @@ INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column
                         struct lane_sums *s, group_t v[ROWS])
 {
     const ulong end = l->at + row + ROWS;
-    const bool block_ends = end % BLOCK == 0 && rows == ROWS;
+    const bool block_ends = end % BLOCK == 0;
     rows_load(l, row, rows, column, v);
     rows_prefetch(l, row, column);
     rows_network(v);

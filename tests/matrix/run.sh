@@ -3,8 +3,8 @@
 #
 #   tests/matrix/run.sh [--quick]
 #
-# PoCL with one thread and with all, each of its work-group methods, the generic and the GPU kernels
-# on it, with 32 and 64-bit offsets; Intel's CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
+# The generic kernel, as devices that compile have it, on PoCL with one thread and with all and with each of its
+# work-group methods, the GPU kernels on it, with 32 and 64-bit offsets; Intel's CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
 # the system's ICD loader finds; last Oclgrind (tests/oclgrind/run.sh; not with --quick). Each run compares every output with the oracle byte for byte, so
 # that all that pass agree. Prints one row a run; ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
@@ -45,8 +45,6 @@ if [ -n "$pocl" ]; then
     for method in loopvec loops repl; do
         run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
     done
-    run "PoCL, generic kernel" "OCL_ICD_VENDORS=$pocl" -- --generic-kernels
-    run "PoCL, generic kernel, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --generic-kernels --wide-index
     run "PoCL, GPU kernels, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels --wide-index
     run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
     run "PoCL, GPU kernels, look-back" "OCL_ICD_VENDORS=$pocl" -- --lookback

@@ -1,16 +1,14 @@
 #!/bin/sh
-# Every kernel under Oclgrind (Debian's 21.10), which interprets it and watches each access:
+# Every kernel that devices compile under Oclgrind (Debian's 21.10), which interprets it and watches each access:
 #
 #   tests/oclgrind/run.sh
 #
 # Out-of-bounds accesses and data races, and reads of memory that nobody wrote. Any report fails, and so
 # does a kernel that Oclgrind does not take. Optimised code has instructions that stop it, hence
-# -cl-opt-disable; a function inlined by force brings an intrinsic that does, hence noinline. docs/design/proofs.md
-# has what Oclgrind gets wrong, and so why elementwise.h, why one way of the corpus a process (--way), and
-# which rows leave out which check.
+# -cl-opt-disable. docs/design/proofs.md has what Oclgrind gets wrong, and so why one way of the corpus a
+# process (--way), and which rows leave out which check.
 #
-# First a kernel with one fault of each kind must be reported (racy.cl), and of a vector's lanes the right
-# one (lanes.cl). Takes some minutes; prints
+# First a kernel with one fault of each kind must be reported (racy.cl). Takes some minutes; prints
 # a row a run and ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
 name=oclgrind
@@ -27,16 +25,6 @@ for report in 'data race at global' 'depends on uninitialized' 'Invalid write of
     row "a planted fault is reported: $report" "$result" "$log"
 done
 
-elementwise="-include $PWD/tests/oclgrind/elementwise.h"
-log=$logs/lanes.log
-(cd tests/oclgrind && oclgrind-kernel --uninitialized \
-    --build-options "-cl-opt-disable $elementwise" lanes.sim) >"$log" 2>&1 || true
-result=WRONG
-if [ "$(grep -c 'depends on uninitialized' "$log")" = 1 ] && grep -q 'if (wide.x > 0)' "$log"; then
-    result=ok
-fi
-row "of a vector's lanes only the unwritten one is reported" "$result" "$log"
-
 # check NAME OCLGRIND-OPTION ... -- ARGUMENT ...
 check() {
     name=$1
@@ -50,8 +38,7 @@ check() {
     log=$(log_of "$name")
     result=WRONG
     # shellcheck disable=SC2086  # words
-    if timeout -k 10 1800 oclgrind $options --build-options "-cl-opt-disable -Dalways_inline=noinline \
--D__builtin_prefetch(...)= $elementwise" \
+    if timeout -k 10 1800 oclgrind $options --build-options -cl-opt-disable \
         "$program" --tiny "$@" >"$log" 2>&1 &&
         ! grep -v -q -E '^\[ OK |^[0-9]+ passed, 0 failed$' "$log"; then
         result=ok
@@ -59,11 +46,9 @@ check() {
     row "$name" "$result" "$log"
 }
 
-# ways: 2 one by one, 4 in batches, 5 lines in parts
-check "the vector kernels" --data-races --uninitialized -- --way 2
-check "the vector kernels, lines in parts" --uninitialized -- --way 5
-check "the vector kernels, in batches" --data-races -- --way 4
-check "the generic kernel" --data-races --uninitialized -- --way 2 --generic-kernels
+# ways: 2 one by one, 4 in batches
+check "the generic kernel" --data-races --uninitialized -- --way 2
+check "the generic kernel, in batches" --data-races -- --way 4
 check "GPU kernels" --data-races --uninitialized -- --way 2 --gpu-kernels
 check "GPU kernels, in batches" --data-races -- --way 4 --gpu-kernels
 check "GPU kernels without float64" --data-races --uninitialized -- --way 2 --soft-f64
