@@ -61,7 +61,7 @@ KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c proto/parallel.c
 # The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
 # that a machine may have, as `make install` and `make image` do. The trees share them, but those with
 # sanitizers in the kernels.
-ALL_LEVELS := $(if $(filter x86_64,$(MACHINE)),v4 v3 v2,baseline)
+ALL_LEVELS := $(if $(filter x86_64,$(MACHINE)),v4_512 v4 v3 v2,baseline)
 ifndef LEVELS
 LEVELS := $(if $(HOST_$(MODE)),baseline,$(shell sh kernels/cpu/level.sh))
 endif

@@ -3,7 +3,8 @@
  * addition is associative: any grouping gives the same bits). 64-bit accumulators are kept as
  * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md). Where no
  * lane meets another (-DVERTICAL) the whole vectors are faster, conversions above all.
- * -DTRANSPOSED: one vector of eight, whatever the type.
+ * -DTRANSPOSED: one vector of eight, whatever the type. -DLONG_VECTORS: the processor does 512 bits
+ * at once, and groups are whole vectors, of integers as many as these hold.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * vec_t    WIDTH lanes; as sum: the same sum in every lane
@@ -21,13 +22,31 @@ typedef acc_t lane_t;
 #define LANE_ZERO      ((lane_t)ACC_ZERO)
 #define LANE_PLUS_ZERO ((lane_t)ACC_PLUS_ZERO)
 
-#if defined(TRANSPOSED) || (defined(VERTICAL) && defined(ACC_F64))
+/* Are they faster then? Not for short lines that fill no such vector (narrow.cl), nor than quads
+ * of 16-bit floats (line.cl). */
+#if !defined(LONG_VECTORS) || defined(VERTICAL)
+#define LONG_SUMS 0
+#elif defined(INNER) && defined(ACC_INT)
+#define LONG_SUMS (ELEM_BYTES == 4 || (ELEM_BYTES == 8 && INNER > 1))
+#elif defined(INNER)
+#define LONG_SUMS (ELEM_BYTES == 4 || INNER > 1)
+#elif defined(ACC_INT)
+#define LONG_SUMS 1
+#else
+#define LONG_SUMS (ELEM_BYTES >= 4)
+#endif
+
+#if defined(TRANSPOSED) || (defined(ACC_F64) && (defined(VERTICAL) || LONG_SUMS)) || \
+    (defined(ACC_INT) && ELEM_BYTES == 8 && LONG_SUMS)
 #define WIDTH 8
+#define VECS  1
+#elif defined(ACC_INT) && ELEM_BYTES <= 2 && LONG_SUMS
+#define WIDTH 32
 #define VECS  1
 #elif defined(ACC_F64) || (defined(ACC_INT) && ELEM_BYTES == 8)
 #define WIDTH 4
 #define VECS  2
-#elif defined(ACC_INT) && ELEM_BYTES <= 2
+#elif defined(ACC_INT) && (ELEM_BYTES <= 2 || LONG_SUMS)
 #define WIDTH 16
 #define VECS  1
 #else
@@ -68,6 +87,10 @@ typedef struct {
 #define LANES_8(f, x) LANES_4(f, x), f(x, 4), f(x, 5), f(x, 6), f(x, 7)
 #define LANES_16(f, x) \
     LANES_8(f, x), f(x, 8), f(x, 9), f(x, 10), f(x, 11), f(x, 12), f(x, 13), f(x, 14), f(x, 15)
+#define LANES_32(f, x)                                                                  \
+    LANES_16(f, x), f(x, 16), f(x, 17), f(x, 18), f(x, 19), f(x, 20), f(x, 21), f(x, 22), \
+        f(x, 23), f(x, 24), f(x, 25), f(x, 26), f(x, 27), f(x, 28), f(x, 29), f(x, 30),   \
+        f(x, 31)
 #define JOIN_(a, b)     a##b
 #define JOIN(a, b)      JOIN_(a, b)
 #define EACH_LANE(f, x) JOIN(LANES_, WIDTH)(f, x)
@@ -185,7 +208,7 @@ INLINE elem_pack_t narrow(pack_t p)
 #define SIDE TRANSPOSED_SIDE /* elements */
 #elif ELEM_BYTES == 8
 #define SIDE 4
-#elif ELEM_BYTES == 1 && GROUP == 16
+#elif ELEM_BYTES == 1 && GROUP >= 16
 #define SIDE 16
 #else
 #define SIDE 8
@@ -228,7 +251,7 @@ INLINE side_t side_load(__global const elem_t *p, long step)
 /* A private buffer as if it was memory: to a processor it is. */
 #define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))
 
-/* Copy `count` elements, fewer than four groups, by vectors that reach no further. */
+/* Copy `count` elements, fewer than 64, by vectors that reach no further. */
 INLINE void partial_copy(__global elem_t *to, __global const elem_t *from, uint count)
 {
 #define COPY_PARTIAL(n)                                                                \
@@ -239,9 +262,7 @@ INLINE void partial_copy(__global elem_t *to, __global const elem_t *from, uint 
         to += (n);                                                                     \
         from += (n);                                                                   \
     }
-#if GROUP == 16
     COPY_PARTIAL(32)
-#endif
     COPY_PARTIAL(16)
     COPY_PARTIAL(8)
     COPY_PARTIAL(4)
@@ -343,8 +364,11 @@ INLINE void group_stream(__global elem_t *p, group_t g)
 #define GROUPS_STEP(q, count, d) EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, d); }
 #if WIDTH == 8
 #define GROUPS_LAST(q, count) GROUPS_STEP(q, count, 4)
-#else
+#elif WIDTH == 16
 #define GROUPS_LAST(q, count) GROUPS_STEP(q, count, 4) GROUPS_STEP(q, count, 8)
+#else
+#define GROUPS_LAST(q, count) \
+    GROUPS_STEP(q, count, 4) GROUPS_STEP(q, count, 8) GROUPS_STEP(q, count, 16)
 #endif
 #endif
 #define GROUPS_SCAN(q, count)                 \

@@ -1,7 +1,7 @@
 /* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between
  * elements, 0 among them, which are moved one by one (scan_steps). A work-item takes some whole
- * lines, or a partition of one (chain.cl), and walks along each, four groups at a time so that
- * one computes while another waits:
+ * lines, or a partition of one (chain.cl), and walks along each, several groups at a time so
+ * that one computes while another waits:
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
@@ -14,7 +14,13 @@
 #define KERNEL_NAME scan_rows
 #endif
 
-#define INTERLEAVED_GROUPS   4
+#if WIDTH == 8 && defined(ACC_F64)
+#define INTERLEAVED_GROUPS 8 /* a shuffle across 512 bits takes six cycles */
+#elif WIDTH == 32
+#define INTERLEAVED_GROUPS 2 /* rows of 64 are interleaved, too */
+#else
+#define INTERLEAVED_GROUPS 4
+#endif
 #define INTERLEAVED_ELEMENTS (INTERLEAVED_GROUPS * GROUP)
 
 /* Are results contiguous? */
@@ -48,7 +54,9 @@ INLINE elem_group_t elem_group_load(__global const elem_t *p, ulong step)
  * before they are widened and after they are rounded, within 128 bits, of which the hardware
  * does more at a time than of those across. For sums in two vectors of four and elements
  * narrower than they: others would be transposed at twice the cost (docs/design/kernels.md). */
-#if WIDTH == 4 && !defined(GOES_BY_QUADS) && ELEM_BYTES <= 4
+#if WIDTH != 4
+#undef GOES_BY_QUADS /* a test asks for them with other elements */
+#elif !defined(GOES_BY_QUADS) && ELEM_BYTES <= 4
 #define GOES_BY_QUADS(line) HAS_PACKED_OUTPUT(line)
 #endif
 #if defined(GOES_BY_QUADS)

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* The levels are x86-64-v2, -v3 and -v4 of the psABI, but for what every processor with the
- * rest has. */
+ * rest has, and v4_512: v4 on processors that do 512 bits at once. Of these AMD's are known, from
+ * Zen 5 on. */
 static bool has_level(const char *level)
 {
 #if defined(__x86_64__)
@@ -18,10 +19,12 @@ static bool has_level(const char *level)
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    return strcmp(level, "v4") == 0   ? v4
-           : strcmp(level, "v3") == 0 ? v3
-           : strcmp(level, "v2") == 0 ? v2
-                                      : true;
+    bool v4_512 = v4 && __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512vp2intersect");
+    return strcmp(level, "v4_512") == 0 ? v4_512
+           : strcmp(level, "v4") == 0   ? v4
+           : strcmp(level, "v3") == 0   ? v3
+           : strcmp(level, "v2") == 0   ? v2
+                                        : true;
 #else
     (void)level;
     return true; /* the architecture's baseline */

@@ -151,7 +151,7 @@ typedef void (*cpu_code)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint6
 /* A row for each kernel and each level of processor, the rows of a level together, the highest
  * level first. */
 struct cpu_builtin {
-    const char *level; /* v2, v3, v4 of x86-64, or baseline */
+    const char *level; /* v2, v3, v4, v4_512 of x86-64, or baseline */
     const char *name;
     const char *signature; /* a letter for each argument: p buffer, 4 or 8: bytes */
     cpu_code code;

@@ -5,7 +5,8 @@
 #       [CLANG=clang] [FLAGS=...] [TYPES=FILE]
 #
 # makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is
-# one of x86-64 (v2, v3, v4), the highest first, or `baseline`. With `none` there are no kernels,
+# one of x86-64 (v2, v3, v4), the highest first, or `baseline`. LEVEL_512 has vectors of 512 bits
+# wherever that pays where the processor does them at once. With `none` there are no kernels,
 # clang is not needed, and the driver has no device. FLAGS are for sanitizers; TYPES, for tests,
 # stands for kernels/cl/types.cl.
 CLANG  ?= clang
@@ -25,7 +26,8 @@ objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
     -fno-vectorize -fno-slp-vectorize -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
-machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
+machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1:_512=)) \
+            $(if $(filter %_512,$(1)),-mprefer-vector-width=512 -DLONG_VECTORS)
 
 $(OUT): $(objects) $(OUT:.o=.table.o)
 	@echo "$(LD) -r -o $@ ($(words $^) objects)" && $(LD) -r -o $@ $^

@@ -13,6 +13,10 @@ has() {
 }
 if has avx2 bmi1 bmi2 fma; then
     level=v3
-    if has avx512f avx512bw avx512cd avx512dq avx512vl; then level=v4; fi
+    if has avx512f avx512bw avx512cd avx512dq avx512vl; then
+        level=v4
+        # AMD's from Zen 5 on
+        if has avx512_vp2intersect && grep -q '^vendor_id.*AuthenticAMD' /proc/cpuinfo; then level=v4_512; fi
+    fi
 fi
 echo "$level"
