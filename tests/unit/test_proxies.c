@@ -104,6 +104,8 @@ static void only_who_is_here_by_everybodys_word_is_here(void **state)
     expect_client(first, "127.0.0.1", "::ffff:127.0.0.2", "127.0.0.2", true);
     expect_client(first, "127.0.0.1", "::2", "::2", false);
     expect_client(first, "127.0.0.1", "127.0.0.2, 10.0.0.1", "127.0.0.2", false);
+    static const char *const both[4] = {"127.0.0.1", "127.0.0.5"};
+    expect_client(both, "127.0.0.1", "unknown, 127.0.0.5", "127.0.0.5", false);
     expect_client(first, "10.0.0.1", "127.0.0.2", "127.0.0.2", false);
     expect_client(first, "127.0.0.3", "127.0.0.2", "127.0.0.3", false);
 }
