@@ -1,5 +1,6 @@
 """Clients' shared memory, with tritonclient's own helpers and against hostile clients."""
 
+import concurrent.futures
 import contextlib
 import functools
 import http.client as http_client
@@ -15,6 +16,7 @@ import pytest
 import tritonclient.http as triton
 import tritonclient.utils.shared_memory as triton_shm
 from support import calls, waiting
+from support.http import post_bytes
 from support.tallyd import Tallyd, free_port
 from tritonclient.utils import InferenceServerException
 
@@ -420,6 +422,29 @@ def test_shared_memory_counts_against_the_memory_budget(start_server):
             answer = infer(client, [1 << 19], "r", 1 << 21, 0, ("r", 1 << 21, 0))
             calls.expect_error(answer, 413, "too_large", says="--memory-budget")
             assert infer(client, [1000], "r", 4000, 0, ("r", 4000, 0)).status == 200
+        client.close()
+
+
+def test_shared_memory_waits_for_room_in_the_memory_budget(start_server):
+    size = 8 << 20
+    for flags in ([], ["--shm-zero-copy"]):
+        server = start_server("--allow-client-shm", "--memory-budget=16MiB", *flags)
+        client = server.client()
+        with memory(size) as (name, view, _path), server.wire() as holder:
+            assert register(client, "r", name, 0, size).status == 200
+            path = f"/v1/cumsum?dtype=int8&shape={12 << 20}"
+            holder.send(post_bytes(path, bytes(12 << 20), [("Content-Type", calls.RAW)])[:-1])
+            waiting.until(lambda: server.metric("tally_memory_reserved_bytes") >= 12 << 20)
+            view.view("<i4")[:] = 1
+            arguments = (client, [size // 4], "r", size, 0, ("r", size, 0))
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(infer, *arguments)
+                waiting.until(
+                    lambda: answer.done() or server.metric("tally_admission_waiting") == 1
+                )
+                holder.reset()
+                assert answer.result().status == 200, answer.result()
+            assert view.view("<i4")[-1] == size // 4
         client.close()
 
 

@@ -2,6 +2,7 @@
 #include "server/infer/body.h"
 
 #include "proto/content_guess.h"
+#include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/infer_memory.h"
 #include "server/sched/client.h"
@@ -537,6 +538,31 @@ static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **
     memory_unpromise(f->server.memory, 4 << 20);
 }
 
+static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    struct client client = {.requests = 0};
+    uint64_t wait_ns = 0;
+    const uint64_t others =
+        3 << 20; /* that the client's other requests hold, for 10 s lately */
+    f->config.per_client_memory = 4 << 20;
+    request->client = &client;
+    request->limited = true;
+    assert_true(client_take_memory(&client, others, others, &wait_ns));
+    client_give_memory(&client, others, 10 * NS_PER_S);
+    assert_true(client_take_memory(&client, others, others, &wait_ns));
+    assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
+    assert_int_equal(request->limit, METRICS_CLIENT_LIMIT_MEMORY);
+    assert_int_equal(request->retry_after_s, 4); /* for a third of it */
+    assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
+
+    request->limited = false; /* now it is one of all who are at a Unix socket */
+    assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
+    assert_int_equal(client.memory_bytes, 4 << 20);
+}
+
 static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
@@ -726,6 +752,8 @@ int main(void)
             what_the_budget_never_has_is_too_large_whatever_was_promised, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(who_is_over_its_memory_is_told_when_enough_comes_back,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
