@@ -1,5 +1,6 @@
 /* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
  * is scanned once, in order, whatever devices do and clients send. */
+#include "server/base/address.h"
 #include "tests/unit/fake_service.h"
 
 #include <errno.h>
@@ -463,6 +464,7 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
  * passes in runs only, pace_ns in each. What it ran is noted. */
 static atomic_uint_fast64_t pace_ns;
 static uint64_t paced_bytes[TENSOR / SLICE + 2];
+static bool paced_holes[ARRAY_COUNT(paced_bytes)];
 static atomic_size_t paced_runs;
 static _Thread_local uint64_t paced_now_ns; /* 0: the machine's clock */
 
@@ -483,27 +485,34 @@ static enum status paced_run(struct scan_device *device, const struct scan_job *
 {
     const enum status status = fake_run(device, jobs, count, report, err);
     paced_now_ns = clock_now_ns() + atomic_load(&pace_ns);
-    paced_bytes[atomic_load(&paced_runs) % ARRAY_COUNT(paced_bytes)] = jobs[0].plan->elements;
+    const size_t run = atomic_load(&paced_runs) % ARRAY_COUNT(paced_bytes);
+    paced_bytes[run] = jobs[0].plan->elements;
+    paced_holes[run] = jobs[0].holes;
     atomic_fetch_add(&paced_runs, 1);
     return status;
+}
+
+static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
+{
+    static const struct device_driver paced = {.list = fake_list,
+                                               .open = fake_open,
+                                               .prepare = fake_prepare,
+                                               .close = fake_close,
+                                               .run = paced_run,
+                                               .info = fake_info};
+    fake.driver = &paced;
+    set_up(f, 1, flag);
+    fake.driver = NULL;
+    atomic_store(&pace_ns, ns);
+    atomic_store(&paced_runs, 0);
 }
 
 /* Scan a tensor whose bytes come while the device is busy with another, and then in slices of which
  * each takes so long. Returns how many there were, paced_bytes[1] being the first. */
 static size_t slices_at_pace(uint64_t ns)
 {
-    const struct device_driver paced = {.list = fake_list,
-                                        .open = fake_open,
-                                        .prepare = fake_prepare,
-                                        .close = fake_close,
-                                        .run = paced_run,
-                                        .info = fake_info};
     struct fixture f;
-    fake.driver = &paced;
-    set_up(&f, 1, "--device-timeout-ms=60000");
-    fake.driver = NULL;
-    atomic_store(&pace_ns, ns);
-    atomic_store(&paced_runs, 0);
+    set_up_paced(&f, ns, "--device-timeout-ms=60000");
     struct request *first = occupy(&f);
     connect_client(&f);
     send_head(&f, row, "");
@@ -535,6 +544,51 @@ static void slices_do_not_grow_while_they_take_long(void **state)
     for (size_t i = 2; i < count - 1; i++) {
         assert_int_equal(paced_bytes[i], SLICE + 256); /* whole steps, of 256 bytes */
     }
+}
+
+static void slices_of_what_is_urgent_go_before_what_its_client_sent_before(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up_paced(&f, 0, "--device-timeout-ms=60000");
+    const struct address any = {.family = AF_UNIX};
+    struct client *client = clients_get(f.fakes.server.clients, &any);
+    struct request *first = occupy(&f);
+    struct request *other = fake_tensor(&f.fakes, DTYPE_U8, 32);
+    other->client = client;
+    assert_int_equal(queue_push(f.fakes.server.queue, other, &other->error), 0);
+    connect_client(&f);
+    send_head(&f, row, "X-Request-Priority: high\r\n");
+    send_payload(&f, 0, TENSOR - 1);
+    await_read(&f);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&f.fakes), first);
+    assert_ptr_equal(fake_finished(&f.fakes), other);
+    assert_true(paced_bytes[1] > 32);
+    send_payload(&f, TENSOR - 1, TENSOR);
+    expect_scanned(&f);
+    fake_release(&f.fakes, first);
+    fake_release(&f.fakes, other);
+    client_release(client);
+    tear_down(&f);
+}
+
+static void gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up_paced(&f, 0, "--slice-bytes=0");
+    connect_client(&f);
+    static const char head[] =
+        "POST /v1/cumsum?dtype=uint8&shape=4&strides=0&output_strides=11184811 HTTP/1.1\r\n"
+        "Host: h\r\nContent-Type: application/octet-stream\r\nContent-Length: 1\r\n\r\nx";
+    send_all(&f, head, sizeof head - 1);
+    await_runs(&f, 0);
+    while (atomic_load(&paced_runs) == 0) { /* it is noted behind that */
+        tick(&f);
+    }
+    assert_true(paced_holes[0]);
+    tear_down(&f);
 }
 
 static void a_deadline_that_passes_ends_the_request_before_the_body_ends(void **state)
@@ -650,6 +704,8 @@ int main(void)
         cmocka_unit_test(a_slice_that_cannot_be_queued_waits_for_the_next),
         cmocka_unit_test(slices_grow_fourfold_while_they_take_no_time),
         cmocka_unit_test(slices_do_not_grow_while_they_take_long),
+        cmocka_unit_test(slices_of_what_is_urgent_go_before_what_its_client_sent_before),
+        cmocka_unit_test(gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device),
         cmocka_unit_test(a_deadline_that_passes_ends_the_request_before_the_body_ends),
         cmocka_unit_test(stopping_with_slices_out_leaves_nothing),
         cmocka_unit_test(clients_come_and_go_while_devices_fail_and_come_back),
