@@ -248,6 +248,8 @@ def test_every_answer_has_an_id_of_its_own(client):
 @pytest.mark.parametrize("form", ["json", "raw", "npy"])
 def test_server_timing_names_queue_compute_and_total(client, form):
     stored = np.ones(1000, np.float32)
+    key = ("tally_stage_seconds_sum", (("stage", "compute"),))
+    computed = metrics(client)[key]
     if form == "json":
         answer = calls.post_json(client, FLOAT32, stored)
     elif form == "raw":
@@ -261,6 +263,8 @@ def test_server_timing_names_queue_compute_and_total(client, form):
     assert {"queue", "compute", "total"} <= set(timings)
     assert 0 <= timings["queue"] <= timings["total"] and 0 < timings["total"] < 60000
     assert timings["compute"] <= timings["total"]
+    took = until(lambda: metrics(client)[key] - computed, 20) * 1000
+    assert timings["compute"] == pytest.approx(took, abs=0.0011)
 
 
 def test_answers_name_their_length_and_never_chunk(client):
@@ -280,3 +284,5 @@ def test_compressed_answers_only_on_request_and_correct(client):
         answer = client.post("/v1/cumsum", body, calls.JSON, {"Accept-Encoding": coding})
         plain = decode[answer.headers.get("Content-Encoding")](answer.body)
         assert json.loads(plain)["data"][-1] == 1999000
+        if "Content-Encoding" in answer.headers:
+            assert answer.headers["Vary"] == "Accept-Encoding"  # for caches

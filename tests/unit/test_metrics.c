@@ -107,18 +107,16 @@ static void failures_are_counted_by_reason(void **state)
     static const struct {
         enum status status;
         const char *reason;
-    } rows[] = {{STATUS_QUEUE_FULL, "REJECTED"},
-                {STATUS_DEADLINE_PASSED, "REJECTED"},
-                {STATUS_CLIENT_GONE, "CANCELED"},
-                {STATUS_DEVICE_ERROR, "BACKEND"},
-                {STATUS_INVALID_AXIS, "OTHER"}};
+    } rows[] = {{STATUS_QUEUE_FULL, "REJECTED"},  {STATUS_DEADLINE_PASSED, "REJECTED"},
+                {STATUS_THROTTLED, "REJECTED"},   {STATUS_CLIENT_GONE, "CANCELED"},
+                {STATUS_DEVICE_ERROR, "BACKEND"}, {STATUS_INVALID_AXIS, "OTHER"}};
     struct fake_server *fakes = *state;
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct metrics_request request = finished(0, rows[i].status);
         metrics_request(fakes->server.metrics, &request);
     }
     struct kserve_model_stats stats = stats_of(fakes, 0);
-    assert_int_equal(stats.fail.count, 5);
+    assert_int_equal(stats.fail.count, ARRAY_COUNT(rows));
     assert_int_equal(stats.success.count, 0);
     assert_int_equal(stats.inference_count, 0);
     char *page = page_of(fakes);
@@ -127,9 +125,10 @@ static void failures_are_counted_by_reason(void **state)
         (void)snprintf(
             line, sizeof line,
             "nv_inference_request_failure{model=\"%s\",version=\"1\",reason=\"%s\"} %d",
-            model_at(0)->name, rows[i].reason, i < 2 ? 2 : 1);
+            model_at(0)->name, rows[i].reason, i < 3 ? 3 : 1);
         expect(page, line);
     }
+    expect(page, "tally_elements_total 0");
     free(page);
 }
 
