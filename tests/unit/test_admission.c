@@ -51,6 +51,45 @@ static void many_begin_while_their_claims_together_are_short(void **state)
     }
 }
 
+static void what_a_slow_one_needs_more_is_no_claim_of_those_that_are_active(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *slow = request_of(f, &client);
+    struct request *requests[32];
+    assert_true(enter(f, slow, 8 * MIB));
+    assert_true(admission_pace(f->admission, slow, 0));
+    assert_true(enter(f, slow, 300 * MIB));
+    for (int i = 0; i < 32; i++) {
+        requests[i] = request_of(f, &client);
+        assert_true(enter(f, requests[i], 8 * MIB));
+    }
+    for (int i = 0; i < 32; i++) {
+        leave(f, requests[i]);
+    }
+    leave(f, slow);
+}
+
+static void who_is_active_gets_more_memory_before_those_that_wait_for_a_place(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *active[ADMISSION_PLACES];
+    struct request *waits = request_of(f, &client);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &client);
+        assert_true(enter(f, active[i], 200 * MIB));
+    }
+    assert_false(enter(f, waits, 200 * MIB));
+    assert_true(enter(f, active[0], 300 * MIB));
+    leave(f, active[0]);
+    expect_admitted(f, waits);
+    leave(f, waits);
+    for (int i = 1; i < ADMISSION_PLACES; i++) {
+        leave(f, active[i]);
+    }
+}
+
 static void
 what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have(void **state)
 {
@@ -654,6 +693,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(few_large_requests_begin_and_the_next_when_one_is_through),
         T(many_begin_while_their_claims_together_are_short),
+        T(what_a_slow_one_needs_more_is_no_claim_of_those_that_are_active),
+        T(who_is_active_gets_more_memory_before_those_that_wait_for_a_place),
         T(what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have),
         T(clients_are_admitted_in_turn),
         T(who_leaves_the_line_unserved_costs_its_client_nothing),

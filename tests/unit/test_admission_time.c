@@ -162,6 +162,36 @@ static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
     }
 }
 
+static void time_in_which_nobody_asked_is_not_taken_for_what_requests_need(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    struct request *before = request_of(f, &client);
+    uint64_t wait_ns = 0;
+    assert_true(enter(f, before, 100 * MIB));
+    admission_finish(f->admission, before);
+    leave(f, before);
+    (void)usleep(20000); /* nobody asks for so long */
+    const uint64_t from_ns = clock_now_ns();
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        crowd[i] = request_of(f, &client);
+        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+    const uint64_t took_ns = clock_span_ns(from_ns, clock_now_ns());
+    assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
+    assert_in_range(wait_ns, 1, 4 * took_ns);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        leave(f, crowd[i]);
+    }
+}
+
 /* ---- what requests cost ---- */
 
 /* What one of 100 MiB and this cost is told. */
@@ -383,6 +413,7 @@ int main(void)
         T(who_begins_needs_the_time_of_all_that_are_active),
         T(who_has_begun_is_not_given_up_before_its_deadline),
         T(who_was_slow_once_is_not_taken_for_slow_for_ever),
+        T(time_in_which_nobody_asked_is_not_taken_for_what_requests_need),
         T(the_time_that_is_foretold_goes_by_cost_and_not_by_memory),
         T(a_client_is_told_no_more_of_anothers_time_than_it_takes_itself),
         T(what_a_crowd_of_one_client_takes_is_foretold_to_no_other),
