@@ -304,6 +304,25 @@ static bool count_steps(const struct parallel *parallel)
 
 static const struct parallel stepper = {.grain = 1, .step = count_steps};
 
+static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "262144", 5000, &err), STATUS_OK);
+    assert_true(f->request.decoded && f->request.planned);
+    assert_int_equal(infer_needed_bytes(&f->request, 0), 5000 + (1 << 20));
+}
+
+static void behind_a_carry_no_text_is_expected(void **state)
+{
+    struct fixture *f = *state;
+    f->request.body.declared = 1 << 20;
+    assert_int_equal(infer_needed_bytes(&f->request, 0), 16 << 20);
+    f->request.codec_request.carry_bytes = 1000;
+    assert_int_equal(infer_needed_bytes(&f->request, 0), 2 << 20);
+}
+
 static void unpacking_is_given_up_between_two_steps(void **state)
 {
     struct fixture *f = *state;
@@ -772,6 +791,9 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             unpacking_goes_in_short_steps_and_stops_where_it_is_told_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_packed_body_needs_its_announced_bytes_besides_what_it_becomes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(behind_a_carry_no_text_is_expected, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unpacking_is_given_up_between_two_steps, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_packed_body_may_unpack_to_the_limit_and_no_further,
