@@ -1,5 +1,6 @@
 /* The file of tokens (server/http/tokens.c). */
 #include "server/base/address.h"
+#include "server/base/clock.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
 
@@ -171,14 +172,20 @@ static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void *
     tokens_close(tokens);
 }
 
-static enum status present(struct tokens *tokens, const char *token)
+static enum status present_from(const struct address *peer, struct tokens *tokens,
+                                const char *token)
 {
     struct error err = ERROR_INIT;
-    const struct address peer = {.family = AF_UNIX};
     char name[TOKEN_NAME_BYTES] = "";
     char field[64];
     (void)snprintf(field, sizeof field, "Bearer %s", token);
-    return tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER, name, &err);
+    return tokens_check(tokens, peer, field, ROUTE_SCOPE_INFER, name, &err);
+}
+
+static enum status present(struct tokens *tokens, const char *token)
+{
+    const struct address peer = {.family = AF_UNIX};
+    return present_from(&peer, tokens, token);
 }
 
 static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(void **state)
@@ -199,6 +206,36 @@ static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(
     assert_int_equal(status, STATUS_THROTTLED);
     assert_int_equal(present(tokens, "baz"), STATUS_THROTTLED); /* a guess that is right */
     assert_int_equal(present(tokens, "foo"), STATUS_OK);
+    tokens_close(tokens);
+}
+
+static void an_address_has_ten_guesses_and_one_more_each_second(void **state)
+{
+    struct tokens *tokens = open_tokens();
+    const uint64_t from_ns = clock_now_ns();
+    uint64_t count = 0;
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        char guess[32];
+        (void)snprintf(guess, sizeof guess, "guess-%d", i);
+        count += present(tokens, guess) == STATUS_UNAUTHORIZED;
+    }
+    assert_in_range(count, 10, 10 + (clock_now_ns() - from_ns) / NS_PER_S);
+    tokens_close(tokens);
+}
+
+/* More of them than there are places to remember them. */
+static void no_address_pays_for_guesses_of_one_whose_place_it_takes(void **state)
+{
+    struct tokens *tokens = open_tokens();
+    (void)state;
+    for (int i = 0; i < 3 * 6000; i++) {
+        const struct address peer = {.family = AF_INET,
+                                     .bytes = {10, 0, (uint8_t)(i / 768), (uint8_t)(i / 3)}};
+        char guess[32];
+        (void)snprintf(guess, sizeof guess, "guess-%d", i);
+        assert_int_equal(present_from(&peer, tokens, guess), STATUS_UNAUTHORIZED);
+    }
     tokens_close(tokens);
 }
 
@@ -297,6 +334,8 @@ int main(void)
         cmocka_unit_test(nuls_are_no_blanks_behind_a_line),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
+        cmocka_unit_test(an_address_has_ten_guesses_and_one_more_each_second),
+        cmocka_unit_test(no_address_pays_for_guesses_of_one_whose_place_it_takes),
         cmocka_unit_test(who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits),
         cmocka_unit_test(each_of_many_tokens_is_known_by_its_name),
         cmocka_unit_test(of_two_lines_with_one_hash_the_last_counts),
