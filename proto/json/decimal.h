@@ -132,14 +132,12 @@ template <int BYTES, int EXPONENT_BITS> struct binary {
                   1 + 5 + MOST_DIGITS, 1 + std::min(16, tens(BIAS) + 1) + 2});
 };
 
-/* Leading 128 bits of w * 10^q, exact enough for F: here the table rounds down from 10^56 on. */
+/* Leading 128 bits of w * 10^q, exact enough for F. The papers round the powers from 10^56 on down.
+ * Rounded up, as the table has them, they lead to the same numbers: the product of no w with one of
+ * them is less than 2^64 above a multiple of 2^137. */
 template <typename F> inline u128 scaled(uint64_t w, int q)
 {
-    u128 power = POW10.row[q - POW_MIN];
-    if (q > 55) {
-        power.hi -= power.lo == 0 ? 1 : 0;
-        power.lo -= 1;
-    }
+    const u128 &power = POW10.row[q - POW_MIN];
     constexpr uint64_t doubt = ~uint64_t{0} >> (F::EXPLICIT + 3);
     u128 product = multiply(w, power.hi);
     if ((product.hi & doubt) == doubt) {
@@ -230,16 +228,14 @@ __attribute__((noinline, cold)) inline digits shortest_exactly(uint64_t c, int k
     uint64_t lower = left + (even ? 0 : 1);
     uint64_t upper = right - (even ? 0 : 1);
     uint64_t s = here / 4;
-    if (s >= 10) {
-        uint64_t tens = s / 10;
-        bool down = lower <= 40 * tens;
-        bool up = 40 * tens + 40 <= upper;
-        if (down != up) {
-            return digits{10 * (tens + up), k};
-        }
+    uint64_t tens = s / 10;
+    bool down = lower <= 40 * tens;
+    bool up = 40 * tens + 40 <= upper;
+    if (down != up) {
+        return digits{10 * (tens + up), k};
     }
-    bool down = lower <= 4 * s;
-    bool up = 4 * s + 4 <= upper;
+    down = lower <= 4 * s;
+    up = 4 * s + 4 <= upper;
     if (down != up) {
         return digits{s + up, k};
     }

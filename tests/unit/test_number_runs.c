@@ -4,6 +4,7 @@
 #include "proto/macros.h"
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,11 @@ static void decimal_text(char out[64])
     } else if (random % 64 == 1) {
         (void)snprintf(out, 64, "%s", middles[next_random() % ARRAY_COUNT(middles)]);
     } else {
-        (void)snprintf(out, 64, "%.*f", 1 + (int)(random % 3 * 8 + next_random() % 4),
-                       next_random() % 2 ? value : value * (double)(next_random() % 100000));
+        const int digits = 1 + (int)(random % 23); /* behind the point, 18 that are no zeros */
+        const double scale = digits > 18         ? pow(10, 18 - digits)
+                             : next_random() % 2 ? 1
+                                                 : (double)(next_random() % 100000);
+        (void)snprintf(out, 64, "%.*f", digits, value * scale);
     }
 }
 

@@ -504,6 +504,7 @@ static void whole_numbers_with_a_point_or_an_exponent_are_integers(void **state)
     assert_true(read_ok(DTYPE_U64, "1844674407370955161500000000000000e-14") == UINT64_MAX);
     assert_int_equal(read_refused(DTYPE_U64, "18446744073709551616.0"), NUMBER_RANGE);
     assert_int_equal(read_refused(DTYPE_U64, "1.8446744073709551616e19"), NUMBER_RANGE);
+    assert_int_equal(read_refused(DTYPE_U64, "100000000000000000001.0"), NUMBER_RANGE);
     /* 9007199254740993 is no double. */
     assert_true(read_ok(DTYPE_I64, "9007199254740993.0") == UINT64_C(9007199254740993));
 }
