@@ -59,7 +59,7 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
                                "in both, or leave one of them out",
                                field);
     }
-    if (attribute == KSERVE_AXIS && !attributes->given[attribute]) {
+    if (attribute == KSERVE_AXIS) {
         (void)snprintf(attributes->axis_field, sizeof attributes->axis_field, "%s", field);
     }
     attributes->given[attribute] = true;

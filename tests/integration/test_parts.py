@@ -383,6 +383,12 @@ def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
             wide = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
             last = [oracle.cumsum(wide, part.astype(accumulator), 1)[:, -1] for part in each]
             assert totals.tobytes() == np.stack(last, 1).tobytes(), (name, shape)
+    negative = np.full((2, 3), -0.0, np.float32)
+    for exclusive in (False, True):  # 0.0 comes before exclusive sums, and is no part of a total
+        found = post(
+            client, dtypes.BY_NAME["float32"], negative, path=path, axis=1, exclusive=exclusive
+        ).body
+        assert found == np.full(2, -0.0).tobytes()
 
 
 def test_totals_come_in_every_format(client):

@@ -189,6 +189,20 @@ static void the_output_must_have_the_same_dimension_count(void **state)
     refused(parts, STATUS_INVALID_SHAPE, "desc.OutputTensor.Sizes");
 }
 
+/* The probe compares the answer with head_max(), of which its numbers are the most here. */
+static void a_long_answer_has_the_room_that_is_foretold(void **state)
+{
+    (void)state;
+    char data[2048] = "[";
+    struct parts parts = example;
+    for (int i = 0; i < 100; i++) {
+        strcat(data, i < 99 ? "-1.2345678e-10," : "1]");
+    }
+    parts.input = parts.output = "{\"DataType\":\"FLOAT32\",\"Sizes\":[1,1,1,100]}";
+    parts.data = data;
+    assert_int_equal(run(parts), STATUS_OK);
+}
+
 static void axis_is_unsigned_and_less_than_the_dimension_count(void **state)
 {
     (void)state;
@@ -456,6 +470,7 @@ int main(void)
         cmocka_unit_test(the_output_must_have_the_same_data_type),
         cmocka_unit_test(the_output_must_have_the_same_sizes),
         cmocka_unit_test(the_output_must_have_the_same_dimension_count),
+        cmocka_unit_test(a_long_answer_has_the_room_that_is_foretold),
         cmocka_unit_test(axis_is_unsigned_and_less_than_the_dimension_count),
         cmocka_unit_test(axis_must_be_an_integer),
         cmocka_unit_test(integers_may_be_written_with_a_point_or_an_exponent),

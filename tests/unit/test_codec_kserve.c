@@ -461,6 +461,8 @@ static void shared_memory_parameters_are_checked(void **state)
                 "inputs[0].parameters.shared_memory_byte_size"},
                {"\"shared_memory_byte_size\":4", STATUS_MISSING_FIELD,
                 "inputs[0].parameters.shared_memory_region"},
+               {"\"shared_memory_offset\":4", STATUS_MISSING_FIELD,
+                "inputs[0].parameters.shared_memory_region"},
                {"\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":5",
                 STATUS_LENGTH_MISMATCH, "inputs[0].parameters.shared_memory_byte_size"},
                {"\"shared_memory_region\":\"\",\"shared_memory_byte_size\":4",
@@ -532,6 +534,11 @@ static void the_longest_head_has_the_room_that_is_foretold(void **state)
     snprintf(input, sizeof input, "{\"name\":\"x\",\"shape\":[%s],\"datatype\":\"FP32\"}",
              shape);
     run(request_of(more, input, NULL));
+    strcpy(input, "{\"name\":\"x\",\"shape\":[100],\"datatype\":\"FP32\",\"data\":[");
+    for (int i = 0; i < 100; i++) {
+        strcat(input, i < 99 ? "-1.2345678e-10," : "1]}");
+    }
+    run(request_of("", input, NULL));
 }
 
 /* Each is one of 2^62 bytes. */

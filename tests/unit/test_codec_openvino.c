@@ -70,6 +70,18 @@ static void example_4_exclusive_and_reverse(void **state)
           OUTPUT("[14.0,12.0,9.0,5.0,0.0]"));
 }
 
+/* The probe compares the answer with head_max(), of which its numbers are the most here. */
+static void a_long_answer_has_the_room_that_is_foretold(void **state)
+{
+    (void)state;
+    char data[2048] = "{\"precision\":\"FP32\",\"shape\":[100],\"data\":[";
+    for (int i = 0; i < 100; i++) {
+        strcat(data, i < 99 ? "-1.2345678e-10," : "1]}");
+    }
+    assert_int_equal(probe_json(&probe, &codec_openvino, request_of(NULL, data, AXIS_0)),
+                     STATUS_OK);
+}
+
 /* ---- detailed description ---- */
 
 static void the_first_element_is_copied_as_it_is(void **state)
@@ -396,6 +408,7 @@ int main(void)
         cmocka_unit_test(example_2_exclusive),
         cmocka_unit_test(example_3_reverse),
         cmocka_unit_test(example_4_exclusive_and_reverse),
+        cmocka_unit_test(a_long_answer_has_the_room_that_is_foretold),
         cmocka_unit_test(the_first_element_is_copied_as_it_is),
         cmocka_unit_test(the_first_element_of_an_exclusive_sum_is_0),
         cmocka_unit_test(attributes_are_optional_and_false_by_default),

@@ -97,6 +97,8 @@ static void dimension_count_must_count_the_sizes(void **state)
           "[1.0,3.0]");
     input_refused(F32("\"Sizes\":[2],\"DimensionCount\":2"), STATUS_INVALID_SHAPE,
                   "desc.InputTensor.DimensionCount");
+    input_refused(F32("\"Sizes\":[2],\"DimensionCount\":4294967295"), STATUS_INVALID_SHAPE,
+                  "desc.InputTensor.DimensionCount");
     input_refused(F32("\"Sizes\":[2],\"DimensionCount\":-1"), STATUS_INVALID_FIELD,
                   "desc.InputTensor.DimensionCount");
 }

@@ -55,8 +55,9 @@ static void long_texts_are_measured_and_read_in_steps(void **state)
         steps_allowed = INT32_MAX;
         assert_int_equal(json_tensor_measure(text, bytes, &parallel, &array, &err), STATUS_OK);
         assert_int_equal(array.elements, texts[i].elements);
-        assert_true(steps >= STEPS);
-        const int last = steps - 1; /* of blanks alone, when they are looked at again */
+        /* blanks alone are looked at again when their array ends */
+        assert_true(steps >= (array.elements == 0 ? 3 * STEPS : STEPS));
+        const int last = steps - 1;
         steps = 0;
         steps_allowed = last;
         assert_int_equal(json_tensor_measure(text, bytes, &parallel, &array, &err),

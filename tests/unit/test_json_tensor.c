@@ -322,6 +322,7 @@ static const struct {
     {DTYPE_F64, "[\"nan\"]", "data[0]", "the only strings"},
     {DTYPE_F64, "[\"1\"]", "data[0]", "the only strings"},
     {DTYPE_F64, "[\"NaN]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[\"NaN,1\"]", "data[0]", "the only strings"},
     {DTYPE_I32, "[\"abc\"]", "data[0]", "the only strings"},
     {DTYPE_I64, "[NaNs]", "data[0]", "only float types have NaN and infinity, in quotes"},
     {DTYPE_U8, "[Infinity]", "data[0]", "only float types have NaN and infinity, in quotes"},
@@ -433,7 +434,11 @@ static void lenient_readers_take_null_and_bare_specials(void **state)
     assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_OK);
     assert_true(out[0] != out[0] && out[1] != out[1]);
     assert_true(isinf(out[2]) && out[2] > 0 && isinf(out[3]) && out[3] < 0);
+    const char *quoted = "[\"null\"]";
+    const struct json_cut string = {quoted, strlen(quoted)};
+    assert_int_equal(json_tensor_read(&read, string, 1, out, &err), STATUS_INVALID_DATA);
     read.dtype = DTYPE_I32;
+    err = (struct error)ERROR_INIT;
     assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_INVALID_DATA);
 }
 
