@@ -2,7 +2,6 @@
 #include "server/infer/body.h"
 
 #include "proto/content_guess.h"
-#include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/infer_memory.h"
 #include "server/sched/client.h"
@@ -304,25 +303,6 @@ static bool count_steps(const struct parallel *parallel)
 
 static const struct parallel stepper = {.grain = 1, .step = count_steps};
 
-static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void **state)
-{
-    struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    f->packed = true;
-    assert_int_equal(begin_raw(f, "262144", 5000, &err), STATUS_OK);
-    assert_true(f->request.decoded && f->request.planned);
-    assert_int_equal(infer_needed_bytes(&f->request, 0), 5000 + (1 << 20));
-}
-
-static void behind_a_carry_no_text_is_expected(void **state)
-{
-    struct fixture *f = *state;
-    f->request.body.declared = 1 << 20;
-    assert_int_equal(infer_needed_bytes(&f->request, 0), 16 << 20);
-    f->request.codec_request.carry_bytes = 1000;
-    assert_int_equal(infer_needed_bytes(&f->request, 0), 2 << 20);
-}
-
 static void unpacking_is_given_up_between_two_steps(void **state)
 {
     struct fixture *f = *state;
@@ -543,45 +523,6 @@ static void what_the_budget_never_has_is_too_large_though_its_parts_are_not(void
     assert_non_null(strstr(err.detail, "--memory-budget"));
 }
 
-/* A text that grows as it is unpacked: what is left of the promise is a part of its growth. */
-static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **state)
-{
-    struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    assert_true(
-        memory_promise(f->server.memory, 9 << 20, 0, &f->request.admission.promised_bytes));
-    assert_int_equal(infer_charge(&f->request, 5 << 20, &err), STATUS_OK);
-    assert_int_equal(infer_charge(&f->request, 12 << 20, &err), STATUS_TOO_LARGE);
-    assert_non_null(strstr(err.detail, "needs 17 MiB"));
-    assert_int_equal(f->request.admission.promised_bytes, 4 << 20);
-    memory_unpromise(f->server.memory, 4 << 20);
-}
-
-static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
-{
-    struct fixture *f = *state;
-    struct request *request = &f->request;
-    struct error err = ERROR_INIT;
-    struct client client = {.requests = 0};
-    uint64_t wait_ns = 0;
-    const uint64_t others =
-        3 << 20; /* that the client's other requests hold, for 10 s lately */
-    f->config.per_client_memory = 4 << 20;
-    request->client = &client;
-    request->limited = true;
-    assert_true(client_take_memory(&client, others, others, &wait_ns));
-    client_give_memory(&client, others, 10 * NS_PER_S);
-    assert_true(client_take_memory(&client, others, others, &wait_ns));
-    assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
-    assert_int_equal(request->limit, METRICS_CLIENT_LIMIT_MEMORY);
-    assert_int_equal(request->retry_after_s, 4); /* for a third of it */
-    assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
-
-    request->limited = false; /* now it is one of all who are at a Unix socket */
-    assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
-    assert_int_equal(client.memory_bytes, 4 << 20);
-}
-
 static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
@@ -767,12 +708,8 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             what_the_budget_never_has_is_too_large_though_its_parts_are_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            what_the_budget_never_has_is_too_large_whatever_was_promised, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(who_is_over_its_memory_is_told_when_enough_comes_back,
-                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
@@ -791,9 +728,6 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             unpacking_goes_in_short_steps_and_stops_where_it_is_told_to, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_packed_body_needs_its_announced_bytes_besides_what_it_becomes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(behind_a_carry_no_text_is_expected, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unpacking_is_given_up_between_two_steps, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_packed_body_may_unpack_to_the_limit_and_no_further,

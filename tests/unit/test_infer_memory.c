@@ -1,0 +1,117 @@
+/* infer_memory.h: what a request needs, and what is charged to the budget and to its client. */
+#include "server/infer/infer_memory.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/sched/client.h"
+#include "server/sched/server.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct config config;
+    struct server server;
+    struct request request;
+};
+
+static int set_up(void **state)
+{
+    const struct memory_options options = {.budget_bytes = 16 << 20,
+                                           .small_slab_bytes = 1 << 20,
+                                           .small_block_bytes = 64 << 10,
+                                           .keep_ms = 10};
+    struct fixture *f = calloc(1, sizeof *f);
+    f->server.config = &f->config;
+    f->request.server = &f->server;
+    *state = f;
+    return memory_create(&options, &f->server.memory, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    memory_release(f->server.memory, f->request.reserved_bytes);
+    memory_destroy(f->server.memory);
+    free(f);
+    return 0;
+}
+
+/* A text that grows as it is unpacked: what is left of the promise is a part of its growth. */
+static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_true(
+        memory_promise(f->server.memory, 9 << 20, 0, &f->request.admission.promised_bytes));
+    assert_int_equal(infer_charge(&f->request, 5 << 20, &err), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 12 << 20, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "needs 17 MiB"));
+    assert_int_equal(f->request.admission.promised_bytes, 4 << 20);
+    memory_unpromise(f->server.memory, 4 << 20);
+}
+
+static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    struct client client = {.requests = 0};
+    uint64_t wait_ns = 0;
+    const uint64_t others =
+        3 << 20; /* that the client's other requests hold, for 10 s lately */
+    f->config.per_client_memory = 4 << 20;
+    request->client = &client;
+    request->limited = true;
+    assert_true(client_take_memory(&client, others, others, &wait_ns));
+    client_give_memory(&client, others, 10 * NS_PER_S);
+    assert_true(client_take_memory(&client, others, others, &wait_ns));
+    assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
+    assert_int_equal(request->limit, METRICS_CLIENT_LIMIT_MEMORY);
+    assert_int_equal(request->retry_after_s, 4); /* for a third of it */
+    assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
+
+    request->limited = false; /* now it is one of all who are at a Unix socket */
+    assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
+    assert_int_equal(client.memory_bytes, 4 << 20);
+}
+
+static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    void *unpacks = f; /* only whether it does counts here */
+    struct error err = ERROR_INIT;
+    request->call.desc = (struct scan_desc){.dtype = DTYPE_F32, .rank = 1, .sizes = {1 << 18}};
+    request->call.answer_format = CODEC_FORMAT_RAW;
+    request->call.input_bytes = request->call.payload_max = 1 << 20;
+    request->body.declared = 5000;
+    request->body.inflate = unpacks;
+    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &err), STATUS_OK);
+    request->decoded = request->planned = true;
+    assert_int_equal(infer_measure(request, &err), STATUS_OK);
+    assert_int_equal(infer_needed_bytes(request, 0), 5000 + (1 << 20));
+}
+
+static void behind_a_carry_no_text_is_expected(void **state)
+{
+    struct fixture *f = *state;
+    f->request.body.declared = 1 << 20;
+    assert_int_equal(infer_needed_bytes(&f->request, 0), 16 << 20);
+    f->request.codec_request.carry_bytes = 1000;
+    assert_int_equal(infer_needed_bytes(&f->request, 0), 2 << 20);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(what_the_budget_never_has_is_too_large_whatever_was_promised),
+        T(who_is_over_its_memory_is_told_when_enough_comes_back),
+        T(a_packed_body_needs_its_announced_bytes_besides_what_it_becomes),
+        T(behind_a_carry_no_text_is_expected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
