@@ -251,6 +251,24 @@ def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(
     assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
 
 
+def test_at_a_unix_socket_they_hold_for_whoever_has_a_name_alone(start_server, tmp_path):
+    path = str(tmp_path / "s")
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"one:{hashlib.sha256(b'secret').hexdigest()}\n")
+    named_by_proxy = (["--trusted-proxies", "unix"], [("X-Forwarded-For", "192.0.2.1")], 413)
+    named_by_token = (["--token-file", str(tokens)], [("Authorization", "Bearer secret")], 413)
+    for flags, fields, status in (([], [], 200), named_by_proxy, named_by_token):
+        server = start_server(*MEMORY, *flags, "--listen", f"unix:{path}")
+        with server.wire() as wire:
+            wire.close()
+            wire.socket = socket.socket(socket.AF_UNIX)
+            wire.socket.settimeout(30)
+            wire.socket.connect(path)
+            wire.send(post_bytes(raw(9 * MIB) + "&strides=0", b"\x01", [RAW, *fields]))
+            assert wire.answer(head_request=True).status == status
+        server.kill()
+
+
 def test_memory_of_who_is_refused_inside_its_body_counts_no_more(start_server):
     server = start_server(*MEMORY)
     with server.wire() as wire:

@@ -324,13 +324,17 @@ def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server
         assert wire.answer().body == SUMS
 
 
-def test_v2_timeout_is_503_as_triton_says_it(busy_server):
+@pytest.mark.parametrize("timeout_us, header_ms", [(50_000, None), (60_000_000, "50")])
+def test_v2_timeout_is_503_as_triton_says_it(busy_server, timeout_us, header_ms):
+    """Of the header's time and the document's the shorter one counts."""
     client = busy_server().client()
     document = {
-        "parameters": {"timeout": 50000},
+        "parameters": {"timeout": timeout_us},
         "inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}],
     }
-    answer = client.post_json("/v2/models/cumsum/infer", document)
+    headers = {"X-Request-Timeout-Ms": header_ms} if header_ms else {}
+    body = json.dumps(document).encode()
+    answer = client.post("/v2/models/cumsum/infer", body, calls.JSON, headers)
     assert answer.status == 503, answer
     assert "error" in answer.json()
     client.close()

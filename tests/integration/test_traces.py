@@ -89,6 +89,10 @@ def test_two_traceparents_are_as_good_as_none_and_tracestates_are_joined(server)
         states = [("tracestate", "a=1"), ("traceparent", SAMPLED), ("tracestate", "b=2,c=3")]
         answer = wire.send(post_bytes(PATH, BODY, [("Content-Type", calls.RAW), *states])).answer()
         assert parts(answer)[0] == TRACE and answer.headers["tracestate"] == "a=1,b=2,c=3"
+        # more than are kept: a part of them is no state of anybody's
+        many = [("traceparent", SAMPLED), *[("tracestate", f"a{at}=1") for at in range(9)]]
+        answer = wire.send(post_bytes(PATH, BODY, [("Content-Type", calls.RAW), *many])).answer()
+        assert parts(answer)[0] == TRACE and "tracestate" not in answer.headers
 
 
 def test_errors_and_answers_in_the_middle_of_a_body_name_the_trace(server, client):

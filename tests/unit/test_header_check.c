@@ -52,6 +52,25 @@ static void door_reads_the_fields_it_knows(void **state)
     assert_true(header_check_has_body(&header));
 }
 
+static void of_many_fields_of_one_name_the_last_are_kept_in_their_order(void **state)
+{
+    static const char *const values[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    struct field fields[ARRAY_COUNT(values)];
+    struct header_check header;
+    struct error err = ERROR_INIT;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+        fields[i] = (struct field){"X-Forwarded-For", values[i]};
+    }
+    (void)pass(&header, true, fields, ARRAY_COUNT(fields), &err);
+    assert_int_equal(header.forwarded.came, ARRAY_COUNT(values));
+    assert_int_equal(header.forwarded.count, HEADER_LIST);
+    for (size_t i = 0; i < HEADER_LIST; i++) {
+        assert_ptr_equal(header.forwarded.texts[i],
+                         values[ARRAY_COUNT(values) - HEADER_LIST + i]);
+    }
+}
+
 static void door_refuses_more_bytes_than_its_limit(void **state)
 {
     char longest[ROOM] = "";
@@ -411,6 +430,7 @@ int main(void)
         cmocka_unit_test(door_wants_a_host_that_can_be_one),
         cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),
         cmocka_unit_test(door_echoes_only_sane_ids),
+        cmocka_unit_test(of_many_fields_of_one_name_the_last_are_kept_in_their_order),
         cmocka_unit_test(door_refuses_more_bytes_than_its_limit),
         cmocka_unit_test(door_refuses_bad_numbers_in_its_own_fields),
     };
