@@ -191,6 +191,7 @@ static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
  * to. */
 static struct stat when_listening;
 static const char *watched; /* NULL: nothing */
+static bool listening_fails;
 
 int __real_listen(int fd, int backlog); /* NOLINT: the linker's name */
 int __wrap_listen(int fd, int backlog); /* NOLINT */
@@ -198,6 +199,10 @@ int __wrap_listen(int fd, int backlog)  /* NOLINT */
 {
     if (watched != NULL) {
         assert_int_equal(lstat(watched, &when_listening), 0);
+    }
+    if (listening_fails) {
+        errno = EADDRINUSE;
+        return -1;
     }
     return __real_listen(fd, backlog);
 }
@@ -260,6 +265,24 @@ static void without_a_word_a_unix_socket_is_its_owners_alone(void **state)
     assert_int_equal(access.group, 0);
     assert_int_equal(listen_access_parse("0777", "4294967294", &access, &err), STATUS_OK);
     assert_int_equal(access.mode, 0777);
+}
+
+static void a_unix_socket_that_cannot_be_used_leaves_no_file(void **state)
+{
+    struct listen_set set = {.count = 0};
+    struct error err = ERROR_INIT;
+    struct stat info;
+    char path[64];
+    char listen[80];
+    (void)state;
+    (void)snprintf(path, sizeof path, "/tmp/tally-test-unusable-%d", (int)getpid());
+    (void)snprintf(listen, sizeof listen, "unix:%s", path);
+    listening_fails = true;
+    assert_int_equal(listen_open(&set, listen, NULL, &err), STATUS_INTERNAL);
+    listening_fails = false;
+    assert_non_null(strstr(err.detail, path));
+    assert_int_equal(lstat(path, &info), -1);
+    assert_int_equal(set.count, 0);
 }
 
 static void what_is_no_mode_and_no_group_is_refused(void **state)
@@ -424,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_name_has_a_socket_for_each_of_its_addresses),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),
         cmocka_unit_test(without_a_word_a_unix_socket_is_its_owners_alone),
+        cmocka_unit_test(a_unix_socket_that_cannot_be_used_leaves_no_file),
         cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
         cmocka_unit_test(a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours),
         cmocka_unit_test(too_long_unix_paths_are_refused),
