@@ -2,6 +2,7 @@
 #include "tests/client/lib/support.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,50 @@ static void a_rough_server_changes_no_result(void **state)
     tally_close(client);
     fake_server_stop(current);
     test_free(calls);
+}
+
+/* What has more numbers than one is refused for now. */
+static void script_refuses_long_ones(void *user, const struct fake_request *request,
+                                     struct fake_answer *answer)
+{
+    const bool rough = false;
+    (void)user;
+    if (request->body_bytes > sizeof(int32_t))
+        fake_answer_error(answer, 503, "Retry-After: 5\r\n", "{\"error\":\"busy\"}");
+    else
+        script_sums((void *)(uintptr_t)&rough, request, answer);
+}
+
+static void on_short_done(void *user, const struct tally_error *result)
+{
+    (void)result;
+    assert_int_equal(sem_post(user), 0);
+}
+
+static void a_call_that_backs_off_leaves_its_connection_to_others(void **state)
+{
+    (void)state;
+    static struct call calls[2];
+    const int64_t sizes[2] = {NUMBERS, 1};
+    struct tally_error err;
+    sem_t short_done;
+    assert_int_equal(sem_init(&short_done, 0, 0), 0);
+    current = fake_server_start(script_refuses_long_ones, NULL, SIZE_MAX, NULL);
+    struct tally *client = open_client(1, 2);
+    for (int i = 0; i < 2; i++) {
+        struct tally_scan scan = scan_of(&sizes[i]);
+        const struct tally_done done[2] = {{on_done, &calls[0]}, {on_short_done, &short_done}};
+        fill(&calls[i], i);
+        assert_int_equal(
+            tally_submit(client, &scan, calls[i].input, calls[i].output, done[i], &err),
+            TALLY_OK);
+    }
+    assert_int_equal(sem_wait(&short_done), 0);
+    assert_int_equal(fake_server_requests(current), 2); /* so far one attempt of each */
+    tally_close(client);
+    assert_int_equal(calls[0].status, TALLY_CANCELLED);
+    fake_server_stop(current);
+    assert_int_equal(sem_destroy(&short_done), 0);
 }
 
 static void script_never(void *user, const struct fake_request *request,
@@ -353,6 +398,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_calls_share_few_connections),
         cmocka_unit_test(a_rough_server_changes_no_result),
+        cmocka_unit_test(a_call_that_backs_off_leaves_its_connection_to_others),
         cmocka_unit_test(closing_cancels_what_is_not_done),
         cmocka_unit_test(what_has_no_time_left_is_not_sent),
         cmocka_unit_test(what_a_callback_submits_while_the_client_is_closed_is_refused),

@@ -78,7 +78,8 @@ static void devices_are_a_list_as_long_as_it_is(void **state)
 {
     (void)state;
     static const char *const none[] = {"{\"devices\":{\"a\":{}}}", "{\"devices\":1}",
-                                       "{\"device\":[]}", " {\"devices\":[]}"};
+                                       "{\"device\":[]}", " {\"devices\":[]}",
+                                       "{\"devices\":[]"};
     struct tally_device devices[2] = {{.name = ""}, {.name = "mine"}};
     int count = -1;
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
@@ -94,6 +95,32 @@ static void devices_are_a_list_as_long_as_it_is(void **state)
     assert_int_equal(ask_devices("{\"devices\":[]}", NULL, 0, &count), TALLY_OK);
     assert_int_equal(count, 0);
     assert_int_equal(tally_devices(NULL, NULL, 0, &count, NULL), TALLY_INVALID_ARGUMENT);
+}
+
+/* Cut in the blanks behind the list, then empty. */
+static void script_nothing_again(void *user, const struct fake_request *request,
+                                 struct fake_answer *answer)
+{
+    const bool again = request->number > 0;
+    (void)user;
+    snprintf(
+        answer->text, sizeof answer->text,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+        again ? 0 : 100, again ? "" : "{\"devices\":[]}");
+    answer->close = true;
+}
+
+static void nothing_is_left_of_a_page_that_was_cut(void **state)
+{
+    (void)state;
+    int count = -1;
+    struct tally_error err;
+    struct fake_server *server = fake_server_start(script_nothing_again, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), 0);
+    assert_int_equal(tally_devices(client, NULL, 0, &count, &err), TALLY_BAD_ANSWER);
+    assert_int_equal(fake_server_requests(server), 2);
+    tally_close(client);
+    fake_server_stop(server);
 }
 
 static int count_bytes(void *user, uint64_t offset, const void *bytes, size_t count)
@@ -167,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_methods_leave_nothing_behind),
         cmocka_unit_test(devices_are_a_list_as_long_as_it_is),
+        cmocka_unit_test(nothing_is_left_of_a_page_that_was_cut),
         cmocka_unit_test(what_goes_out_at_once_is_asked_for_once),
         cmocka_unit_test(an_answer_before_the_request_is_refused),
     };

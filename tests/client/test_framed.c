@@ -75,6 +75,13 @@ static void framed_answers_are_verified(void **state)
         {"{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[]}}", 0, 4, SIZE_MAX},
     };
     struct tally_error err;
+    float untouched[5];
+    static char long_head[(1 << 16) + 2];
+    memset(long_head, ' ', sizeof long_head - 1);
+    memcpy(long_head, DML_HEAD, strlen(DML_HEAD));
+    assert_int_equal(execute((struct framed){long_head, 0, 4, SIZE_MAX}, untouched, &err),
+                     TALLY_BAD_ANSWER);
+    assert_non_null(strstr(err.message, "not framed"));
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         float numbers[5] = {-1, -1, -1, -1, -1};
         if (execute(lies[i], numbers, &err) != TALLY_BAD_ANSWER)

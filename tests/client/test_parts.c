@@ -69,6 +69,9 @@ static void useless_urls_are_refused_with_advice(void **state)
             fail_msg("%s was accepted", urls[i]);
         assert_int_equal(err.status, TALLY_INVALID_ARGUMENT);
     }
+    struct tally_error told;
+    assert_null(tally_open("ftp://me:secret@h/", NULL, &told));
+    assert_non_null(strstr(told.message, "\"***@h/\""));
     char longer[4000];
     memset(longer, 'a', sizeof longer);
     memcpy(longer, "unix:/", 6);
@@ -148,13 +151,14 @@ static void impossible_scans_are_refused_before_sending(void **state)
     (void)state;
     static const int64_t good[2] = {2, 3};
     static const int64_t negative[2] = {2, -3};
+    static const int64_t single[2] = {2, 1};
     static const int64_t huge[2] = {INT64_MAX, 3};
     static const int64_t wide_strides[2] = {INT64_MAX, 1};
     const struct tally_scan base = {
         .struct_size = sizeof base, .dtype = TALLY_FLOAT32, .rank = 2, .sizes = good};
     static const int64_t many[TALLY_MAX_RANK + 1];
-    struct tally_scan cases[12];
-    for (size_t i = 0; i < 12; i++)
+    struct tally_scan cases[13];
+    for (size_t i = 0; i < 13; i++)
         cases[i] = base;
     cases[0].struct_size = 1;
     cases[1].dtype = (enum tally_dtype)12;
@@ -168,9 +172,11 @@ static void impossible_scans_are_refused_before_sending(void **state)
     cases[8].strides = wide_strides;
     cases[9].axis = 2;
     cases[10].axis = -3;
+    cases[12].sizes = single;
+    cases[12].strides = negative;
     cases[11].precision = (enum tally_precision)2;
     struct tally *client = tally_open("h:1", NULL, NULL);
-    for (size_t i = 0; i < 12; i++) {
+    for (size_t i = 0; i < 13; i++) {
         struct tally_error err;
         float buffer[6] = {0};
         if (tally_cumsum(client, &cases[i], buffer, buffer, &err) != TALLY_INVALID_ARGUMENT)

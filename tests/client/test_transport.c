@@ -2,12 +2,14 @@
  * either the verified result or an error. */
 #include "tests/client/lib/support.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -523,6 +525,29 @@ static void a_silent_server_ends_in_a_timeout(void **state)
     fake_server_stop(server);
 }
 
+/* The kernel takes the connection, and nobody speaks TLS on it. */
+static void a_connection_that_is_not_made_in_its_time_is_said_so(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
+    char url[40];
+    struct tally_error err;
+    int32_t output[4] = {0};
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.connect_timeout_ms = 100;
+    snprintf(url, sizeof url, "https://127.0.0.1:%d", ntohs(at.sin_port));
+    struct tally *client = tally_open(url, &options, &err);
+    assert_int_equal(call(client, output, &err), TALLY_CONNECT);
+    assert_non_null(strstr(err.message, "within 100 ms"));
+    tally_close(client);
+    close(listener);
+}
+
 static void nobody_listening_is_said_so(void **state)
 {
     (void)state;
@@ -532,6 +557,10 @@ static void nobody_listening_is_said_so(void **state)
     assert_int_equal(call(client, output, &err), TALLY_CONNECT);
     assert_int_equal(err.attempts, 1);
     assert_non_null(strstr(err.message, "TALLY_URL"));
+    tally_close(client);
+    client = quick_client("http://me:secret@127.0.0.1:1/a@b", 0);
+    assert_int_equal(call(client, output, &err), TALLY_CONNECT);
+    assert_non_null(strstr(err.message, " http://127.0.0.1:1/a@b"));
     tally_close(client);
     client = quick_client("unix:/nonexistent/tally.sock", 0);
     assert_int_equal(call(client, output, &err), TALLY_CONNECT);
@@ -718,6 +747,7 @@ int main(void)
         cmocka_unit_test(an_early_rejection_is_told),
         cmocka_unit_test(a_slow_answer_is_waited_for_until_the_timeout),
         cmocka_unit_test(a_silent_server_ends_in_a_timeout),
+        cmocka_unit_test(a_connection_that_is_not_made_in_its_time_is_said_so),
         cmocka_unit_test(nobody_listening_is_said_so),
         cmocka_unit_test(who_has_no_descriptor_left_is_told),
         cmocka_unit_test(a_progress_callback_cancels),
