@@ -341,7 +341,7 @@ def test_a_password_in_the_url_is_not_told(connect, url):
     + [
         "http://u:p@h",
         "http://h:0",
-        "unix:/" + "a" * 200,
+        "unix:/" + "a" * 107,  # sockaddr_un has room for a path of 107 bytes
         "http://h/a b",
         "http://h\r\nX: 1",
         "http://é",

@@ -35,6 +35,16 @@ def test_sums_arrive_and_connections_are_kept(connect):
         assert server.connections == 1
 
 
+def test_a_connection_that_the_server_will_close_is_not_kept(connect):
+    """Which may be later: this one never does."""
+    told = WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    with LyingServer(lambda seen: Told(told)) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(3):
+            assert client.cumsum(array(), 0).tolist() == SUMS
+        assert server.connections == 3
+
+
 def test_unix_sockets_work_in_all_spellings(connect, tmp_path):
     path = tmp_path / "t.sock"
     encoded = str(path).replace("/", "%2F")
@@ -78,10 +88,12 @@ def test_a_cut_answer_is_asked_for_again(connect, cut):
         assert server.requests == 2
 
 
+@pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("extra", [0, 4, 8])
-def test_in_place_is_not_repeated_once_overwritten(connect, extra):
+def test_in_place_is_not_repeated_once_overwritten(connect, extra, reset):
     def script(seen):
-        return tensor(cut=HEAD_BYTES + extra if seen.number == 0 else None)
+        first = seen.number == 0
+        return tensor(cut=HEAD_BYTES + extra if first else None, reset=reset and first)
 
     with LyingServer(script) as server:
         x = array()
@@ -105,6 +117,9 @@ LIES = [
     HEAD + TENSOR + "Content-Length: 1_6\r\n\r\n" + BODY,
     HEAD + TENSOR + "Content-Length: 16\r\nContent-Length: 17\r\n\r\n" + BODY,
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n0\r\n\r\n",
+    HEAD
+    + TENSOR
+    + "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefghX\r\n8\r\nijklmnop\r\n0\r\n\r\n",
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n20\r\n" + BODY + BODY + "\r\n0\r\n\r\n",
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY + "\r\n0\r\n\r\n",
     HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n-10\r\n" + BODY + "\r\n0\r\n\r\n",
@@ -290,6 +305,12 @@ def test_a_silent_server_ends_in_a_timeout_or_at_the_deadline(connect):
             connect(server.url).cumsum(array(), 0, deadline=0.2)
         left = re.search(r"\r\nX-Request-Timeout-Ms: (\d+)\r\n", server.heads[-1])
         assert 0 < int(left[1]) <= 200
+
+
+def test_the_longest_deadline_that_is_told_is_30_years(connect):
+    with LyingServer(lambda seen: tensor()) as server:
+        assert connect(server.url).cumsum(array(), 0, deadline=1e300).tolist() == SUMS
+        assert "X-Request-Timeout-Ms: 1000000000000\r\n" in server.heads[0]
 
 
 def test_nobody_listening_is_said_so(connect):
