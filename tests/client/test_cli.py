@@ -242,11 +242,15 @@ class Cumsum(Directory):
             done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/one"), *flags)
             self.assertEqual(done.returncode == 0, "out.bin" in self.files(), done.stderr)
         self.assertEqual(self.read("out.bin"), b"\1\3")
+        os.unlink(self.path("out.bin"))
+        with Server(lambda *_: answer(b"{}", status="400 X")) as s:
+            done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/one"), url=s.url)
+        self.assertEqual(done.returncode == 0, "out.bin" in self.files(), done.stderr)
         done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/lost"))
         self.assert_failed(done, 7, "links/lost: No such file or directory")
         self.assertTrue(all(os.path.islink(self.path("links/" + n)) for n in ("one", "lost")))
         self.assertEqual(sorted(os.listdir(self.path("links"))), ["lost", "one"])
-        self.assertEqual(self.files(), ["in.npy", "links", "out.bin"])
+        self.assertEqual(self.files(), ["in.npy", "links"])
 
     def test_a_file_that_says_it_is_empty_and_is_not_is_read(self):
         with open("/proc/version", "rb") as file:
@@ -377,6 +381,21 @@ class Cumsum(Directory):
         self.assertEqual(struct.unpack("<2d", npy_parts(self.read("out.npy"))[1]), (1, 3))
         self.assert_done(tally("cumsum", "-o", self.path("out.json"), stdin=b"[1,2]"))
         self.assertEqual(json.loads(self.read("out.json")), [1, 3])
+
+    def test_nothing_of_a_longer_answer_that_broke_off_stays(self):
+        right = npy("|u1", (2,), b"\1\3")
+        text = npy_parts(right)[0]
+        longer = right[:8] + struct.pack("<H", len(text) + 64) + text[:-1].encode() + b" " * 64
+        longer += b"\n\1\3"
+
+        def script(number, head, body):
+            whole = answer(right if number > 0 else longer, "application/x-npy")
+            return whole if number > 0 else whole[:-1]
+
+        with Server(script) as s:
+            output = ["-d", "uint8", "-o", self.path("out.npy")]
+            self.assert_done(tally("cumsum", *output, stdin=b"[1,2]", url=s.url))
+        self.assertEqual((s.count, self.read("out.npy")), (2, right))
 
     def test_binary_pipes(self):
         file = npy("<f8", (3,), struct.pack("<3d", 0.5, 1, 2))
@@ -1555,6 +1574,22 @@ class Bench(unittest.TestCase):
         self.assertEqual(status, 6)
         self.assertEqual(told["wrong"], told["answers"])
         self.assertGreater(told["failed"], 0)
+
+    def test_the_scan_is_sent_as_it_was_asked_for_and_a_wrong_answer_is_a_failure(self):
+        def script(number, head, body):
+            heads.append(head)
+            data = struct.pack("<4f", *([1] * 4 if number == 0 else [2] * 4))
+            headers = "Tally-Dtype: float32\r\nTally-Shape: 2,2\r\n"
+            return (answer(data, "application/octet-stream", headers=headers), True)
+
+        heads = []
+        axis = ["-a", "0", "--precision", "native"]
+        with Server(script) as s:
+            status, told = self.bench(
+                "-c", "1", "-t", "0.1", "--warmup", "0", "-s", "2,2", *axis, url=s.url
+            )
+        self.assertEqual((status, told["failed"], told["wrong"]), (6, 0, told["answers"]), told)
+        self.assertTrue(all("axis=0&precision=native" in head for head in heads), heads[0])
 
     def test_every_type(self):
         for dtype in ("float16", "bfloat16", "float64", "int8", "uint64"):

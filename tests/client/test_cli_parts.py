@@ -330,6 +330,8 @@ class Files(Directory):
         done = tally("cumsum", source, "-F", "json", "--axis=-1", "--part-bytes", "16")
         self.assert_done(done)
         self.assertEqual(json.loads(done.stdout), [[[1, 3]], [[3, 7]]])
+        nan = self.path("nan.npy", npy("<f8", (1,), struct.pack("<d", float("nan"))))
+        self.assertEqual(json.loads(tally("cumsum", nan, "-F", "json").stdout), ["NaN"])
         empty = self.path("empty.npy", npy("<i8", (2, 0, 3), b""))
         self.assertEqual(json.loads(tally("cumsum", empty, "-F", "json").stdout), [[], []])
 
@@ -425,8 +427,9 @@ class Files(Directory):
 
                 def overwrite(number, head, body):
                     if number == 0:
+                        before = os.fstat(file.fileno()).st_mtime_ns
                         os.pwrite(file.fileno(), content[-1:], len(content) - 1)
-                        os.utime(source, ns=(0, 0))  # a clock may be coarse
+                        os.utime(source, ns=(0, before ^ 1))  # a clock may be coarse
                     return forward(head, body), True
 
                 with Server(overwrite) as s:
@@ -438,8 +441,11 @@ class Files(Directory):
     def test_a_text_that_becomes_shorter_meanwhile_is_no_input(self):
         source = self.path("in.csv", b"1\n" * (1 << 20))
 
+        before = os.stat(source).st_mtime_ns
+
         def cut(number, head, body):
             os.truncate(source, 1000)
+            os.utime(source, ns=(0, before))  # a clock may be coarse
             return forward(head, body), True
 
         with Server(cut) as s:
@@ -847,6 +853,12 @@ class Servers(Directory):
         killed = tally("cumsum", source, *job, env={"LD_PRELOAD": library})
         self.assertEqual(killed.returncode, -9)
         self.assertIn("out.npy.partial", self.files())
+        partial = self.read("out.npy.partial")
+        for other in (partial[:-1], partial + b"x"):
+            self.path("out.npy.partial", other)
+            done = tally("cumsum", source, *job, "--resume")
+            self.assert_failed(done, 2, "result so far of a job with another checkpoint")
+        self.path("out.npy.partial", partial)
         self.assert_done(tally("cumsum", source, *job, "--resume"))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], int64s(1, 3, 6, 10))
 
