@@ -1,6 +1,7 @@
 /* Appended to types.cl in tests/kernels/test_scan_chain.c: work items of cut lines stop at
  * their steps at random, most not at all, some for about as long as others wait for them, a few
- * for far longer. */
+ * for far longer. The first of a launch stops longest, before it takes the sums before its line:
+ * long enough for others to finish a short line. */
 static inline void chain_delay(ulong step)
 {
     ulong random = step;
@@ -8,7 +9,9 @@ static inline void chain_delay(ulong step)
     random = (random ^ (random >> 27)) * 0x94D049BB133111EBUL;
     random ^= random >> 32;
     uint turns = 0;
-    if (random % 32 == 0) {
+    if (step == 0) {
+        turns = 400000;
+    } else if (random % 32 == 0) {
         turns = 60000;
     } else if (random % 8 == 0) {
         turns = (uint)(random >> 8) % 20000u;

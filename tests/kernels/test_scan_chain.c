@@ -105,8 +105,10 @@ static void delayed_units_change_nothing(const void *context)
 int main(void)
 {
     static const struct scan_aids whole = {.partition_bytes = 1};
-    static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 65536};
-    (void)setenv("TALLY_OPENCL_THREADS", "5", 1); /* more threads than cores */
+    /* pieces that are worth a second thread */
+    static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 100000};
+    /* more threads than cores, and such a number that a superblock's last block is reduced */
+    (void)setenv("TALLY_OPENCL_THREADS", "7", 1);
     ktest_run("units that stop at random change no byte, and every launch ends",
               delayed_units_change_nothing, &whole);
     ktest_run("no more do they where lines are in pieces that hand their sums on",

@@ -16,7 +16,8 @@ enum {
     SHORT = 4,
     CROSSED = 8,
     ABREAST = 16,
-    ALWAYS = 32
+    ALWAYS = 32,
+    LONG = 64 /* two blocks behind a superblock, and more: only they show where it ends */
 };
 
 static const struct {
@@ -50,7 +51,30 @@ static const struct {
      ALWAYS | ROWS | SHORT | ABREAST,
      {7, 1}},
     {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
-    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"one row of superblocks",
+     1,
+     {140001},
+     0,
+     {0},
+     ALWAYS | ROWS | SHORT | ABREAST | LONG,
+     {0}},
+    {"three columns past a superblock",
+     2,
+     {66801, 3},
+     0,
+     {0},
+     ALWAYS | COLUMNS | SHORT | LONG,
+     {0}},
+    {"columns past a superblock", 2, {66801, 9}, 0, {0}, ALWAYS | COLUMNS | LONG, {0}},
+    {"rows past a superblock, turned", 2, {9, 66801}, 1, {1, 9}, ALWAYS | LONG, {0}},
+    {"every second element past a superblock", 1, {66801}, 0, {2}, ALWAYS | LONG, {0}},
+    {"past a superblock around the axis",
+     3,
+     {2, 66801, 2},
+     1,
+     {1, 2, 133602},
+     ALWAYS | CROSSED | LONG,
+     {0}},
     {"narrow columns", 2, {700, 3}, 0, {0}, ALWAYS | COLUMNS | SHORT, {0}},
     {"narrow columns in sets", 3, {3, 500, 7}, 1, {0}, ALWAYS | COLUMNS | SHORT, {0}},
     {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS, {0}},
@@ -106,7 +130,8 @@ enum {
     WAYS = 4 * ARRAY_COUNT(kinds)
 };
 
-/* Every shape with every kind and flag, made once for all variants. */
+/* Every shape with every kind and flag, made once for all variants; long ones with few: sums of
+ * integers are the same in any order, and what is rounded to fewer bits mostly, too. */
 static struct scan_case cases[SHAPES][WAYS];
 
 static struct scan_desc describe(size_t shape, struct scan_kind kind)
@@ -118,6 +143,14 @@ static struct scan_desc describe(size_t shape, struct scan_kind kind)
     memcpy(desc.strides, shapes[shape].strides, sizeof shapes[shape].strides);
     memcpy(desc.output_strides, shapes[shape].output_strides, sizeof shapes[shape].strides);
     return desc;
+}
+
+static bool left_out(size_t shape, size_t way)
+{
+    const struct scan_kind kind = kinds[way / 4];
+    const bool rounds = kind.dtype == DTYPE_F64 ||
+                        (kind.dtype == DTYPE_F32 && kind.precision == PRECISION_NATIVE);
+    return (shapes[shape].can & LONG) != 0 && !(rounds && (way % 4 == 0 || way % 4 == 3));
 }
 
 /* One scan, apart; whether it ran as it should or was refused as it should be. */
@@ -150,7 +183,9 @@ static void every_case_has_a_plan(const void *context)
             struct scan_desc desc = describe(i, kinds[k / 4]);
             desc.exclusive = (k & 1) != 0;
             desc.reverse = (k & 2) != 0;
-            (void)scan_case_init(&cases[i][k], &desc, true);
+            if (!left_out(i, k)) {
+                (void)scan_case_init(&cases[i][k], &desc, (shapes[i].can & LONG) == 0);
+            }
         }
     }
 }
@@ -163,8 +198,10 @@ static void every_layout(size_t variant, const struct scan_aids *options)
     }
     for (size_t i = 0; i < SHAPES; i++) {
         for (size_t k = 0; k < WAYS; k++) {
-            run(device, &cases[i][k], (shapes[i].can & variants[variant].bit) != 0,
-                shapes[i].name);
+            if (!left_out(i, k)) {
+                run(device, &cases[i][k], (shapes[i].can & variants[variant].bit) != 0,
+                    shapes[i].name);
+            }
         }
     }
     scan_device_close(device);
