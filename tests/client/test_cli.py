@@ -1083,9 +1083,14 @@ class Cumsum(Directory):
         self.assert_failed(done, 1, "code unauthorized; give it by --token-file or TALLY_TOKEN")
 
     def test_what_cannot_be_a_token_is_refused(self):
-        for content in (b"", b"\n", b"x" * 9000, b"a\x01b\n"):
+        for content, text in (
+            (b"", "empty"),
+            (b"\n", "empty"),
+            (b"x" * 9000, "the first line is too long"),
+            (b"a\x01b\n", "token"),
+        ):
             done = tally("cumsum", "--token-file", self.path("t", content), stdin=b"[1]")
-            self.assert_failed(done, 2, "token")
+            self.assert_failed(done, 2, "token", text)
         for token in ("one\n", "one\r\nX-Y: z", "x" * 9000):
             done = tally("cumsum", stdin=b"[1]", env={"TALLY_TOKEN": token})
             self.assert_failed(done, 2)
@@ -1123,6 +1128,9 @@ class Cumsum(Directory):
         with Server(lambda number, *_: full if number < 5 else sums) as s:
             done = tally("cumsum", "--retries", "1000", stdin=b"[1]", url=s.url)
         self.assertEqual((done.returncode, s.count), (0, 6), done.stderr)
+        with Server(lambda *_: full) as s:
+            done = tally("cumsum", "--retries", "0", stdin=b"[1]", url=s.url)
+        self.assertEqual((done.returncode, s.count), (4, 1), done.stderr)
 
     def test_options_come_before_the_command_too(self):
         for words in (

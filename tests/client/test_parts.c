@@ -623,6 +623,7 @@ static void extreme_latencies_have_a_place(void **state)
     histogram_add(histogram, 0);
     histogram_add(histogram, INT64_MAX);
     assert_int_equal(histogram_percentile(histogram, 50), 0);
+    assert_true(histogram_percentile(histogram, 67) == INT64_MAX); /* 2.01 of 3: the third */
     assert_true(histogram_percentile(histogram, 100) == INT64_MAX);
     test_free(histogram);
 }
