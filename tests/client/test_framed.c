@@ -75,7 +75,7 @@ static void framed_answers_are_verified(void **state)
         {"{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[]}}", 0, 4, SIZE_MAX},
     };
     struct tally_error err;
-    float untouched[5];
+    float untouched[5] = {0};
     static char long_head[(1 << 16) + 2];
     memset(long_head, ' ', sizeof long_head - 1);
     memcpy(long_head, DML_HEAD, strlen(DML_HEAD));
