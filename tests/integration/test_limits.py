@@ -812,6 +812,7 @@ def test_who_goes_on_sending_slowly_after_its_refusal_is_cut_off(start_server):
     assert works(server)
 
 
+@pytest.mark.release_only  # where no clock can be moved libmicrohttpd's idle timeout comes first
 def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_server):
     """Once the time is over that an idle connection has."""
     server = start_server("--min-upload-rate", "1MiB", "--idle-timeout-s", "8", moves_clock=True)
