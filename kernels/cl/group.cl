@@ -22,8 +22,8 @@ typedef acc_t lane_t;
 #define LANE_ZERO      ((lane_t)ACC_ZERO)
 #define LANE_PLUS_ZERO ((lane_t)ACC_PLUS_ZERO)
 
-/* Are they faster then? Not for short lines that fill no such vector (narrow.cl), nor than quads
- * of 16-bit floats (line.cl). */
+/* Are groups in whole vectors of 512 bits faster here? Not for short lines that fill no such
+ * vector (narrow.cl), nor where 16-bit floats go by quads (line.cl). */
 #if !defined(LONG_VECTORS) || defined(VERTICAL)
 #define LONG_SUMS 0
 #elif defined(INNER) && defined(ACC_INT)

@@ -9,9 +9,11 @@ __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
 #else
     ulong item = get_global_id(0);
 #endif
-    index_t own;
-    __global const struct scan_entry *e =
-        find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
-    struct launch launch = {in, out, carry, table + chain_at};
-    run_item(&launch, e, own);
+    if (item < items) { /* other programs may round the number of work-items up */
+        index_t own;
+        __global const struct scan_entry *e =
+            find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
+        struct launch launch = {in, out, carry, table + chain_at};
+        run_item(&launch, e, own);
+    }
 }

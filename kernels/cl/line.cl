@@ -106,8 +106,8 @@ INLINE void cells_reverse(cells_t t[QUAD_GROUPS])
     t[1] = t1;
 }
 
-/* Two hints that change no value, for a compiler that knows vectors of four sums, and of which
- * it was measured.
+/* Two hints that change no value, for the compilers with which they were measured, where these
+ * know vectors of four sums.
  *
  * KEEP_IN_MEMORY: elements are widened from memory, which is one operation; from a register it
  * is two, and one more for the upper half. A compiler that sees store and load would save them.

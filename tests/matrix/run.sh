@@ -45,6 +45,7 @@ if [ -n "$pocl" ]; then
     for method in loopvec loops repl; do
         run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
     done
+    run "PoCL, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --wide-index
     run "PoCL, GPU kernels, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels --wide-index
     run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
     run "PoCL, GPU kernels, look-back" "OCL_ICD_VENDORS=$pocl" -- --lookback
