@@ -42,7 +42,7 @@ def section(settings):
             goal=GOAL if work["goal"] else None,
             notes=", ".join(f"{at}x {share:.2f}" for at, share in work["shares"].items()),
             kind=work["work"],
-            **{name: work[name] for name in ("one", "peak", "shares", "loads")},
+            **{name: work[name] for name in ("one", "shares", "loads")},
         )
         for work in figures_of(settings)
     ]

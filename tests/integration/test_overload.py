@@ -38,7 +38,8 @@ def test_a_quick_run_of_the_overload_benchmark_gives_sane_figures(tmp_path):
     assert done.returncode == (1 if "MISSED" in words else 2 if "unclear" in words else 0)
     assert [work["work"].split()[0] for work in figures["goodput"]] == ["4", "25", "3x4", "mix"]
     for work in figures["goodput"]:
-        assert list(work["loads"]) == ["1", "8"] and work["peak"] > 0, work
+        assert list(work["loads"]) == list(work["shares"]) == ["1", "8"], work
+        assert max(work["shares"].values()) == 1 and min(work["shares"].values()) >= 0, work
         for run in work["loads"].values():
             lost = run["late"] + run["refused_before"] + run["refused_later"] + run["errors"]
             assert 0 <= lost <= run["offered"] + 1e-6 and run["good"] >= 0, work
@@ -144,7 +145,21 @@ def test_runs_of_the_same_load_are_merged_by_their_time():
 
 
 def test_the_capacity_is_the_smallest_load_that_gives_nearly_the_most():
-    assert overload.peak_of({2: 50, 4: 97, 8: 100, 16: 99}) == (100, 4)
+    assert overload.load_of({2: 50, 4: 97, 8: 100, 16: 99}) == 4
+
+
+def test_a_load_is_compared_with_the_best_one_in_the_same_round():
+    rounds = [{1: 100, 2: 90}, {1: 60, 2: 57}, {1: 200, 2: 120}]
+    assert overload.shares_of(rounds) == {1: 1, 2: 0.9}
+
+
+def test_a_load_is_not_measured_by_the_luckiest_window_of_another():
+    rounds = [{1: 130, 2: 100}, {1: 90, 2: 100}, {1: 75, 2: 100}]
+    assert overload.shares_of(rounds) == {1: 0.9, 2: 1}
+
+
+def test_where_no_answer_was_in_time_every_share_is_nothing():
+    assert overload.shares_of([{1: 0, 2: 0}]) == {1: 0, 2: 0}
 
 
 def test_a_verdict_beside_busy_neighbours_is_no_verdict():
