@@ -47,8 +47,8 @@ struct lines {
     __global const elem_t *low; /* cells in [low, high) may be read */
     __global const elem_t *high;
 #if defined(COLUMNS)
-    bool prefetch_in;  /* rows are so far apart that the hardware does not see a pattern */
-    bool prefetch_out; /* the same of the output, where the input repeats one row */
+    ulong ahead; /* rows between those that are scanned and those prefetched; 0: none are */
+    bool apart;  /* the output's, too, or each store would wait for its line */
 #elif defined(TRANSPOSED)
     bool reverse;
     ulong in_at[ROWS]; /* elements to each line; a set that lacks some has its last line in */
@@ -296,8 +296,17 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
 #endif
 
 #if defined(COLUMNS)
-/* Between rows: from here on the hardware does not fetch the next ones by itself. */
-#define PREFETCH_STRIDE_BYTES 128
+/* Rows from here on are prefetched: the hardware does not see a pattern. */
+#define PREFETCH_ROW_BYTES       64
+#define PREFETCH_ROW_APART_BYTES 128
+/* So far ahead, or eight rows if that is farther: asking for nearer ones slows columns down. */
+#define PREFETCH_AHEAD_BYTES     8192
+
+INLINE ulong rows_ahead(ulong row_bytes, bool apart)
+{
+    const bool dense = row_bytes < (apart ? PREFETCH_ROW_APART_BYTES : PREFETCH_ROW_BYTES);
+    return dense ? 0 : max((PREFETCH_AHEAD_BYTES + row_bytes - 1) / row_bytes, (ulong)ROWS);
+}
 
 /* Prefetch eight rows, into L2: in L1 they would drive out those that are scanned, all the more
  * where rows are a power of two apart and share its sets. */
@@ -309,15 +318,17 @@ INLINE void prefetch_rows(__global const elem_t *p, long step)
     }
 }
 
-/* Prefetch the next eight rows of these columns. */
+/* Prefetch eight rows of these columns. */
 INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
-    const long next = (long)(row + ROWS);
-    const bool follow = row + 2 * ROWS <= l->rows;
-    if (l->prefetch_in && follow) {
+    const long next = (long)(row + l->ahead);
+    if (l->ahead == 0 || row + l->ahead + ROWS > l->rows) {
+        return;
+    }
+    if (l->in_step != 0) {
         prefetch_rows(l->in + next * l->in_step + column, l->in_step);
     }
-    if (l->prefetch_out && follow) { /* or each store would wait for its line */
+    if (l->apart) {
         prefetch_rows(l->out + next * l->out_step + column, l->out_step);
     }
 }
@@ -438,7 +449,7 @@ NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, la
 {
     struct lines partition = *l;
     partition.in += (long)first * l->in_step;
-    partition.prefetch_out = false;
+    partition.apart = false; /* nothing is stored */
     partition.rows = length;
     uint vectors = (l->columns + GROUP - 1) / GROUP;
     for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
@@ -493,8 +504,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     l.in = l.low + last * e->axis_in;
     l.out = launch->out + at.out + last * e->axis_out;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.prefetch_in = e->axis_in * ELEM_BYTES >= PREFETCH_STRIDE_BYTES;
-    l.prefetch_out = e->axis_in == 0 && e->axis_out * ELEM_BYTES >= PREFETCH_STRIDE_BYTES;
+    l.apart = (ulong)l.in != (ulong)l.out;
+    l.ahead = rows_ahead(max(e->axis_in, e->axis_out) * ELEM_BYTES, l.apart);
 
     lane_t supers[STRIP_MAX];
     lane_t blocks[STRIP_MAX];
