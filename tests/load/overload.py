@@ -436,7 +436,7 @@ def works(quick):
     yield Work(three.name, [three], (32, 8, 16, 64), 1.2, 0.4, 0.5, 5)
     mix = [small(deadline_ms=100, weight=90), raw(1, deadline_ms=500, weight=9)]
     mix.append(raw(long, deadline_ms=2000, weight=1))
-    yield Work(f"mix of 3x4 JSON, 1 and {long} MiB", mix, (4, 2, 8), 2, 0.5, 2, 5)
+    yield Work(f"mix of 3x4 JSON, 1 and {long} MiB", mix, (4, 2, 8), 3, 2, 2, 4)
     if quick:
         return
     yield Work(f"{large} MiB raw", [raw(large, **five)], (4, 2), 5, 1.5, 5, 3)
