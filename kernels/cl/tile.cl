@@ -47,7 +47,8 @@ struct lines {
     __global const elem_t *low; /* cells in [low, high) may be read */
     __global const elem_t *high;
 #if defined(COLUMNS)
-    ulong ahead; /* rows between those that are scanned and those prefetched; 0: none are */
+    ulong ahead; /* rows from those that are scanned to those that are prefetched */
+    ulong reach; /* rows that may be, those of the next work items among them; 0: none */
     bool apart;  /* the output's, too, or each store would wait for its line */
 #elif defined(TRANSPOSED)
     bool reverse;
@@ -302,10 +303,15 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
 /* So far ahead, or eight rows if that is farther: asking for nearer ones slows columns down. */
 #define PREFETCH_AHEAD_BYTES     8192
 
-INLINE ulong rows_ahead(ulong row_bytes, bool apart)
+/* goes_on: the rows of the next work items follow these in memory. */
+INLINE void prefetches_init(struct lines *l, ulong row_bytes, bool goes_on)
 {
-    const bool dense = row_bytes < (apart ? PREFETCH_ROW_APART_BYTES : PREFETCH_ROW_BYTES);
-    return dense ? 0 : max((PREFETCH_AHEAD_BYTES + row_bytes - 1) / row_bytes, (ulong)ROWS);
+    l->ahead = 0;
+    l->reach = 0;
+    if (row_bytes >= (l->apart ? PREFETCH_ROW_APART_BYTES : PREFETCH_ROW_BYTES)) {
+        l->ahead = max((PREFETCH_AHEAD_BYTES + row_bytes - 1) / row_bytes, (ulong)ROWS);
+        l->reach = goes_on ? ULONG_MAX : l->rows;
+    }
 }
 
 /* Prefetch eight rows, into L2: in L1 they would drive out those that are scanned, all the more
@@ -322,7 +328,7 @@ INLINE void prefetch_rows(__global const elem_t *p, long step)
 INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
     const long next = (long)(row + l->ahead);
-    if (l->ahead == 0 || row + l->ahead + ROWS > l->rows) {
+    if (row + l->ahead + ROWS > l->reach) {
         return;
     }
     if (l->in_step != 0) {
@@ -505,7 +511,9 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     l.out = launch->out + at.out + last * e->axis_out;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     l.apart = (ulong)l.in != (ulong)l.out;
-    l.ahead = rows_ahead(max(e->axis_in, e->axis_out) * ELEM_BYTES, l.apart);
+    const bool dense = !reverse && e->dims > 1 &&
+                       entry_dim(e, e->dims - 2)[1] == e->length * e->axis_in;
+    prefetches_init(&l, max(e->axis_in, e->axis_out) * ELEM_BYTES, e->partitions > 1 || dense);
 
     lane_t supers[STRIP_MAX];
     lane_t blocks[STRIP_MAX];
