@@ -300,6 +300,7 @@ build/console/etag: server/pages/console.html server/pages/console.sh
 $(B)/server/pages/embedded.o: build/console/etag server/pages/console.html
 # The manual page but for its options.
 $(B)/server/base/config_text.o: server/base/tallyd.8
+$(B)/client/cli/cmd_completion.o: $(wildcard client/cli/completion.*)
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<

@@ -64,7 +64,7 @@ check_format() {
 
 check_shell() {
     # shellcheck disable=SC2046
-    shellcheck $(tracked '*.sh' '.ci/run')
+    shellcheck $(tracked '*.sh' '*.bash' '.ci/run')
 }
 
 check_python() {

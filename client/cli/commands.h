@@ -23,4 +23,8 @@ int command_bench(const struct settings *settings, struct tally *client);
 int command_token(const struct settings *settings, struct tally *client);
 int command_completion(const struct settings *settings, struct tally *client);
 
+/* What there may be in place of the last of these words behind `tally`: a line each, with a tab and
+ * what it is about; or "<file>" alone. For completion scripts. */
+void completion_offer(int count, char **words);
+
 #endif

@@ -5,7 +5,7 @@
  * Failure: whoever finds a fault complains on standard error and returns the exit status that
  * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one;
  * `bench` starts others. */
-#include "client/cli/options.h"
+#include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
 #include <fcntl.h>
@@ -107,6 +107,10 @@ static int call_command(enum command_id command, const struct settings *settings
 
 static int run_command_line(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--complete") == 0) {
+        completion_offer(argc - 2, argv + 2);
+        return EXIT_DONE;
+    }
     options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {

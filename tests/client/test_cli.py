@@ -1322,24 +1322,32 @@ class Information(unittest.TestCase):
 
 class Completion(unittest.TestCase):
     def options(self, command):
-        return re.findall(
-            r"--[a-z-]+", tally(command, "--help").stdout.decode().split("\nINPUT is")[0]
-        )
+        shown = tally(command, "--help").stdout.decode()
+        return re.findall(r"(?m)^  (?:-\w, |    )(--[a-z-]+)", shown)
+
+    def offered(self, *words):
+        """What a completion script is told that there may be in place of the last word."""
+        lines = tally("--complete", *words).stdout.decode().splitlines()
+        return [line.split("\t")[0] for line in lines]
 
     def test_every_option_is_completed(self):
-        for shell in ("bash", "zsh", "fish"):
-            script = tally("completion", shell).stdout.decode()
-            for command in COMMANDS:
-                self.assertIn(command, script)
-                for option in self.options(command):
-                    self.assertIn(f"-l {option[2:]}" if shell == "fish" else option, script)
-            for letter, name in (("o", "output"), ("d", "dtype")):
-                both = {
-                    "bash": f"--{name}|-{letter})",
-                    "zsh": f"'-{letter}+[",
-                    "fish": f"-l {name} -s {letter}",
-                }
-                self.assertIn(both[shell], script)
+        self.assertEqual(self.offered(""), COMMANDS)
+        everywhere = self.offered("-")
+        for command in COMMANDS:
+            options = self.options(command)
+            self.assertGreater(len(options), 0)
+            self.assertLessEqual({*options}, {*self.offered(command, "-")})
+            self.assertLessEqual({*options}, {*everywhere})
+        for name in ("-d", "--dtype", "--dt", "-kd"):
+            self.assertIn("bfloat16", self.offered(name, ""))
+        for name in ("-o", "--output", "--token-file"):
+            self.assertEqual(self.offered("cumsum", name, ""), ["<file>"])
+        self.assertEqual(self.offered("cumsum", ""), ["<file>"])
+        self.assertEqual(self.offered("cumsum", "--", "--url", ""), [])
+        for nothing in (["--url", ""], ["health", "-u", ""], ["frobnicate", ""], ["--exclusive="]):
+            self.assertEqual(self.offered(*nothing), [])
+
+    PATH = {**os.environ, "PATH": f"{os.path.dirname(os.path.abspath(TALLY))}:{os.environ['PATH']}"}
 
     TYPED = {  # and what it becomes, but for the blank or "=" behind it
         "tally cu": "tally cumsum",
@@ -1391,7 +1399,7 @@ class Completion(unittest.TestCase):
                 stdout=theirs,
                 stderr=theirs,
                 cwd=folder,
-                env={**os.environ, "TERM": "xterm", "HOME": folder, "INPUTRC": "/dev/null"},
+                env={**self.PATH, "TERM": "xterm", "HOME": folder, "INPUTRC": "/dev/null"},
                 pass_fds=[tell],
                 start_new_session=True,
             )
@@ -1455,6 +1463,7 @@ class Completion(unittest.TestCase):
             capture_output=True,
             text=True,
             cwd="/",
+            env=self.PATH,
         )
         self.assertEqual((done.stdout.split("\n")[:-1], done.stderr), (list(cases.values()), ""))
 

@@ -105,7 +105,7 @@ static ssize_t fail_once(void *unused, const char *bytes, size_t count)
 }
 __attribute__((constructor)) static void replace_output(void)
 {
-    static char buffer[4096];
+    static char buffer[1024];
     stdout = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fail_once});
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
@@ -933,7 +933,7 @@ class Servers(Directory):
         code = self.path("output.c", FAILING_OUTPUT)
         library = self.path("output.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-        done = tally("completion", "fish", env={"LD_PRELOAD": library})
+        done = tally("--complete", "-", env={"LD_PRELOAD": library})
         self.assertEqual(done.returncode, 7)
         self.assertIn(b"standard output: it could not be written", done.stderr)
 

@@ -1,0 +1,30 @@
+# bash completion for tally: what may follow is asked of tally itself.
+#
+# Bash cuts words at '=' and ':', and completes what is behind: they are put together first, and
+# what stands before is taken from the answers. Readline, which knows quotes, completes files.
+_tally() {
+    local line=${COMP_LINE:0:COMP_POINT} head='' words piece i
+    local -a whole=()
+    COMPREPLY=()
+    for piece in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ ${#whole[@]} -eq 0 || $line == [[:blank:]]* ]]; then
+            line=${line#"${line%%[![:blank:]]*}"}
+            whole+=('')
+        fi
+        piece=${piece:0:${#line}}
+        line=${line#"$piece"}
+        head=${whole[${#whole[@]}-1]}
+        whole[${#whole[@]}-1]+=$piece
+    done
+    [[ $piece != [=:]* ]] || head=${whole[${#whole[@]}-1]}
+    words=$("${whole[0]}" --complete "${whole[@]:1}" 2>/dev/null | cut -f 1)
+    if [[ $words == '<file>' ]]; then
+        compopt -o default
+        return
+    fi
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "${whole[${#whole[@]}-1]}")
+    for i in "${!COMPREPLY[@]}"; do
+        COMPREPLY[i]=${COMPREPLY[i]#"$head"}
+    done
+}
+complete -F _tally tally
