@@ -134,52 +134,17 @@ bool json_text_member(struct json_text object, const char *key, struct json_text
     return false;
 }
 
-/* Code unit of a \uXXXX escape whose four hex digits start at text.at; -1 if they do not. */
-static int32_t hex_unit(struct json_text text)
-{
-    char digits[5] = "";
-    memcpy(digits, text.at, smaller_of(text.count, 4));
-    bool whole = strspn(digits, "0123456789abcdefABCDEF") == 4;
-    return whole ? (int32_t)strtol(digits, NULL, 16) : -1;
-}
-
-/* One escape sequence at *text (after the backslash) as a code point; '?' if malformed. */
-static uint32_t take_escape(struct json_text *text)
+/* The character of an escape whose backslash is gone: a blank for \n, \t and the like, '?' for
+ * \uXXXX. tallyd writes UTF-8 as it is, and only control characters so, which would become '?'. */
+static char take_escape(struct json_text *text)
 {
     char c = *text->at;
     skip_chars(text, 1);
-    if (c != 'u') {
-        return strchr("\"\\/", c) != NULL ? (uint32_t)c : ' '; /* \n, \t and the like */
-    }
-    int32_t high = hex_unit(*text);
-    if (high < 0) {
+    if (c == 'u') {
+        skip_chars(text, smaller_of(text->count, 4));
         return '?';
     }
-    skip_chars(text, 4);
-    if (high < 0xD800 || high > 0xDFFF) {
-        return (uint32_t)high;
-    }
-    if (high > 0xDBFF || text->count < 6 || text->at[0] != '\\' || text->at[1] != 'u') {
-        return '?';
-    }
-    int32_t low = hex_unit((struct json_text){text->at + 2, text->count - 2});
-    if (low < 0xDC00 || low > 0xDFFF) {
-        return '?';
-    }
-    skip_chars(text, 6);
-    return 0x10000U + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
-}
-
-static size_t put_utf8(uint32_t point, char bytes[4])
-{
-    size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    static const uint8_t lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = count - 1; i > 0; i--) {
-        bytes[i] = (char)(0x80 | (point & 0x3F));
-        point >>= 6;
-    }
-    bytes[0] = (char)(lead[count] | point);
-    return count;
+    return is_one_of(c, "\"\\/") ? c : ' ';
 }
 
 bool json_text_string(struct json_text value, char *out, size_t size)
@@ -190,19 +155,13 @@ bool json_text_string(struct json_text value, char *out, size_t size)
         return false;
     }
     struct json_text rest = {value.at + 1, value.count - 2};
-    while (rest.count > 0) {
-        char bytes[4] = {*rest.at};
-        size_t count = 1;
+    while (rest.count > 0 && used + 1 < size) {
+        char c = *rest.at;
         skip_chars(&rest, 1);
-        if (bytes[0] == '\\' && rest.count > 0) {
-            count = put_utf8(take_escape(&rest), bytes);
+        if (c == '\\' && rest.count > 0) {
+            c = take_escape(&rest);
         }
-        if (used + count >= size) {
-            break;
-        }
-        memcpy(out + used, bytes, count);
-        out[used] = (char)(bytes[0] == '\0' ? '?' : bytes[0]);
-        used += count;
+        out[used++] = (char)(c == '\0' ? '?' : c);
     }
     out[used] = '\0';
     text_make_safe(out);

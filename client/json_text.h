@@ -26,8 +26,8 @@ bool json_text_member(struct json_text object, const char *key, struct json_text
  * gives the next element (and its key for objects; key->count 0 for arrays), until false. */
 bool json_text_next(struct json_text *rest, struct json_text *key, struct json_text *value);
 
-/* Decode a string value to UTF-8, cut to `size`; control characters become '?', so that the
- * text can be shown on a terminal. False and out "" if the value is not a string. */
+/* The text of a string value, cut to `size`; control characters and \uXXXX become '?', so that it
+ * can be shown on a terminal. False and out "" if the value is not a string. */
 bool json_text_string(struct json_text value, char *out, size_t size);
 
 /* The string that member `key` of an object is; false and out untouched if there is none. */

@@ -1304,7 +1304,7 @@ class Information(unittest.TestCase):
         done = tally("version")
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stdout.decode(), r"^tally \d+\.\d+\.\d+\nserver \d+\.\d+\.\d+\n$")
-        with Server(lambda *_: answer(b'{"version":"1\\"\\\\\\u00e9"}')) as s:
+        with Server(lambda *_: answer('{"version":"1\\"\\\\é"}'.encode())) as s:
             done = tally("version", "--json", url=s.url)
             self.assertEqual(json.loads(done.stdout)["server"], '1"\\é')
         self.assertRegex(tally("--version").stdout.decode(), r"^tally \d+\.\d+\.\d+\n$")

