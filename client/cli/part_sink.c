@@ -79,9 +79,10 @@ static char *print_number(const struct part_sink *sink, const char *from, char *
     return end;
 }
 
+/* sums NULL: of a tensor without elements, whose place the empty arrays take. */
 static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
 {
-    const struct number_list *shape = &sink->tensor->shape;
+    const struct number_list *shape = &sink->nest;
     bool json = sink->format == FORMAT_JSON;
     char *at = sink->text;
     for (uint64_t i = 0; i < count; i++) {
@@ -93,7 +94,8 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             memset(at, '[', (size_t)opening);
             at += opening;
         }
-        at = print_number(sink, sums + i * sink->cutting->element_bytes, at);
+        at = sums == NULL ? stpcpy(at, "[]")
+                          : print_number(sink, sums + i * sink->cutting->element_bytes, at);
         sink->printed++;
         if (json) {
             const int closing = count_brackets(shape, sink->printed);
@@ -111,37 +113,19 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
     return EXIT_DONE;
 }
 
-/* An array without elements has brackets only: [] for each index of the sizes before the first
- * that is 0. */
-static int write_empty_json(struct part_sink *sink)
-{
-    struct number_list before = {.count = 0};
-    uint64_t count = 1;
-    int status = EXIT_DONE;
-    while (sink->tensor->shape.numbers[before.count] > 0) {
-        int64_t size = sink->tensor->shape.numbers[before.count];
-        before.numbers[before.count++] = size;
-        count *= (uint64_t)size;
-    }
-    for (uint64_t i = 0; status == EXIT_DONE && i < count; i++) {
-        char text[BRACKETS_MOST + 4];
-        int opening = count_brackets(&before, i);
-        int closing = count_brackets(&before, i + 1);
-        memset(text, '[', (size_t)opening + 1);
-        memset(text + opening + 1, ']', (size_t)closing + 1);
-        text[opening + closing + 2] = i + 1 == count ? '\n' : ',';
-        status = append_text(sink, text, (size_t)(opening + closing) + 3);
-    }
-    return status;
-}
-
 static int finish_json(struct part_sink *sink)
 {
+    const char *end = "\n";
     if (sink->tensor->shape.numbers[0] < 0) {
-        return append_text(sink, sink->printed == 0 ? "[]\n" : "]\n",
-                           sink->printed == 0 ? 3 : 2);
+        end = sink->printed == 0 ? "[]\n" : "]\n";
+    } else if (sink->printed == 0) {
+        uint64_t count = 1;
+        for (int i = 0; i < sink->nest.count; i++) {
+            count *= (uint64_t)sink->nest.numbers[i];
+        }
+        STEP(write_text(sink, NULL, count));
     }
-    return sink->printed == 0 ? write_empty_json(sink) : append_text(sink, "\n", 1);
+    return append_text(sink, end, strlen(end));
 }
 
 /* ---- a sink's life ---- */
@@ -165,6 +149,10 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
         sink->delimiter = settings->delimiter[0];
     } else if (format == FORMAT_CSV) {
         sink->delimiter = ',';
+    }
+    sink->nest = *shape;
+    for (int i = shape->count - 1; i >= 0; i--) {
+        sink->nest.count = shape->numbers[i] == 0 ? i : sink->nest.count;
     }
     sink->row_length = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
     if (open && format == FORMAT_NPY && part_sink_in_order(format, settings->output)) {

@@ -25,6 +25,7 @@ struct part_sink {
     uint64_t printed;              /* elements, where they come in order */
     uint64_t written;              /* bytes, likewise */
     uint64_t row_length;           /* elements of a line of text */
+    struct number_list nest;       /* sizes of the arrays in JSON, up to the first that is 0 */
     char *text;                    /* owned: elements being printed */
 };
 
