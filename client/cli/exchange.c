@@ -1,6 +1,6 @@
-/* JSON is kept in memory until it is whole. Numbers go to their place as soon as it is known
- * how many bytes there must be, which follows from type and shape: raw bytes have these in
- * their head, NPY at its beginning. A further attempt starts anew; to a pipe there is none. */
+/* JSON is kept in memory until it is whole. Numbers come as raw bytes, whose type and shape are in
+ * the head of the answer and say how many there must be; they go to their place at once, in an NPY
+ * file behind its own head. A further attempt starts anew; to a pipe there is none. */
 #include "client/cli/exchange.h"
 
 #include "client/cli/destination.h"
@@ -18,11 +18,12 @@ struct exchange {
     const struct expectation *expected;
     struct destination destination;
     uint64_t received; /* bytes of the answer */
-    char *bytes;       /* owned: those that are kept */
-    size_t count;
+    uint64_t most;     /* it may have */
+    char *bytes;       /* owned: those of JSON */
     size_t room;
-    uint64_t most; /* bytes it may have; UINT64_MAX: of NPY, until its head is there */
-    int status;    /* after complaining about the answer */
+    char head[NPY_HEADER_MAX]; /* of an NPY file */
+    size_t head_bytes;
+    int status; /* after complaining about the answer */
 };
 
 static int complain_too_long(uint64_t most)
@@ -30,10 +31,8 @@ static int complain_too_long(uint64_t most)
     return complain(EXIT_SERVER, "the answer is longer than %" PRIu64 " bytes", most);
 }
 
-/* Type and shape of the answer are those that were expected, and say how many bytes it has,
- * with what is before its numbers. */
-static int check_tensor(struct exchange *exchange, const char *dtype, const char *shape,
-                        uint64_t before)
+/* Type and shape of the answer are those that were expected, and say how many bytes it has. */
+static int check_tensor(struct exchange *exchange, const char *dtype, const char *shape)
 {
     const struct expectation *expected = exchange->expected;
     char wanted[SHAPE_TEXT] = "";
@@ -46,7 +45,7 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
         tally_dtype_find(dtype, &scan.dtype) == 0 && number_list_parse(shape, false, &sizes);
     scan.rank = sizes.count;
     scan.sizes = sizes.numbers;
-    if (expected->format == FORMAT_RAW && expected->strides.count == sizes.count) {
+    if (expected->strides.count == sizes.count) {
         scan.output_strides = expected->strides.numbers;
     }
     if (other || !told || tally_scan_bytes(&scan, NULL, &exchange->most, NULL) != TALLY_OK) {
@@ -56,17 +55,26 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
                         dtype, shape, expected->dtype != NULL ? expected->dtype : "a type",
                         wanted[0] != '\0' ? wanted : "a shape");
     }
-    exchange->most += before;
+    if (expected->format != FORMAT_NPY) {
+        return EXIT_DONE;
+    }
+    if (scan.dtype == TALLY_BFLOAT16) {
+        return complain(EXIT_USAGE, "NPY files have no bfloat16; use --output-format raw");
+    }
+    if (scan.output_strides != NULL) { /* the elements with the gaps between them */
+        sizes.count = 1;
+        sizes.numbers[0] = (int64_t)(exchange->most / tally_dtype_bytes(scan.dtype));
+    }
+    exchange->head_bytes = npy_header_print((enum dtype)scan.dtype, false, sizes.numbers,
+                                            sizes.count, 0, exchange->head);
     return EXIT_DONE;
 }
 
 static int begin_answer(struct exchange *exchange, const struct tally_answer *answer)
 {
-    const struct expectation *expected = exchange->expected;
-    const char *wanted = format_content_type(expected->format);
+    const char *wanted = format_content_type(exchange->expected->format);
     exchange->received = 0;
-    exchange->count = 0;
-    exchange->most = UINT64_MAX;
+    exchange->most = exchange->expected->json_most;
     if (exchange->destination.temporary != NULL) {
         STEP(destination_clear(&exchange->destination));
     }
@@ -76,44 +84,18 @@ static int begin_answer(struct exchange *exchange, const struct tally_answer *an
             "the answer's Content-Type is \"%s\", expected %s; is this a Tally server?",
             answer->content_type, wanted);
     }
-    if (expected->format == FORMAT_RAW) {
-        return check_tensor(exchange, answer->dtype, answer->shape, 0);
+    if (exchange->expected->format != FORMAT_JSON) {
+        return check_tensor(exchange, answer->dtype, answer->shape);
     }
-    if (expected->format == FORMAT_JSON) {
-        exchange->most = expected->json_most;
-        if (answer->content_length > (int64_t)exchange->most) {
-            return complain_too_long(exchange->most);
-        }
-    }
-    return EXIT_DONE;
-}
-
-/* Look for the head of an NPY file in what is there. */
-static int read_npy_head(struct exchange *exchange)
-{
-    struct byte_view have = {exchange->bytes, exchange->count};
-    struct error err = ERROR_INIT;
-    struct npy_header head;
-    char shape[SHAPE_TEXT] = "";
-    if (npy_header_need(have, &have.count, &err) != STATUS_OK) {
-        return complain(EXIT_SERVER, "the answer is not an NPY file");
-    }
-    if (have.count > exchange->count) {
-        return EXIT_DONE; /* more of it is to come */
-    }
-    if (npy_header_parse(have, &head, &err) != STATUS_OK || head.byte_swap ||
-        head.fortran_order) {
-        return complain(EXIT_SERVER, "the answer is not an NPY file in C order, little-endian");
-    }
-    text_append_list(shape, sizeof shape, head.sizes, head.rank);
-    return check_tensor(exchange, tally_dtype_name((enum tally_dtype)head.dtype), shape,
-                        have.count);
+    return answer->content_length > (int64_t)exchange->most ? complain_too_long(exchange->most)
+                                                            : EXIT_DONE;
 }
 
 static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count)
 {
-    if (exchange->count + count > exchange->room) {
-        size_t room = (exchange->count + count) * 2;
+    const size_t have = (size_t)exchange->received;
+    if (have + count > exchange->room) {
+        size_t room = (have + count) * 2;
         char *larger = realloc(exchange->bytes, room);
         if (larger == NULL) {
             return complain_no_memory();
@@ -121,33 +103,30 @@ static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count
         exchange->bytes = larger;
         exchange->room = room;
     }
-    memcpy(exchange->bytes + exchange->count, bytes, count);
-    exchange->count += count;
+    memcpy(exchange->bytes + have, bytes, count);
     return EXIT_DONE;
+}
+
+/* Numbers, behind what comes before the first of them. */
+static int place_numbers(struct exchange *exchange, const void *bytes, size_t count)
+{
+    const struct destination *destination = &exchange->destination;
+    if (exchange->received == 0) {
+        STEP(destination_place(destination, 0, exchange->head, exchange->head_bytes));
+    }
+    return destination_place(destination, exchange->head_bytes + exchange->received, bytes,
+                             count);
 }
 
 static int take_bytes(struct exchange *exchange, const void *bytes, size_t count)
 {
-    bool json = exchange->expected->format == FORMAT_JSON;
-    bool headless = exchange->most == UINT64_MAX;
-    uint64_t offset = exchange->received;
-    exchange->received += count;
-    if (json || headless) {
-        STEP(keep_bytes(exchange, bytes, count));
-    }
-    if (headless) {
-        STEP(read_npy_head(exchange));
-        if (exchange->most == UINT64_MAX) {
-            return EXIT_DONE;
-        }
-        offset = 0;
-        bytes = exchange->bytes;
-        count = exchange->count;
-    }
-    if (exchange->received > exchange->most) {
+    if (count > exchange->most - exchange->received) {
         return complain_too_long(exchange->most);
     }
-    return json ? EXIT_DONE : destination_place(&exchange->destination, offset, bytes, count);
+    STEP(exchange->expected->format == FORMAT_JSON ? keep_bytes(exchange, bytes, count)
+                                                   : place_numbers(exchange, bytes, count));
+    exchange->received += count;
+    return EXIT_DONE;
 }
 
 static int check_answer(void *user, const struct tally_answer *answer)
@@ -193,13 +172,14 @@ static int finish_answer(struct exchange *exchange)
     struct destination *destination = &exchange->destination;
     struct json_text data = {"", 0};
     if (expected->format != FORMAT_JSON) {
-        return exchange->received == exchange->most
-                   ? destination_finish(destination)
-                   : complain(EXIT_SERVER,
-                              "the answer ended after %" PRIu64 " bytes; try again",
-                              exchange->received);
+        if (exchange->received < exchange->most) {
+            return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",
+                            exchange->received);
+        }
+        STEP(exchange->most == 0 ? place_numbers(exchange, NULL, 0) : EXIT_DONE);
+        return destination_finish(destination);
     }
-    struct json_text body = {exchange->bytes, exchange->count};
+    struct json_text body = {exchange->bytes, (size_t)exchange->received};
     if (!json_text_is_whole(body) || !json_text_member(body, expected->member, &data) ||
         *data.at != '[' || has_controls(body)) {
         return complain(EXIT_SERVER,

@@ -17,22 +17,16 @@ enum {
 
 static const struct {
     const char *name;
-    const char *content_type;
     const char *endings[2];
     enum content_kind kind; /* of its first bytes */
 } formats[] = {
-    [FORMAT_NONE] = {"", NULL, {NULL, NULL}, CONTENT_UNKNOWN},
-    [FORMAT_NPY] = {"npy", "application/x-npy", {".npy", NULL}, CONTENT_NPY},
-    [FORMAT_RAW] = {"raw", "application/octet-stream", {".bin", ".raw"}, CONTENT_UNKNOWN},
-    [FORMAT_JSON] = {"json", "application/json", {".json", NULL}, CONTENT_JSON},
-    [FORMAT_TEXT] = {"text", NULL, {".txt", NULL}, CONTENT_UNKNOWN},
-    [FORMAT_CSV] = {"csv", NULL, {".csv", NULL}, CONTENT_CSV},
+    [FORMAT_NONE] = {"", {NULL, NULL}, CONTENT_UNKNOWN},
+    [FORMAT_NPY] = {"npy", {".npy", NULL}, CONTENT_NPY},
+    [FORMAT_RAW] = {"raw", {".bin", ".raw"}, CONTENT_UNKNOWN},
+    [FORMAT_JSON] = {"json", {".json", NULL}, CONTENT_JSON},
+    [FORMAT_TEXT] = {"text", {".txt", NULL}, CONTENT_UNKNOWN},
+    [FORMAT_CSV] = {"csv", {".csv", NULL}, CONTENT_CSV},
 };
-
-const char *format_content_type(enum format format)
-{
-    return formats[format].content_type;
-}
 
 enum format format_named(const char *name)
 {

@@ -16,8 +16,11 @@ enum format {
     FORMAT_CSV
 };
 
-/* "application/x-npy"; NULL for text, which the service does not know. */
-const char *format_content_type(enum format format);
+/* Of what goes as one request, and of the answer: numbers go and come as raw bytes. */
+static inline const char *format_content_type(enum format format)
+{
+    return format == FORMAT_JSON ? "application/json" : "application/octet-stream";
+}
 
 /* Lines of numbers; and what is no text at all. */
 static inline bool format_is_text(enum format format)
