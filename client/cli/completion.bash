@@ -17,7 +17,7 @@ _tally() {
         whole[${#whole[@]}-1]+=$piece
     done
     [[ $piece != [=:]* ]] || head=${whole[${#whole[@]}-1]}
-    words=$("${whole[0]}" --complete "${whole[@]:1}" 2>/dev/null | cut -f 1)
+    words=$("${whole[0]/#\~\//$HOME/}" --complete "${whole[@]:1}" 2>/dev/null | cut -f 1)
     if [[ $words == '<file>' ]]; then
         compopt -o default
         return

@@ -1,9 +1,10 @@
 # fish completion for tally: what may follow is asked of tally itself.
 function __tally_complete
     set -l words (commandline -opc)
-    command -q $words[1]; or return
+    set -l program (string replace -r -- '^~/' "$HOME/" $words[1])
+    command -q $program; or return
     set -l current (commandline -ct)
-    set -l offers ($words[1] --complete $words[2..] "$current" 2>/dev/null)
+    set -l offers ($program --complete $words[2..] "$current" 2>/dev/null)
     if test "$offers" = '<file>'
         set -l head (string match -r -- '^(?:--[^=]*=)?' "$current")
         set -l paths (__fish_complete_path (string sub -s (math 1 + (string length -- "$head")) -- "$current"))

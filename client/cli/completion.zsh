@@ -2,7 +2,7 @@
 # What may follow is asked of tally itself.
 _tally() {
     local -a offers
-    offers=("${(@f)$($words[1] --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    offers=("${(@f)$(${~words[1]} --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     if [[ $offers == '<file>' ]]; then
         compset -P '--*='
         _files

@@ -1393,6 +1393,9 @@ class Completion(unittest.TestCase):
         "tally cumsum --exclusive on": "tally cumsum --exclusive one.npy",
         "tally cumsum my": "tally cumsum my\\ \\$x\\*.npy",
         "tally cumsum -o my\\ ": "tally cumsum -o my\\ \\$x\\*.npy",
+        # another tally than that of PATH
+        "~/tally cu": "~/tally cumsum",
+        "./tally cu": "./tally cumsum",
     }
 
     def completed(self, shell, script, typed):
@@ -1405,6 +1408,7 @@ class Completion(unittest.TestCase):
                 file.write(f"TELL={tell}\n{script}\necho ready >&$TELL\n")
             for name in ("one.npy", "my $x*.npy"):
                 open(os.path.join(folder, name), "w").close()
+            os.symlink(TALLY, os.path.join(folder, "tally"))
             process = subprocess.Popen(
                 shell,
                 stdin=theirs,
