@@ -34,10 +34,9 @@ struct async {
     int active;   /* calls, each on a connection; thread's own */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    struct cumsum_call *calls; /* owned: submitted, and callback not returned; shared: lock */
-    struct cumsum_call **end;  /* where the next one goes; shared: lock */
-    int pending;               /* how many they are; shared: lock */
-    _Atomic bool stopping;     /* set with the lock */
+    TAILQ_HEAD(, cumsum_call) calls; /* owned: submitted, callback not returned; shared: lock */
+    int pending;                     /* how many they are; shared: lock */
+    _Atomic bool stopping;           /* set with the lock */
 };
 
 static void submitted_free(struct cumsum_call *cumsum)
@@ -54,14 +53,7 @@ static void finish_call(struct async *async, struct cumsum_call *cumsum)
         cumsum->done.call(cumsum->done.user, &cumsum->call->error);
     }
     MUST(pthread_mutex_lock(&async->lock));
-    struct cumsum_call **at = &async->calls;
-    while (*at != cumsum) {
-        at = &(*at)->next;
-    }
-    *at = cumsum->next;
-    if (*at == NULL) {
-        async->end = at;
-    }
+    TAILQ_REMOVE(&async->calls, cumsum, link);
     async->pending--;
     if (async->pending == 0) {
         MUST(pthread_cond_broadcast(&async->all_done));
@@ -111,8 +103,9 @@ static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
 {
     int64_t now = monotonic_ms();
     MUST(pthread_mutex_lock(&async->lock));
-    struct cumsum_call *cumsum = async->calls;
-    for (; cumsum != NULL; cumsum = cumsum->next) {
+    struct cumsum_call *cumsum = NULL;
+    TAILQ_FOREACH(cumsum, &async->calls, link)
+    {
         int64_t left = cumsum->call->retry_at_ms - now;
         bool waits = cumsum->call->easy == NULL;
         if (waits && left <= 0) {
@@ -151,7 +144,7 @@ static void *async_main(void *user)
             sleep_ms = 0; /* they begin with the next curl_multi_perform() */
         }
     }
-    while ((cumsum = async->calls) != NULL) { /* nothing is submitted any more */
+    while ((cumsum = TAILQ_FIRST(&async->calls)) != NULL) { /* nothing is submitted any more */
         CURL *easy = cumsum->call->easy;
         if (easy != NULL) { /* in an unknown state: it is not used again */
             (void)curl_multi_remove_handle(async->multi, easy);
@@ -181,7 +174,7 @@ static struct async *async_open(struct tally *client)
         return NULL;
     }
     async->client = client;
-    async->end = &async->calls;
+    TAILQ_INIT(&async->calls);
     MUST(pthread_mutex_init(&async->lock, NULL));
     MUST(pthread_cond_init(&async->all_done, NULL));
     async->multi = curl_multi_init();
@@ -224,8 +217,7 @@ static enum tally_status enqueue_call(struct async *async, struct cumsum_call *c
                                   limit);
     } else {
         async->pending++;
-        *async->end = cumsum;
-        async->end = &cumsum->next;
+        TAILQ_INSERT_TAIL(&async->calls, cumsum, link);
     }
     MUST(pthread_mutex_unlock(&async->lock));
     if (status == TALLY_OK) {

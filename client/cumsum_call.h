@@ -10,6 +10,8 @@
 
 #include "client/call.h"
 
+#include <sys/queue.h>
+
 enum {
     SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1, /* "9223372036854775807," per dimension */
     PATH_TEXT = 3 * SHAPE_TEXT + 256
@@ -26,7 +28,7 @@ struct cumsum_call {
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;
-    struct cumsum_call *next; /* shared: the list it is in */
+    TAILQ_ENTRY(cumsum_call) link; /* shared: the list it is in */
 };
 
 /* The axis counted from the first. The scan is valid. */

@@ -86,20 +86,15 @@ static const char *url_trouble(CURLU *parts)
 {
     char *text = NULL;
     const char *trouble = NULL;
-    if (curl_url_get(parts, CURLUPART_SCHEME, &text, 0) == CURLUE_OK) {
-        if (strcmp(text, "http") != 0 && strcmp(text, "https") != 0) {
-            trouble = "its scheme must be http, https, unix or http+unix";
-        }
-        curl_free(text);
-    }
-    if (trouble == NULL && curl_url_get(parts, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
+    if (curl_url_get(parts, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a query ('?')";
-        curl_free(text);
-    }
-    if (trouble == NULL && curl_url_get(parts, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
+    } else if (curl_url_get(parts, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a fragment ('#')";
-        curl_free(text);
+    } else if (curl_url_get(parts, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
+               strcmp(text, "http") != 0 && strcmp(text, "https") != 0) {
+        trouble = "its scheme must be http, https, unix or http+unix";
     }
+    curl_free(text);
     return trouble;
 }
 
