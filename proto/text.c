@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Not isalnum(), which asks for the locale each time: a header would take half as long again. */
 static bool is_letter_or_digit(unsigned char c)
@@ -91,4 +92,26 @@ size_t edit_distance(const char *a, const char *b)
         }
     }
     return row[b_length];
+}
+
+struct suggestion suggestion_for(const char *word)
+{
+    size_t third = strlen(word) / 3;
+    return (struct suggestion){.word = word, .limit = third < 3 ? third + 1 : 4};
+}
+
+void suggestion_consider(struct suggestion *suggestion, const char *name)
+{
+    const char *word = suggestion->word;
+    size_t count = strlen(word);
+    size_t distance = edit_distance(word, name);
+    if (strcasecmp(word, name) == 0) {
+        distance = 0;
+    } else if (count > 4 && strncmp(word, name, count) == 0) { /* its beginning */
+        distance = 1;
+    }
+    if (distance < suggestion->limit) {
+        suggestion->limit = distance;
+        (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
+    }
 }

@@ -79,8 +79,18 @@ enum {
     EDIT_DISTANCE_MAX = 64
 };
 
-/* Number of single-character edits that turn a into b, for "did you mean"; b is one of our own
- * names, of at most EDIT_DISTANCE_MAX characters. */
+/* Number of single-character edits that turn a into b; b is one of our own names, of at most
+ * EDIT_DISTANCE_MAX characters. */
 size_t edit_distance(const char *a, const char *b);
+
+/* The nearest of the names that are considered for a word that is none of them, if one is near. */
+struct suggestion {
+    const char *word; /* borrowed */
+    size_t limit;     /* a name must be nearer than that */
+    char
+        text[EDIT_DISTANCE_MAX + sizeof "; did you mean ?"]; /* "; did you mean NAME?", or "" */
+};
+struct suggestion suggestion_for(const char *word);
+void suggestion_consider(struct suggestion *suggestion, const char *name);
 
 #endif

@@ -25,31 +25,6 @@ enum {
     CHOICES_TEXT = 256
 };
 
-/* ---- did you mean ---- */
-
-/* The name nearest to a word that is none. */
-struct suggestion {
-    const char *word;
-    size_t limit;                                     /* a name must be nearer than that */
-    char text[WORD_TEXT + sizeof "; did you mean ?"]; /* "; did you mean NAME?", or "" */
-};
-
-static struct suggestion suggestion_for(const char *word)
-{
-    size_t third = strlen(word) / 3;
-    return (struct suggestion){.word = word, .limit = third < 3 ? third + 1 : 4};
-}
-
-static void suggestion_consider(struct suggestion *suggestion, const char *name)
-{
-    bool same = strcasecmp(suggestion->word, name) == 0;
-    size_t distance = same ? 0 : edit_distance(suggestion->word, name);
-    if (distance < suggestion->limit) {
-        suggestion->limit = distance;
-        (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
-    }
-}
-
 enum command_id command_find(const char *name)
 {
     struct suggestion suggestion = suggestion_for(name);

@@ -221,45 +221,26 @@ struct arguments {
     int next;
 };
 
-/* A known flag close to what was written into `best`; false if none is. */
-static bool nearest_flag(const char *flag, char *best, size_t room)
-{
-    size_t best_distance = strlen(flag) / 3 < 3 ? strlen(flag) / 3 + 1 : 4;
-    bool found = false;
-    for (size_t i = 0; i < config_row_count + config_action_count; i++) {
-        char known[FLAG_BYTES];
-        if (i >= config_row_count) {
-            (void)snprintf(known, sizeof known, "%s",
-                           config_actions[i - config_row_count].flag);
-        } else if (config_rows[i].field != NULL) {
-            config_flag_name(config_rows[i].field, known, sizeof known);
-        } else {
-            continue;
-        }
-        bool begins = strlen(flag) > 4 && strncmp(known, flag, strlen(flag)) == 0;
-        size_t distance = begins ? 1 : edit_distance(flag, known);
-        if (distance < best_distance) {
-            best_distance = distance;
-            found = true;
-            (void)snprintf(best, room, "%s", known);
-        }
-    }
-    return found;
-}
-
 static enum status unknown_flag(const char *word, struct error *err)
 {
-    char best[FLAG_BYTES];
+    struct suggestion suggestion = suggestion_for(word);
     if (word[0] != '-') {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "\"%s\" is not a flag; tallyd --help lists them", word);
     }
-    if (nearest_flag(word, best, sizeof best)) {
-        return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; did you mean %s?", word,
-                         best);
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES];
+        if (config_rows[i].field != NULL) {
+            config_flag_name(config_rows[i].field, known, sizeof known);
+            suggestion_consider(&suggestion, known);
+        }
     }
-    return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; tallyd --help lists them",
-                     word);
+    for (size_t i = 0; i < config_action_count; i++) {
+        suggestion_consider(&suggestion, config_actions[i].flag);
+    }
+    return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s%s", word,
+                     suggestion.text[0] != '\0' ? suggestion.text
+                                                : "; tallyd --help lists them");
 }
 
 static const struct config_row *find_row(const char *flag)

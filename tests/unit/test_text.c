@@ -59,12 +59,37 @@ static void the_distance_counts_letters_that_are_more_less_or_others(void **stat
     }
 }
 
+static void the_nearest_name_is_suggested_if_it_is_near(void **state)
+{
+    static const struct {
+        const char *word;
+        const char *suggestion;
+    } cases[] = {{"--exclsive", "; did you mean --exclusive?"},
+                 {"--AXIS", "; did you mean --axis?"},
+                 {"--o", ""}, /* too short for a beginning to tell */
+                 {"--outpu", "; did you mean --output?"},
+                 {"--output-s", "; did you mean --output-strides?"},
+                 {"--frobnicate", ""},
+                 {"", ""}};
+    static const char *const names[] = {"--output", "--output-strides", "--exclusive",
+                                        "--axis"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct suggestion suggestion = suggestion_for(cases[i].word);
+        for (size_t k = 0; k < ARRAY_COUNT(names); k++) {
+            suggestion_consider(&suggestion, names[k]);
+        }
+        assert_string_equal(suggestion.text, cases[i].suggestion);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_tokens_have_1_to_64_letters_digits_and_three_marks),
         cmocka_unit_test(control_characters_of_all_kinds_become_marks),
         cmocka_unit_test(the_distance_counts_letters_that_are_more_less_or_others),
+        cmocka_unit_test(the_nearest_name_is_suggested_if_it_is_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
