@@ -111,6 +111,7 @@ enum status file_watch_read(const struct file_watch *watch, size_t file, size_t 
         file_watch_blame(watch, file, err);
         return status;
     }
+    found.bytes[found.count] = '\0';
     *text = found;
     return STATUS_OK;
 }

@@ -37,7 +37,7 @@ struct file_watch {
 void file_watch_take(struct file_watch *watch);
 
 struct file_text {
-    char *bytes; /* owned */
+    char *bytes; /* owned; a 0 is behind them */
     size_t count;
 };
 

@@ -50,101 +50,78 @@ struct tokens {
 
 /* ---- the file ---- */
 
-struct line {
-    const char *text;
-    size_t bytes;
-    size_t number;
-};
-
-static enum status bad_line(struct error *err, const struct line *line, const char *why)
+static enum status bad_line(struct error *err, size_t number, const char *why)
 {
     /* The line itself stays out of it: it may be a token by mistake. */
     return error_set(err, STATUS_INVALID_FIELD,
                      "line %zu: %s; expected name:sha256-hex-of-the-token[:scopes], as `tally "
                      "token new NAME` prints it",
-                     line->number, why);
+                     number, why);
 }
 
-static bool read_hash(const char *text, size_t digits, uint8_t *hash)
+static bool read_hash(char *text, uint8_t *hash)
 {
-    const gnutls_datum_t hex = {.data = (unsigned char *)(uintptr_t)text,
-                                .size = (unsigned)digits};
+    const gnutls_datum_t hex = {.data = (unsigned char *)text, .size = TOKEN_HEX_DIGITS};
     size_t bytes = TOKEN_HASH_BYTES;
-    return digits == TOKEN_HEX_DIGITS && gnutls_hex_decode(&hex, hash, &bytes) == 0 &&
+    return strlen(text) == TOKEN_HEX_DIGITS && gnutls_hex_decode(&hex, hash, &bytes) == 0 &&
            bytes == TOKEN_HASH_BYTES;
 }
 
 /* "infer,metrics"; 0 if there is a word that is no scope. */
-static unsigned read_scopes(const char *text, size_t bytes)
+static unsigned read_scopes(char *text)
 {
     unsigned scopes = 0;
-    size_t at = 0;
-    for (;;) {
-        size_t word = 0;
+    for (const char *word = strsep(&text, ","); word != NULL; word = strsep(&text, ",")) {
         unsigned scope = 0;
-        while (at + word < bytes && text[at + word] != ',') {
-            word++;
-        }
         for (unsigned bit = 1; bit <= ROUTE_SCOPE_ADMIN; bit *= 2) {
-            const char *name = route_scope_name(bit);
-            if (strlen(name) == word && memcmp(name, text + at, word) == 0) {
-                scope = bit;
-            }
+            scope |= strcmp(route_scope_name(bit), word) == 0 ? bit : 0;
+        }
+        if (scope == 0) {
+            return 0;
         }
         scopes |= scope;
-        at += word + 1;
-        if (scope == 0 || at > bytes) {
-            return scope == 0 ? 0 : scopes;
-        }
     }
+    return scopes;
 }
 
-static enum status parse_line(const struct line *line, struct token *token, struct error *err)
+static enum status parse_line(char *line, size_t number, struct token *token, struct error *err)
 {
-    const char *end = line->text + line->bytes;
-    const char *colon = memchr(line->text, ':', line->bytes);
-    if (colon == NULL || !text_is_token_name(line->text, (size_t)(colon - line->text))) {
-        return bad_line(err, line,
+    const char *name = strsep(&line, ":");
+    char *hash = strsep(&line, ":");
+    if (hash == NULL || !text_is_token_name(name, strlen(name))) {
+        return bad_line(err, number,
                         "it begins with no name of 1..64 letters, digits, '.', '_' or '-'");
     }
-    memcpy(token->name, line->text, (size_t)(colon - line->text));
-    const char *hash = colon + 1;
-    const char *scopes = memchr(hash, ':', (size_t)(end - hash));
-    const char *hash_end = scopes == NULL ? end : scopes;
-    if (!read_hash(hash, (size_t)(hash_end - hash), token->hash)) {
-        return bad_line(err, line, "after the name there are not 64 hexadecimal digits");
+    (void)stpcpy(token->name, name);
+    if (!read_hash(hash, token->hash)) {
+        return bad_line(err, number, "after the name there are not 64 hexadecimal digits");
     }
-    token->scopes = ROUTE_SCOPE_INFER;
-    if (scopes != NULL) {
-        token->scopes = read_scopes(scopes + 1, (size_t)(end - scopes - 1));
-    }
+    token->scopes = line == NULL ? ROUTE_SCOPE_INFER : read_scopes(line);
     return token->scopes != 0
                ? STATUS_OK
-               : bad_line(err, line, "its scopes are not some of infer, metrics and admin");
+               : bad_line(err, number, "its scopes are not some of infer, metrics and admin");
 }
 
-enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
-                         struct error *err)
+enum status tokens_parse(char *text, size_t bytes, struct token_list **list, struct error *err)
 {
-    struct line line = {.text = text};
-    const char *end = text + bytes;
     enum status status = STATUS_OK;
     const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* and a bad line */
     struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
-    while (status == STATUS_OK && line.text < end) {
-        const char *next = memchr(line.text, '\n', (size_t)(end - line.text));
-        next = next == NULL ? end : next;
-        line.bytes = text_trimmed(line.text, (size_t)(next - line.text));
-        line.number++;
-        if (line.bytes > 0 && line.text[0] != '#') {
+    for (size_t i = 0; i < bytes;
+         i++) { /* a NUL ends no line, and is part of none that is right */
+        text[i] = (char)(text[i] == '\0' ? '\1' : text[i]);
+    }
+    for (size_t number = 1; status == STATUS_OK && text != NULL; number++) {
+        char *line = strsep(&text, "\n");
+        line[text_trimmed(line, strlen(line))] = '\0';
+        if (line[0] != '\0' && line[0] != '#') {
             status = found->count == TOKENS_MAX
-                         ? bad_line(err, &line, "it is one more than 4096 tokens")
-                         : parse_line(&line, &found->tokens[found->count++], err);
+                         ? bad_line(err, number, "it is one more than 4096 tokens")
+                         : parse_line(line, number, &found->tokens[found->count++], err);
         }
-        line.text = next + 1;
     }
     if (status != STATUS_OK) {
         free(found);

@@ -43,10 +43,10 @@ struct token_list {
     struct token tokens[];
 };
 
-/* Read the text of a file.
+/* Read the text of a file, which is taken apart meanwhile. text[bytes] is 0.
  * out   *list   free() is due
  * err   INVALID_FIELD, naming the line, OUT_OF_MEMORY */
-MUST_CHECK enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
+MUST_CHECK enum status tokens_parse(char *text, size_t bytes, struct token_list **list,
                                     struct error *err);
 
 /* *out stays NULL where path is "". Thread: main.

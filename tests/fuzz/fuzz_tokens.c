@@ -127,12 +127,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 1;
     size_t bytes = strnlen(text, size - 1);
     size_t rest = size - 1 - bytes;
-    if (tokens_parse(text, bytes, &list, &err) == STATUS_OK) {
+    char *copy = strndup(text, bytes);
+    REQUIRE(copy != NULL);
+    if (tokens_parse(copy, bytes, &list, &err) == STATUS_OK) {
         check_list(list);
         free(list);
     } else {
         REQUIRE(err.status == STATUS_INVALID_FIELD && strncmp(err.detail, "line ", 5) == 0);
     }
+    free(copy);
     if (rest > 0) {
         rest = strnlen(text + bytes + 1, rest - 1);
         rest = rest < sizeof field ? rest : sizeof field - 1;
