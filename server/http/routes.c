@@ -184,13 +184,7 @@ const char *target_path(const char *text, size_t *bytes)
 
 static enum status parse_query(char *query, struct target *target, struct error *err)
 {
-    char *rest = query;
-    while (rest != NULL) {
-        char *pair = rest;
-        rest = strchr(pair, '&');
-        if (rest != NULL) {
-            *rest++ = '\0';
-        }
+    for (char *pair = strsep(&query, "&"); pair != NULL; pair = strsep(&query, "&")) {
         if (*pair == '\0') {
             continue;
         }
@@ -198,18 +192,16 @@ static enum status parse_query(char *query, struct target *target, struct error 
             return error_set(err, STATUS_INVALID_REQUEST,
                              "more than %d parameters in the query string", LIMIT_QUERY_PARAMS);
         }
-        char *equals = strchr(pair, '=');
-        char *value = equals == NULL ? pair + strlen(pair) : equals + 1;
-        if (equals != NULL) {
-            *equals = '\0';
-        }
-        if (!percent_decode(pair, true) || !percent_decode(value, true)) {
+        char *value = pair;
+        char *name = strsep(&value, "=");
+        value = value == NULL ? name + strlen(name) : value;
+        if (!percent_decode(name, true) || !percent_decode(value, true)) {
             return error_set(
                 err, STATUS_INVALID_REQUEST,
                 "parameter %d of the query string holds a broken %%-escape or %%00",
                 target->param_count + 1);
         }
-        target->params[target->param_count++] = (struct codec_param){pair, value};
+        target->params[target->param_count++] = (struct codec_param){name, value};
     }
     return STATUS_OK;
 }
@@ -228,10 +220,8 @@ enum status target_parse(char *text, struct target *target, struct error *err)
          * which takes the place of the authority's last byte. */
         *--target->path = '/';
     }
-    char *query = strchr(target->path, '?');
-    if (query != NULL) {
-        *query++ = '\0';
-    }
+    char *query = target->path;
+    (void)strsep(&query, "?");
     if (!percent_decode(target->path, false)) {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "the path holds a broken %%-escape, %%00 or an escaped slash");
