@@ -74,11 +74,12 @@ static void offer_words(const char *words, const char *before, size_t count)
     }
 }
 
+/* Of an option; NULL: of none. */
 static void offer_value(const struct option_row *row, const char *before, size_t count)
 {
-    if (row->kind == OPTION_CHOICE) {
+    if (row != NULL && row->kind == OPTION_CHOICE) {
         offer_words(row->choices, before, count);
-    } else if (row->kind == OPTION_FILE) {
+    } else if (row != NULL && row->kind == OPTION_FILE) {
         (void)puts("<file>");
     }
 }
@@ -122,10 +123,8 @@ void completion_offer(int count, char **words)
     if (waits != NULL) {
         offer_value(waits, "", 0);
     } else if (equals != NULL) {
-        waits = option_named(last + 2, (size_t)(equals - last - 2));
-        if (waits != NULL) {
-            offer_value(waits, last, (size_t)(equals + 1 - last));
-        }
+        offer_value(option_named(last + 2, (size_t)(equals - last - 2)), last,
+                    (size_t)(equals + 1 - last));
     } else if (command == NULL && last[0] != '-') {
         for (int i = 0; i < COMMAND_COUNT; i++) {
             (void)printf("%s\t%s\n", command_rows[i].name, command_rows[i].summary);
