@@ -34,9 +34,10 @@ struct async {
     int active;   /* calls, each on a connection; thread's own */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    TAILQ_HEAD(, cumsum_call) calls; /* owned: submitted, callback not returned; shared: lock */
-    int pending;                     /* how many they are; shared: lock */
-    _Atomic bool stopping;           /* set with the lock */
+    /* owned: submitted, and callback not returned; shared: lock */
+    TAILQ_HEAD(call_list, cumsum_call) calls;
+    int pending;           /* how many they are; shared: lock */
+    _Atomic bool stopping; /* set with the lock */
 };
 
 static void submitted_free(struct cumsum_call *cumsum)

@@ -144,7 +144,7 @@ static char take_escape(struct json_text *text)
         skip_chars(text, smaller_of(text->count, 4));
         return '?';
     }
-    return is_one_of(c, "\"\\/") ? c : ' ';
+    return (char)(is_one_of(c, "\"\\/") ? c : ' ');
 }
 
 bool json_text_string(struct json_text value, char *out, size_t size)
