@@ -147,6 +147,25 @@ def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
     assert service.states() == ["ready"]
 
 
+@pytest.mark.release_only  # others cannot be told that time has passed
+@pytest.mark.parametrize("path, status", [("/v1/cumsum", 504), ("/v2/models/cumsum/infer", 503)])
+def test_sums_that_a_device_has_after_their_deadline_are_no_answer(faults, path, status):
+    service = faults(*POCL, "--device-timeout-ms=20000", moves_clock=True)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [3], "data": [1, 2, 3]}
+    body = {"inputs": [tensor]} if "v2" in path else {"data": [1, 2, 3]}
+    service.say("hang_ms=500")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        headers = {"X-Request-Timeout-Ms": "30000"}
+        text = calls.json_body(body)
+        asked = pool.submit(service.client.post, path, text, calls.JSON, headers)
+        watcher = service.server.client()
+        until(lambda: watcher.get("/v1/devices").json()["devices"][0]["running"] == 1)
+        service.server.pass_time(31)
+        answer = asked.result()
+    calls.expect_error(answer, status, "deadline_passed", says="before the answer could be made")
+    assert service.states() == ["ready"]  # it did nothing wrong
+
+
 def test_a_hang_while_kernels_are_built_is_a_clear_state_of_the_device(faults):
     service = faults(*POCL, "--device-timeout-ms=100", text="build_ms=20000", wait=False)
     until(service.connects)
