@@ -130,6 +130,7 @@ static void the_fields_of_a_tracestate_are_joined_in_their_order(void **state)
     (void)state;
     assert_string_equal(JOINED("foo=1,bar=2"), "foo=1,bar=2");
     assert_string_equal(JOINED("foo=1", "bar=2", "a@b=3"), "foo=1,bar=2,a@b=3");
+    assert_string_equal(JOINED("foo=1,fo=2", "foot=3"), "foo=1,fo=2,foot=3");
     assert_string_equal(JOINED(" foo=1 \t,\t bar=2 "), "foo=1,bar=2");
     assert_string_equal(JOINED(",, foo=1,", "", " "), "foo=1");
     assert_string_equal(JOINED("foo=a b", "0t@s_-*/9=!~"), "foo=a b,0t@s_-*/9=!~");
