@@ -104,6 +104,21 @@ static void a_pipe_that_was_read_is_not_read_again(void **state)
     assert_true(is_due(f));
 }
 
+static void
+a_pipe_that_has_gone_and_a_folder_in_its_place_are_due_to_be_refused_aloud(void **state)
+{
+    struct fixture *f = *state;
+    put_pipe(f);
+    file_watch_take(&f->watch);
+    assert_int_equal(unlink(f->path), 0);
+    assert_false(is_due(f));
+    assert_true(is_due(f));
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    assert_false(is_due(f));
+    assert_true(is_due(f));
+    assert_int_equal(rmdir(f->path), 0);
+}
+
 static void a_pipe_in_place_of_the_file_is_due_to_be_refused_aloud(void **state)
 {
     struct fixture *f = *state;
@@ -256,6 +271,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_pipe_that_was_read_is_not_read_again, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_pipe_that_has_gone_and_a_folder_in_its_place_are_due_to_be_refused_aloud, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(a_pipe_in_place_of_the_file_is_due_to_be_refused_aloud,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_sign_of_a_change_is_enough, set_up, tear_down),
