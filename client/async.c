@@ -134,15 +134,10 @@ static void *async_main(void *user)
                 settle_call(async, message->easy_handle, message->data.result);
             }
         }
-        bool started = false;
-        sleep_ms = LONGEST_SLEEP_MS;
+        sleep_ms = LONGEST_SLEEP_MS; /* but for what begins: libcurl has it due at once */
         while (async->active < async->client->options.async_connections &&
                (cumsum = next_waiting(async, &sleep_ms)) != NULL) {
             start_call(async, cumsum);
-            started = true;
-        }
-        if (started) {
-            sleep_ms = 0; /* they begin with the next curl_multi_perform() */
         }
     }
     while ((cumsum = TAILQ_FIRST(&async->calls)) != NULL) { /* nothing is submitted any more */

@@ -112,6 +112,28 @@ static void many_calls_share_few_connections(void **state)
     test_free(calls);
 }
 
+static void a_call_that_is_submitted_when_all_are_done_is_done_too(void **state)
+{
+    (void)state;
+    static struct call calls[3];
+    bool rough = false;
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
+    struct tally *client = open_client(1, 1);
+    int64_t size = NUMBERS;
+    struct tally_scan scan = scan_of(&size);
+    struct tally_error err;
+    for (int i = 0; i < 3; i++) {
+        fill(&calls[i], i);
+        assert_int_equal(tally_submit(client, &scan, calls[i].input, calls[i].output,
+                                      (struct tally_done){on_done, &calls[i]}, &err),
+                         TALLY_OK);
+        assert_int_equal(tally_wait(client, 20000), TALLY_OK);
+        check_sums(&calls[i]);
+    }
+    tally_close(client);
+    fake_server_stop(current);
+}
+
 static void a_rough_server_changes_no_result(void **state)
 {
     (void)state;
@@ -397,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_calls_share_few_connections),
+        cmocka_unit_test(a_call_that_is_submitted_when_all_are_done_is_done_too),
         cmocka_unit_test(a_rough_server_changes_no_result),
         cmocka_unit_test(a_call_that_backs_off_leaves_its_connection_to_others),
         cmocka_unit_test(closing_cancels_what_is_not_done),
