@@ -76,6 +76,8 @@ static void a_change_is_due_when_two_looks_have_seen_it(void **state)
     file_watch_take(&f->watch);
     file_watch_failed(&f->watch, f->now_ns);
     assert_true(is_due(f)); /* a minute later */
+    file_watch_take(&f->watch);
+    assert_false(is_due(f)); /* it is in use now */
 }
 
 static void put_pipe(struct fixture *f)
