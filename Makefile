@@ -131,8 +131,8 @@ $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen,--wrap=bind,--wrap=get
 # A machine with hundreds of cores.
 $(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores
 
-# A URL that there is no memory to look at.
-$(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec
+# A URL that there is no memory to look at, and a name with several addresses.
+$(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec,--wrap=getaddrinfo
 
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo

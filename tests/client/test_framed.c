@@ -37,7 +37,8 @@ static void script_framed(void *user, const struct fake_request *request,
     answer->close = true;
 }
 
-static enum tally_status execute(struct framed framed, float *numbers, struct tally_error *err)
+static enum tally_status execute_by(fake_script script, void *user, float *numbers,
+                                    struct tally_error *err)
 {
     static const UINT sizes[1] = {4};
     DML_BUFFER_TENSOR_DESC buffer = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT32,
@@ -48,13 +49,18 @@ static enum tally_status execute(struct framed framed, float *numbers, struct ta
     DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = {&tensor, &tensor, 0,
                                                    DML_AXIS_DIRECTION_INCREASING, 0};
     struct tally_dml_binding bound = {numbers, 0, 16};
-    struct fake_server *server = fake_server_start(script_framed, &framed, SIZE_MAX, NULL);
+    struct fake_server *server = fake_server_start(script, user, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), -1);
     enum tally_status status =
         tally_dml_cumulative_summation(client, &desc, 0, &bound, &bound, err);
     tally_close(client);
     fake_server_stop(server);
     return status;
+}
+
+static enum tally_status execute(struct framed framed, float *numbers, struct tally_error *err)
+{
+    return execute_by(script_framed, &framed, numbers, err);
 }
 
 #define DML_HEAD "{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[4]}}"
@@ -101,6 +107,46 @@ static void framed_answers_are_verified(void **state)
         assert_memory_equal(numbers, DML_SUMS, 16);
         assert_true(numbers[4] == -1);
     }
+}
+
+/* In pieces as libcurl hands them on: of the second, the head's end and the first floats. */
+static void script_pieces(void *user, const struct fake_request *request,
+                          struct fake_answer *answer)
+{
+    static char body[256];
+    const size_t head = strlen(DML_HEAD);
+    const size_t cuts[] = {0, 7, head + 6, head + 16, head + 16};
+    char whole[128];
+    size_t used = 0;
+    (void)user;
+    (void)request;
+    memcpy(whole, DML_HEAD, head);
+    memcpy(whole + head, DML_SUMS, 16);
+    for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts; i++) { /* the last one is the end */
+        size_t count = cuts[i + 1] - cuts[i];
+        used += (size_t)snprintf(body + used, sizeof body - used, "%zx\r\n", count);
+        memcpy(body + used, whole + cuts[i], count);
+        memcpy(body + used + count, "\r\n", 2);
+        used += count + 2;
+    }
+    snprintf(answer->text, sizeof answer->text,
+             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+             "Inference-Header-Content-Length: %zu\r\nTransfer-Encoding: chunked\r\n\r\n",
+             head);
+    answer->payload = body;
+    answer->payload_bytes = used;
+    answer->close = true;
+}
+
+static void a_framed_answer_may_come_in_any_pieces(void **state)
+{
+    (void)state;
+    float numbers[5] = {1, 2, 3, 4, -1};
+    struct tally_error err;
+    if (execute_by(script_pieces, NULL, numbers, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(numbers, DML_SUMS, 16);
+    assert_true(numbers[4] == -1);
 }
 
 static void script_keep_request(void *user, const struct fake_request *request,
@@ -196,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(framed_answers_are_verified),
+        cmocka_unit_test(a_framed_answer_may_come_in_any_pieces),
         cmocka_unit_test(the_head_says_all_of_the_descriptor),
         cmocka_unit_test(a_framed_answer_cut_at_any_byte_is_an_error),
     };

@@ -72,6 +72,18 @@ static void useless_urls_are_refused_with_advice(void **state)
     struct tally_error told;
     assert_null(tally_open("ftp://me:secret@h/", NULL, &told));
     assert_non_null(strstr(told.message, "\"***@h/\""));
+    assert_null(tally_open("ftp://me:se@cret@h/", NULL, &told));
+    assert_non_null(strstr(told.message, "\"***@h/\""));
+    char path[5 + 109];
+    memset(path, 'a', sizeof path);
+    memcpy(path, "unix:/", 6);
+    path[5 + 107] = '\0'; /* as many as a socket's address has room for */
+    struct tally *client = tally_open(path, NULL, &told);
+    assert_non_null(client);
+    tally_close(client);
+    memcpy(path + 5 + 107, "a", 2);
+    assert_null(tally_open(path, NULL, &told));
+    assert_non_null(strstr(told.message, "at most 107 bytes"));
     char longer[4000];
     memset(longer, 'a', sizeof longer);
     memcpy(longer, "unix:/", 6);

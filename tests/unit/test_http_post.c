@@ -4,6 +4,8 @@
 #include "tests/lib/unit.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <regex.h>
@@ -306,6 +308,97 @@ static void who_is_not_there_is_said(void **state)
     http_post_destroy(post);
 }
 
+/* Until the client has begun to send; then the connection is reset. */
+static void *hang_up(void *argument)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    const int *listener = argument;
+    char byte;
+    int fd = accept(*listener, NULL, NULL);
+    assert_int_equal(recv(fd, &byte, 1, 0), 1);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    close(fd);
+    return NULL;
+}
+
+static void who_hangs_up_inside_a_request_is_said(void **state)
+{
+    (void)state;
+    enum {
+        MORE_THAN_SOCKETS_HOLD = 32 << 20
+    };
+    unsigned port;
+    pthread_t thread;
+    int listener = open_listener(1, &port);
+    char *text = calloc(MORE_THAN_SOCKETS_HOLD, 1);
+    struct http_post *post = connect_to(port, "");
+    assert_int_equal(pthread_create(&thread, NULL, hang_up, &listener), 0);
+    assert_failure(http_post_send(post, text, MORE_THAN_SOCKETS_HOLD, &deadline_ns),
+                   "it hung up on a request: ", "a reset");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    http_post_destroy(post);
+    close(listener);
+    free(text);
+}
+
+/* ---- names ---- */
+
+enum {
+    ADDRESSES = 3
+};
+
+/* What "several.test" resolves to, on this machine. */
+static unsigned ports[ADDRESSES];
+
+int __real_getaddrinfo(const char *name, const char *port, /* NOLINT: the linker's name */
+                       const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *name, const char *port, /* NOLINT */
+                       const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *name, const char *port, /* NOLINT */
+                       const struct addrinfo *hints, struct addrinfo **out)
+{
+    struct addrinfo **at = out;
+    if (strcmp(name, "several.test") != 0) {
+        return __real_getaddrinfo(name, port, hints, out);
+    }
+    for (int i = 0; i < ADDRESSES; i++) {
+        assert_int_equal(__real_getaddrinfo("127.0.0.1", port, hints, at), 0);
+        assert_null((*at)->ai_next);
+        ((struct sockaddr_in *)(void *)(*at)->ai_addr)->sin_port = htons((uint16_t)ports[i]);
+        at = &(*at)->ai_next;
+    }
+    return 0;
+}
+
+static void
+of_several_addresses_the_first_that_answers_in_its_part_of_the_time_is_taken(void **state)
+{
+    (void)state;
+    const struct turn turn = {FINE, STAY};
+    struct http_post *post = NULL;
+    struct server server;
+    struct pollfd other = {.events = POLLIN};
+    unsigned full = 0;
+    int listener = open_listener(0, &full);
+    struct http_post *waits = connect_to(full, "");
+    struct http_post *direct = begin(&server, &turn, 1);
+    other.fd = open_listener(1, &ports[2]);
+    atomic_store(&deadline_ns,
+                 clock_now_ns() + 50 * NS_PER_MS);      /* whose answer does not come */
+    assert_failure(say(waits), "in time", "no answer"); /* the backlog is full now */
+    ports[0] = full;
+    ports[1] = server.port;
+    assert_int_equal(http_post_create("http://several.test", "/", &post), STATUS_OK);
+    atomic_store(&deadline_ns, clock_now_ns() + 600 * NS_PER_MS);
+    assert_null(say(post));
+    assert_int_equal(poll(&other, 1, 0), 0); /* nobody asked there */
+    http_post_destroy(post);
+    http_post_destroy(waits);
+    end(&server, direct);
+    close(listener);
+    close(other.fd);
+}
+
 /* ---- URLs ---- */
 
 static void only_http_urls_of_a_host_are_taken(void **state)
@@ -378,6 +471,9 @@ int main(void)
         cmocka_unit_test(nobody_is_waited_for_beyond_the_deadline_nor_one_that_is_moved),
         cmocka_unit_test(who_accepts_or_reads_nothing_is_not_waited_for),
         cmocka_unit_test(who_is_not_there_is_said),
+        cmocka_unit_test(who_hangs_up_inside_a_request_is_said),
+        cmocka_unit_test(
+            of_several_addresses_the_first_that_answers_in_its_part_of_the_time_is_taken),
         cmocka_unit_test(only_http_urls_of_a_host_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
