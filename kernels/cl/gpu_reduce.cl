@@ -53,7 +53,7 @@ static struct lane_group lane_group(__global const ulong *table, ulong entry_at,
     index_t left = active ? (index_t)entry->length - lane.first : 0;
     lane.count = left < GROUP ? (uint)left : GROUP;
     lane.entry = entry;
-    struct line_walk at = line_walk_start(entry, lane.count > 0 ? lane.line : 0);
+    struct line_walk at = line_walk_start(entry, lane.line);
     lane.in = at.in;
     lane.out = at.out;
     return lane;
