@@ -25,6 +25,7 @@ import unittest.mock
 import urllib.request
 import warnings
 import zipfile
+import zlib
 
 from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
 
@@ -379,6 +380,19 @@ class Files(Directory):
                 done = tally("cumsum", self.path("bad.npz", damaged), "--array", "b")
                 self.assert_failed(done, 2, "bad.npz is not an NPZ file that is understood")
 
+    def test_a_field_of_an_npz_file_ends_where_its_room_does(self):
+        with zipfile.ZipFile(self.path("in.npz"), "w") as archive:
+            archive.writestr("a.npy", npy("<i8", (2,), int64s(1, 2)))
+        content = bytearray(self.read("in.npz"))
+        entry, end = content.index(b"PK\1\2"), content.index(b"PK\5\6")
+        field = struct.pack("<HH", 0x5455, 0xFFFF)
+        struct.pack_into("<H", content, entry + 30, len(field))
+        struct.pack_into("<I", content, end + 12, end - entry + len(field))
+        content[end:end] = field
+        done = tally("cumsum", self.path("in.npz", content), "-F", "raw")
+        self.assert_done(done)
+        self.assertEqual(done.stdout, int64s(1, 3))
+
     def test_an_npz_file_that_numpy_does_not_write_is_named(self):
         source = self.path("in.npz")
         with zipfile.ZipFile(source, "w"):
@@ -673,7 +687,10 @@ class Servers(Directory):
         self.assert_failed(tally("cumsum", source, *out), 2, "--checkpoint FILE")
         job = ["--checkpoint", self.path("job")]
         self.assert_failed(tally("cumsum", source, *out, *job), 2, "No such file")
-        for content in (b"", b"TALLYJOB", b"TALLYJOB" + int64s(3) + b"abc", os.urandom(200)):
+        # whole, but for a text or a number of lanes that there is no room for
+        made = [int64s(3, 4096) + 4096 * b"x" + int64s(0, 0), int64s(3, 0, 0, 3) + bytes(2 * 24)]
+        made = [b"TALLYJOB" + text + int64s(zlib.crc32(b"TALLYJOB" + text)) for text in made]
+        for content in (b"", b"TALLYJOB", b"TALLYJOB" + int64s(3) + b"abc", os.urandom(200), *made):
             self.path("job", content)
             self.assert_failed(tally("cumsum", source, *out, *job), 2, "is not a checkpoint")
         self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")

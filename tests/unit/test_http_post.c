@@ -230,10 +230,11 @@ static void an_answer_decides_whether_it_was_taken(void **state)
 static void a_request_says_where_it_goes_and_how_long_it_is(void **state)
 {
     (void)state;
-    const struct turn turns[] = {{FINE, STAY}, {FINE, STAY}};
+    const struct turn turns[] = {{FINE, STAY}, {FINE, STAY}, {FINE, STAY}};
     struct server server;
     char wanted[256];
     struct http_post *post = begin(&server, turns, ARRAY_COUNT(turns));
+    struct http_post *bare = connect_to(server.port, "/");
     struct http_post *other = connect_to(server.port, "/a/b?c=%20d@e");
     assert_null(say(post));
     snprintf(wanted, sizeof wanted,
@@ -246,6 +247,9 @@ static void a_request_says_where_it_goes_and_how_long_it_is(void **state)
              server.port, strlen(TEXT));
     assert_string_equal(server.request, wanted);
     http_post_destroy(post);
+    assert_null(say(bare));
+    assert_string_equal(server.request, wanted);
+    http_post_destroy(bare);
     assert_null(say(other));
     assert_int_equal(strncmp(server.request, "POST /a/b?c=%20d@e HTTP/1.1\r\n", 29), 0);
     end(&server, other);
