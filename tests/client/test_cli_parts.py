@@ -721,6 +721,28 @@ class Servers(Directory):
                 self.assertEqual(done.returncode, 2, shown)
                 self.assertEqual(self.read("job"), content)
 
+    def test_what_is_left_of_a_checkpoint_that_was_being_written_is_no_part_of_the_next(self):
+        data, expected = running_sums(MIB // 8)
+        self.path("in.npy", npy("<i8", (MIB // 8,), data))
+        self.path("job.new", b"TALLYJOB" + os.urandom(3000))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with Tallyd() as server:
+            self.stop_in_the_middle(server, arguments)
+            done = self.start(server, *arguments, "--resume")
+            _, shown = done.communicate(timeout=60)
+        self.assertEqual(done.returncode, 0, shown)
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
+    def test_a_job_holds_one_of_its_checkpoints_open(self):
+        data, expected = running_sums(MIB // 8)
+        self.path("in.npy", npy("<i8", (MIB // 8,), data))
+        with Tallyd() as server:
+            process = self.start(server, "--part-bytes", "16384", "--checkpoint", self.path("job"))
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (24, 24))
+            _, shown = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, shown)
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
     def test_a_job_goes_on_with_the_same_array_of_an_archive(self):
         data, expected = running_sums(MIB // 4)
         other = self.path("other.npy", npy("<i8", (MIB // 4,), bytes(len(data))))
