@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 import urllib.request
@@ -726,8 +727,13 @@ class Servers(Directory):
         self.path("in.npy", npy("<i8", (MIB // 8,), data))
         self.path("job.new", b"TALLYJOB" + os.urandom(3000))
         arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = "http://127.0.0.1:%d" % silent.getsockname()[1]
+            process = self.start(types.SimpleNamespace(url=url), *arguments)
+            self.wait_for(process, lambda: "job" in self.files())
+            process.kill()
+            process.communicate(timeout=60)
         with Tallyd() as server:
-            self.stop_in_the_middle(server, arguments)
             done = self.start(server, *arguments, "--resume")
             _, shown = done.communicate(timeout=60)
         self.assertEqual(done.returncode, 0, shown)
