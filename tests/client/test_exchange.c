@@ -189,6 +189,60 @@ static void an_answer_before_the_request_is_refused(void **state)
     test_free(body);
 }
 
+struct moved {
+    int64_t sent;
+    int64_t send_total;
+    int64_t received;
+    int64_t receive_total;
+};
+
+static int note_moved(void *user, int64_t sent, int64_t send_total, int64_t received,
+                      int64_t receive_total)
+{
+    struct moved *last = user;
+    *last = (struct moved){sent, send_total, received, receive_total};
+    return 0;
+}
+
+static void script_text(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
+{
+    (void)request;
+    snprintf(answer->text, sizeof answer->text, "%s", (const char *)user);
+    answer->close = true;
+}
+
+static void progress_tells_what_was_moved_and_what_is_not_known(void **state)
+{
+    static const struct {
+        char answer[64];
+        int64_t total;
+    } rows[] = {{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 3},
+                {"HTTP/1.1 200 OK\r\n\r\nabc", -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tally_error err;
+        struct moved last = {0};
+        char text[64];
+        memcpy(text, rows[i].answer, sizeof text);
+        struct fake_server *server = fake_server_start(script_text, text, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), -1);
+        struct tally_request request = {.struct_size = sizeof request,
+                                        .path = "/x",
+                                        .body = "body",
+                                        .body_bytes = 4,
+                                        .progress = note_moved,
+                                        .user = &last};
+        assert_int_equal(tally_exchange(client, &request, &err), TALLY_OK);
+        assert_int_equal(last.sent, 4);
+        assert_int_equal(last.send_total, 4);
+        assert_int_equal(last.received, 3);
+        assert_int_equal(last.receive_total, rows[i].total);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +251,7 @@ int main(void)
         cmocka_unit_test(nothing_is_left_of_a_page_that_was_cut),
         cmocka_unit_test(what_goes_out_at_once_is_asked_for_once),
         cmocka_unit_test(an_answer_before_the_request_is_refused),
+        cmocka_unit_test(progress_tells_what_was_moved_and_what_is_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -615,50 +615,6 @@ static void a_progress_callback_cancels(void **state)
     fake_server_stop(server);
 }
 
-struct moved {
-    int64_t sent;
-    int64_t send_total;
-    int64_t received;
-    int64_t receive_total;
-};
-
-static int note_moved(void *user, int64_t sent, int64_t send_total, int64_t received,
-                      int64_t receive_total)
-{
-    struct moved *last = user;
-    *last = (struct moved){sent, send_total, received, receive_total};
-    return 0;
-}
-
-static void progress_tells_what_was_moved_and_what_is_not_known(void **state)
-{
-    static const struct {
-        const char *answer;
-        int64_t total;
-    } rows[] = {{HEAD_OK TENSOR "Content-Length: 16\r\n\r\n" BODY16, 16},
-                {HEAD_OK TENSOR "\r\n" BODY16, -1}};
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char text[512];
-        struct tally_error err;
-        struct moved last = {0};
-        int32_t output[4] = {0};
-        (void)snprintf(text, sizeof text, "%s", rows[i].answer);
-        struct fake_server *server = fake_server_start(script_text, text, SIZE_MAX, NULL);
-        struct tally *client = quick_client(fake_server_url(server), -1);
-        struct tally_scan scan = scan_of(&FOUR);
-        scan.progress = note_moved;
-        scan.progress_user = &last;
-        assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_OK);
-        assert_int_equal(last.sent, 16);
-        assert_int_equal(last.send_total, 16);
-        assert_int_equal(last.received, 16);
-        assert_int_equal(last.receive_total, rows[i].total);
-        tally_close(client);
-        fake_server_stop(server);
-    }
-}
-
 static void script_empty(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
@@ -796,7 +752,6 @@ int main(void)
         cmocka_unit_test(nobody_listening_is_said_so),
         cmocka_unit_test(who_has_no_descriptor_left_is_told),
         cmocka_unit_test(a_progress_callback_cancels),
-        cmocka_unit_test(progress_tells_what_was_moved_and_what_is_not_known),
         cmocka_unit_test(empty_tensors_travel),
         cmocka_unit_test(the_request_says_all_of_the_scan),
         cmocka_unit_test(totals_have_a_shape_and_type_of_their_own),
