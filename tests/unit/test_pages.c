@@ -223,6 +223,16 @@ static void expect_sample(const char *page, const char *line)
     }
 }
 
+/* With the labels in the place of %s. */
+static void expect_labelled(const char *page, const char *form, const char *labels)
+{
+    char line[256];
+    const char *place = strstr(form, "%s");
+    (void)snprintf(line, sizeof line, "%.*s%s%s", (int)(place - form), form, labels,
+                   place + strlen("%s"));
+    expect_sample(page, line);
+}
+
 static void each_figure_of_the_service_stands_at_its_metric(void **state)
 {
     static const char *const samples[] = {
@@ -249,6 +259,17 @@ static void each_figure_of_the_service_stands_at_its_metric(void **state)
         "nv_cpu_memory_total_bytes 78",
         "nv_cpu_memory_used_bytes 79",
     };
+    static const char *const of_models[] = {
+        "nv_inference_request_success{%s} 101",
+        "nv_inference_count{%s} 102",
+        "nv_inference_exec_count{%s} 103",
+        "nv_inference_request_duration_us{%s} 104",
+        "nv_inference_queue_duration_us{%s} 105",
+        "nv_inference_compute_input_duration_us{%s} 106",
+        "nv_inference_compute_infer_duration_us{%s} 107",
+        "nv_inference_compute_output_duration_us{%s} 108",
+        "nv_inference_pending_request_count{%s} 21",
+    };
     static const char *const of_devices[] = {
         "tally_device_batches_total{%s} 91",
         "tally_device_requests_total{%s} 92",
@@ -260,23 +281,28 @@ static void each_figure_of_the_service_stands_at_its_metric(void **state)
         "tally_device_state{%s,state=\"ready\"} 1",
         "tally_device_state{%s,state=\"failed\"} 0",
     };
-    struct page page = open_page(*state, page_metrics);
-    char line[256];
+    char labels[128];
+    struct fixture *f = *state;
+    struct metrics_model_cells *cells = &f->server.metrics->models[1];
+    atomic_store(&cells->success.count, 101);
+    atomic_store(&cells->inference_count, 102);
+    atomic_store(&cells->execution_count, 103);
+    atomic_store(&cells->success.ns, 104 * NS_PER_US);
+    atomic_store(&cells->queue.ns, 105 * NS_PER_US);
+    atomic_store(&cells->compute_input.ns, 106 * NS_PER_US);
+    atomic_store(&cells->compute_infer.ns, 107 * NS_PER_US);
+    atomic_store(&cells->compute_output.ns, 108 * NS_PER_US);
+    struct page page = open_page(f, page_metrics);
     for (size_t i = 0; i < ARRAY_COUNT(samples); i++) {
         expect_sample(page.text, samples[i]);
     }
     for (size_t i = 0; i < ARRAY_COUNT(of_devices); i++) {
-        const char *labels = strstr(of_devices[i], "%s");
-        (void)snprintf(line, sizeof line, "%.*s%s%s", (int)(labels - of_devices[i]),
-                       of_devices[i], "device=\"4\",name=\"a \\\"name\\\"\\n\\\\\"",
-                       labels + strlen("%s"));
-        expect_sample(page.text, line);
+        expect_labelled(page.text, of_devices[i],
+                        "device=\"4\",name=\"a \\\"name\\\"\\n\\\\\"");
     }
-    for (size_t m = 0; m < model_count(); m++) {
-        (void)snprintf(line, sizeof line,
-                       "nv_inference_pending_request_count{model=\"%s\",version=\"1\"} %zu",
-                       model_at(m)->name, 20 + m);
-        expect_sample(page.text, line);
+    (void)snprintf(labels, sizeof labels, "model=\"%s\",version=\"1\"", model_at(1)->name);
+    for (size_t i = 0; i < ARRAY_COUNT(of_models); i++) {
+        expect_labelled(page.text, of_models[i], labels);
     }
     /* It has waited since the first nanosecond of the clock: seconds, not others. */
     const char *oldest = strstr(page.text, "\ntally_queue_oldest_seconds ");
