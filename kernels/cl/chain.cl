@@ -114,12 +114,15 @@ INLINE bool chain_ready(const struct chain *c, ulong partition)
     return ready != 0;
 }
 
-/* Tell others that the sums before a partition, written as volatile, are there. */
+/* Tell others that the sums before a partition, written as volatile, are there. What this work
+ * item writes afterwards, results over its own input, is seen after that: on arm64 an exchange
+ * alone does not keep that order. */
 INLINE void chain_publish(const struct chain *c, ulong partition)
 {
     CHAIN_TEST_DELAY((ulong)chain_state(c, partition))
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     (void)atomic_xchg((volatile __global uint *)chain_state(c, partition), 1);
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
 }
 
 /* Is a partition to be scanned at once, when the sums before it are there? */

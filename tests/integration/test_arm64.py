@@ -1,5 +1,6 @@
 """What is built on arm64: clang compiles for it here, too, and says what that processor's compilers do not take."""
 
+import re
 import shlex
 import subprocess
 
@@ -22,19 +23,36 @@ def rows_of_one_type():
     return [row for row in LIST.read_text().splitlines() if "_f16_f64_" in row.split("\t")[0]]
 
 
+def compile_kernel(folder, kernel, flags):
+    """What clang makes of it for arm64."""
+    row = next(row for row in rows_of_one_type() if row.startswith(f"scan_{kernel}_"))
+    (folder / "list").write_text(row + "\n")
+    name = row.split("\t")[0]
+    compiled = folder / "baseline" / f"{name}.o"
+    run(
+        *("make", "-s", "-f", "kernels/cpu/kernels.mk", "LEVELS=baseline", f"LIST={folder}/list"),
+        *(f"DIR={folder}", f"OUT={folder}/all.o", f"FLAGS={TARGET} {flags}", str(compiled)),
+    )
+    return compiled
+
+
 @pytest.mark.parametrize(
     "kernel", ["generic", "rows", "steps", "columns", "strided", "permuted", "narrow", "transposed"]
 )
 def test_kernels_are_compiled_for_arm64(tmp_path, kernel):
-    row = next(row for row in rows_of_one_type() if row.startswith(f"scan_{kernel}_"))
-    (tmp_path / "list").write_text(row + "\n")
-    name = row.split("\t")[0]
-    compiled = tmp_path / "baseline" / f"{name}.o"
-    run(
-        *("make", "-s", "-f", "kernels/cpu/kernels.mk", "LEVELS=baseline", f"LIST={tmp_path}/list"),
-        *(f"DIR={tmp_path}", f"OUT={tmp_path}/all.o", f"FLAGS={TARGET} -O0", str(compiled)),
-    )
-    assert compiled.stat().st_size > 0
+    assert compile_kernel(tmp_path, kernel, "-O0").stat().st_size > 0
+
+
+def test_what_follows_the_news_of_a_partition_waits_until_it_is_told(tmp_path):
+    # Its sums are there, or its input is no longer what it was: both are exchanges. Without a barrier the partition's
+    # results may be seen before them, and who still reduces its input would take results for it.
+    text = compile_kernel(tmp_path, "rows", "-S -moutline-atomics").read_text()
+    after = text.split("\tbl\t__aarch64_swp4_acq_rel\n")[1:]
+    assert len(after) > 1
+    for lines in after:
+        not_of_its_stack = r"^\t(dmb|ret|(?:b|cb|tb|ld|st)\S*\t(?!.*\[(?:sp|x29)\b))"
+        first = re.search(not_of_its_stack, lines, re.MULTILINE)
+        assert first[1] == "dmb", lines[: first.end()]
 
 
 def test_compilers_for_arm64_take_the_flags_of_the_build(tmp_path):
