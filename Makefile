@@ -142,8 +142,11 @@ $(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=queue_count
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
-# Who unmaps a slab, and one that cannot grow.
-$(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend
+# Who unmaps a slab, and one that cannot grow; larger pages.
+$(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise
+
+# Larger pages.
+$(B)/tests/unit/test_shm_map: LDFLAGS += -Wl,--wrap=sysconf,--wrap=mmap
 
 # Shared memory without a page left.
 $(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     HUGE_PAGE = 2 << 20
@@ -17,11 +18,16 @@ struct slab {
     bool adopted; /* the mapping is somebody else's, not owned */
 };
 
-/* `bytes` of zeroes, beginning on a multiple of `align` (a multiple of the page size). */
+size_t slab_page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* `bytes` of zeroes, beginning on a multiple of `align`: both are whole pages. */
 static unsigned char *map_aligned(size_t bytes, size_t align)
 {
     size_t room = 0;
-    if (__builtin_add_overflow(bytes, align - SLAB_ALIGN, &room)) {
+    if (__builtin_add_overflow(bytes, align - slab_page_bytes(), &room)) {
         return NULL;
     }
     unsigned char *base = mmap(NULL, room, PROT_READ | PROT_WRITE,
@@ -43,12 +49,13 @@ static unsigned char *map_aligned(size_t bytes, size_t align)
 /* Whole pages for so many bytes, and how many those are. NULL without memory. */
 static unsigned char *map_pages(size_t bytes, size_t *whole)
 {
-    if (bytes == 0 || __builtin_add_overflow(bytes, (size_t)SLAB_ALIGN - 1, whole)) {
+    const size_t page = slab_page_bytes();
+    if (bytes == 0 || __builtin_add_overflow(bytes, page - 1, whole)) {
         return NULL;
     }
-    *whole -= *whole % SLAB_ALIGN;
+    *whole -= *whole % page;
     const bool large = *whole >= 2 * (size_t)HUGE_PAGE;
-    unsigned char *data = map_aligned(*whole, large ? HUGE_PAGE : SLAB_ALIGN);
+    unsigned char *data = map_aligned(*whole, large ? HUGE_PAGE : page);
     if (data != NULL && large) {
         (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
     }

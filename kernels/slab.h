@@ -15,8 +15,11 @@
 struct slab;
 
 enum {
-    SLAB_ALIGN = 4096
+    SLAB_ALIGN = 4096 /* the smallest page there is */
 };
+
+/* A page of this system: 4, 16 or 64 KiB on arm64. */
+size_t slab_page_bytes(void);
 
 /* bytes > 0, rounded up to whole pages; zero-filled on creation. NULL without memory. */
 struct slab *slab_create(size_t bytes);

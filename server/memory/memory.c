@@ -519,9 +519,10 @@ void memory_touch(const struct memory_block *block, size_t from, size_t end)
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
 {
     char *bytes = (char *)slab_data(block->slab) + block->offset;
-    const size_t before = (uintptr_t)bytes % SLAB_ALIGN;
-    const size_t first = round_up(before + from, SLAB_ALIGN) - before;
-    const size_t end = (before + to) / SLAB_ALIGN * SLAB_ALIGN - before;
+    const size_t page = slab_page_bytes();
+    const size_t before = (uintptr_t)bytes % page;
+    const size_t first = round_up(before + from, page) - before;
+    const size_t end = (before + to) / page * page - before;
     if (first >= end || madvise(bytes + first, end - first, MADV_DONTNEED) != 0) {
         return 0;
     }

@@ -38,7 +38,7 @@ static atomic_bool passed_on;                            /* the previous handler
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is below */
 static uint64_t mapped_bytes;                            /* of all maps in the table */
 
-/* ---- the handler: nothing but atomics and mmap ---- */
+/* ---- the handler: nothing but atomics, sysconf and mmap ---- */
 
 /* Where the map ends that the address lies in; 0: in none. */
 static uintptr_t end_of_map(uintptr_t address, struct entry **found)
@@ -65,7 +65,7 @@ static bool map_zeroes(uintptr_t address)
         return false;
     }
     atomic_store(&entry->broken, true);
-    uintptr_t page = address - address % SLAB_ALIGN;
+    uintptr_t page = address - address % slab_page_bytes();
     return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
@@ -123,11 +123,12 @@ static bool enter_table(struct shm_map *map)
 
 struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)
 {
-    uint64_t before = offset % SLAB_ALIGN;
+    const size_t page = slab_page_bytes();
+    uint64_t before = offset % page;
     if (bytes == 0 || bytes > SHM_MAP_BYTES_MAX) {
         return NULL;
     }
-    size_t whole = (size_t)((before + bytes + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
+    size_t whole = (size_t)((before + bytes + page - 1) / page * page);
     struct shm_map *map = calloc(1, sizeof *map);
     if (map == NULL) {
         return NULL;

@@ -17,14 +17,15 @@ struct island {
 
 static bool island_create(struct island *island, size_t bytes)
 {
-    island->bytes = (bytes + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
-    void *base = mmap(NULL, island->bytes + (size_t)2 * SLAB_ALIGN, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t page = slab_page_bytes();
+    island->bytes = (bytes + page - 1) / page * page;
+    void *base =
+        mmap(NULL, island->bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     island->base = base;
     island->slab = NULL;
     if (base != MAP_FAILED &&
-        mprotect(island->base + SLAB_ALIGN, island->bytes, PROT_READ | PROT_WRITE) == 0) {
-        island->slab = slab_adopt(island->base + SLAB_ALIGN, island->bytes);
+        mprotect(island->base + page, island->bytes, PROT_READ | PROT_WRITE) == 0) {
+        island->slab = slab_adopt(island->base + page, island->bytes);
     }
     return island->slab != NULL;
 }
@@ -32,7 +33,7 @@ static bool island_create(struct island *island, size_t bytes)
 static void island_destroy(struct island *island)
 {
     slab_destroy(island->slab);
-    (void)munmap(island->base, island->bytes + (size_t)2 * SLAB_ALIGN);
+    (void)munmap(island->base, island->bytes + 2 * slab_page_bytes());
 }
 
 static const struct {

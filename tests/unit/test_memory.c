@@ -8,6 +8,7 @@
 #include "server/memory/text.h"
 #include "tests/lib/unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -43,6 +44,29 @@ static struct memory_stats stats_of(struct memory *memory)
 static char *bytes_of(const struct memory_block *block)
 {
     return (char *)slab_data(block->slab) + block->offset;
+}
+
+/* A system with larger pages, unless 0, and what it does to those of a range. */
+static size_t large_page;
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+long __wrap_sysconf(int name)
+{
+    return large_page > 0 && name == _SC_PAGESIZE ? (long)large_page : __real_sysconf(name);
+}
+
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+    if (large_page > 0 && (uintptr_t)at % large_page != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    bytes += large_page > 0 ? (large_page - bytes % large_page) % large_page : 0;
+    return __real_madvise(at, bytes, advice);
 }
 
 static void the_budget_is_kept_to_the_byte(void **state)
@@ -182,7 +206,7 @@ static bool has_page(const struct memory_block *block, size_t at)
 {
     unsigned char there = 0;
     const uintptr_t byte = (uintptr_t)bytes_of(block) + at;
-    assert_int_equal(mincore((void *)(byte / SLAB_ALIGN * SLAB_ALIGN), SLAB_ALIGN, &there), 0);
+    assert_int_equal(mincore((void *)(byte - byte % slab_page_bytes()), 1, &there), 0);
     return (there & 1) != 0;
 }
 
@@ -207,6 +231,31 @@ the_pages_of_a_large_block_are_made_when_asked_for_and_kept_for_the_next(void **
     assert_int_equal(memory_take(memory, 16 << 20, &block, NULL), STATUS_OK);
     assert_int_equal(block.touched, 5 << 20);
     memory_give(memory, &block);
+}
+
+static void pages_of_any_size_are_given_back_and_nothing_beside_them(void **state)
+{
+    enum {
+        BYTES = 1 << 20
+    };
+    static const size_t sizes[] = {4 << 10, 16 << 10, 64 << 10};
+    struct memory_block block;
+    assert_int_equal(memory_take(*state, BYTES, &block, NULL), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(sizes) && sizes[i] >= (size_t)sysconf(_SC_PAGESIZE);
+         i++) {
+        large_page = sizes[i];
+        /* Wherever it lies in a page: */
+        for (size_t from = 1; from < 2 * large_page; from += 2048) {
+            const size_t end = from + BYTES / 2;
+            memset(bytes_of(&block), 'x', BYTES);
+            const size_t given = memory_untouch(&block, from, end);
+            assert_true(given > end - from - 2 * large_page);
+            assert_null(memchr(bytes_of(&block), 0, from));
+            assert_null(memchr(bytes_of(&block) + end, 0, BYTES - end));
+        }
+        large_page = 0;
+    }
+    memory_give(*state, &block);
 }
 
 static void idle_slabs_make_room_for_new_ones_within_the_budget(void **state)
@@ -520,6 +569,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             the_pages_of_a_large_block_are_made_when_asked_for_and_kept_for_the_next, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            pages_of_any_size_are_given_back_and_nothing_beside_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(idle_slabs_make_room_for_new_ones_within_the_budget,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_shared_slab_is_kept_for_a_while_after_its_last_use,

@@ -3,6 +3,7 @@
 #include "server/memory/shm_map.h"
 #include "tests/lib/unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,9 +15,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    PAGE = SLAB_ALIGN
-};
+/* A system with larger pages, unless 0, and where in an object it maps. */
+static size_t large_page;
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+void *__real_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+
+/* What it really is. */
+#define PAGE ((size_t)__real_sysconf(_SC_PAGESIZE))
+
+long __wrap_sysconf(int name)
+{
+    return large_page > 0 && name == _SC_PAGESIZE ? (long)large_page : __real_sysconf(name);
+}
+
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+    if (large_page > 0 && (size_t)offset % large_page != 0) {
+        errno = EINVAL;
+        return MAP_FAILED;
+    }
+    return __real_mmap(at, bytes, access, flags, fd, offset);
+}
 
 /* An object of that many bytes, each page filled with its number from 1; already unlinked. */
 static int make_object(size_t bytes)
@@ -53,10 +75,26 @@ static void a_map_is_the_object_at_any_offset(void **state)
     assert_int_equal(bytes_of(map)[PAGE + 1], 3);
     bytes_of(map)[1] = 77;
     unsigned char byte = 0;
-    assert_int_equal(pread(fd, &byte, 1, PAGE), 1);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)PAGE), 1);
     assert_int_equal(byte, 77);
     assert_false(shm_map_broken(map));
     shm_map_destroy(map);
+    close(fd);
+}
+
+static void a_map_begins_with_a_whole_page_also_where_pages_are_larger(void **state)
+{
+    (void)state;
+    int fd = make_object(40 * PAGE);
+    for (large_page = 4 * PAGE; large_page <= 16 * PAGE; large_page *= 4) {
+        struct shm_map *map = shm_map_create(fd, 17 * PAGE, 2 * PAGE);
+        assert_non_null(map);
+        assert_int_equal(slab_bytes(shm_map_place(map).slab) % large_page, 0);
+        assert_int_equal(bytes_of(map)[0], 18);
+        assert_int_equal(bytes_of(map)[PAGE], 19);
+        shm_map_destroy(map);
+    }
+    large_page = 0;
     close(fd);
 }
 
@@ -104,19 +142,17 @@ static void *write_all(void *argument)
 static void threads_may_fault_at_once_while_other_maps_come_and_go(void **state)
 {
     (void)state;
-    enum {
-        BYTES = 256 * PAGE
-    };
-    int fd = make_object(BYTES);
-    struct shm_map *map = shm_map_create(fd, 0, BYTES);
+    const size_t bytes = 256 * PAGE;
+    int fd = make_object(bytes);
+    struct shm_map *map = shm_map_create(fd, 0, bytes);
     pthread_t threads[3];
     for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, write_all, map), 0);
     }
     for (int i = 0; i < 200; i++) {
-        struct shm_map *passing = shm_map_create(fd, 0, BYTES);
+        struct shm_map *passing = shm_map_create(fd, 0, bytes);
         assert_int_equal(ftruncate(fd, i % 7 * PAGE), 0);
-        assert_int_equal(ftruncate(fd, BYTES), 0);
+        assert_int_equal(ftruncate(fd, bytes), 0);
         shm_map_destroy(passing);
     }
     for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
@@ -220,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_other_bus_error_ends_the_process),
         cmocka_unit_test(a_map_is_the_object_at_any_offset),
+        cmocka_unit_test(a_map_begins_with_a_whole_page_also_where_pages_are_larger),
         cmocka_unit_test(pages_that_are_taken_away_read_as_zero_and_break_the_map),
         cmocka_unit_test(threads_may_fault_at_once_while_other_maps_come_and_go),
         cmocka_unit_test(the_number_of_maps_is_bounded),

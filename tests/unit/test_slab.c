@@ -15,9 +15,9 @@ static void slabs_are_page_aligned_and_zero(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct slab *slab = slab_create(sizes[i]);
         assert_non_null(slab);
-        assert_int_equal((uintptr_t)slab_data(slab) % SLAB_ALIGN, 0);
+        assert_int_equal((uintptr_t)slab_data(slab) % slab_page_bytes(), 0);
         assert_true(slab_bytes(slab) >= sizes[i]);
-        assert_true(slab_bytes(slab) < sizes[i] + SLAB_ALIGN);
+        assert_true(slab_bytes(slab) < sizes[i] + slab_page_bytes());
         const unsigned char *data = slab_data(slab);
         for (size_t at = 0; at < slab_bytes(slab); at++) {
             assert_int_equal(data[at], 0);
@@ -44,7 +44,7 @@ static void a_slab_is_extended_with_what_is_in_it_but_not_one_of_others_memory(v
     memset(slab_data(slab), 'x', slab_bytes(slab));
     assert_true(slab_extend(slab, (9 << 20) + 1));
     char *data = slab_data(slab);
-    assert_int_equal(slab_bytes(slab), (9 << 20) + SLAB_ALIGN);
+    assert_int_equal(slab_bytes(slab), (9 << 20) + slab_page_bytes());
     assert_int_equal(data[0], 'x');
     assert_int_equal(data[(5 << 20) - 1], 'x');
     assert_int_equal(data[5 << 20], 0);
