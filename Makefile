@@ -6,7 +6,9 @@ CXX     ?= c++
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
-MACHINE := $(shell uname -m)
+# What the compiler compiles for: CC=aarch64-linux-gnu-gcc (docs/running.md).
+TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
+MACHINE := $(firstword $(subst -, ,$(TARGET)))
 
 B   := build/$(MODE)
 BIN := $(if $(filter release,$(MODE)),build/bin,$(B)/bin)
@@ -63,9 +65,9 @@ KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c proto/parallel.c
 # sanitizers in the kernels.
 ALL_LEVELS := $(if $(filter x86_64,$(MACHINE)),v4_512 v4 v3 v2,baseline)
 ifndef LEVELS
-LEVELS := $(if $(HOST_$(MODE)),baseline,$(shell sh kernels/cpu/level.sh))
+LEVELS := $(if $(HOST_$(MODE)),baseline,$(if $(filter x86_64,$(MACHINE)),$(shell sh kernels/cpu/level.sh),baseline))
 endif
-CLANG ?= clang
+CLANG ?= clang --target=$(TARGET)
 empty :=
 AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
@@ -119,7 +121,7 @@ $(B)/tests/tallyd_faults: $(call objs,server/main.c $(SERVER_SRC) $(PROTO_SRC) k
 $(B)/libunit.a: $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(AR) rcs $@ $^
 
 $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 	@mkdir -p $(@D)

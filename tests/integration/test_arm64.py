@@ -55,9 +55,17 @@ def test_what_follows_the_news_of_a_partition_waits_until_it_is_told(tmp_path):
         assert first[1] == "dmb", lines[: first.end()]
 
 
+def test_kernels_are_for_what_the_compiler_compiles_for():
+    variables = run("make", "-n", "-p", f"CC=clang {TARGET}", "warnings").splitlines()
+    assert "LEVELS := baseline" in variables
+    assert "CLANG = clang --target=$(TARGET)" in variables
+    assert "TARGET := aarch64-unknown-linux-gnu" in variables
+
+
 def test_compilers_for_arm64_take_the_flags_of_the_build(tmp_path):
     commands = run(
-        "make", "-n", "MACHINE=aarch64", "-W", "kernels/plan.c", "build/release/kernels/plan.o"
+        *("make", "-n", f"CC=clang {TARGET}"),
+        *("-W", "kernels/plan.c", "build/release/kernels/plan.o"),
     )
     flags = [word for word in shlex.split(commands) if word.startswith("-f")]
     assert "-fPIC" in flags, commands
