@@ -20,6 +20,8 @@ WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdoub
          -Wswitch-enum -Wnull-dereference -Wredundant-decls
 CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 HARD  := -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(MACHINE)),-fcf-protection) -fPIC
+# No compiler may fuse a multiplication with an addition: that gives other bits.
+EXACT := -ffp-contract=off
 OPT_release := -O2 -g -D_FORTIFY_SOURCE=3
 OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -33,8 +35,8 @@ OPT_host-asan  := $(HOST_host-asan) -fno-omit-frame-pointer -include tests/sanit
 OPT_host-msan  := $(HOST_host-msan) -fno-omit-frame-pointer -include tests/sanitizers/direct.h
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
-CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
-CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS) -fno-exceptions -MMD -MP $(CXXFLAGS)
+CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(EXACT) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
+CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) $(EXACT) -Wall -Wextra $(WERROR) $(DEFS) -fno-exceptions -MMD -MP $(CXXFLAGS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.

@@ -69,4 +69,5 @@ def test_compilers_for_arm64_take_the_flags_of_the_build(tmp_path):
     )
     flags = [word for word in shlex.split(commands) if word.startswith("-f")]
     assert "-fPIC" in flags, commands
+    assert "-ffp-contract=off" in flags, commands  # there are fused multiply-adds there
     run("clang", TARGET, *flags, "-c", "-x", "c", "/dev/null", "-o", str(tmp_path / "nothing.o"))
