@@ -140,7 +140,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         request->times.queued = clock_now_ns();
         lane_insert(queue, request, request->slice.of != NULL);
         many = atomic_fetch_add_explicit(&queue->unannounced[lane_of(request)], 1,
-                                         memory_order_relaxed) +
+                                         memory_order_release) +
                    1 >=
                QUEUE_WAKE_PUSHES;
     }
@@ -154,9 +154,10 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 void queue_wake(struct queue *queue)
 {
     for (int i = 0; i < LANE_COUNT; i++) {
-        /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
+        /* Whoever pushed sees its own mark; that of another thread is seen by that thread. Whoever
+         * takes a mark off sees all that wait for it, as the thread that made it did. */
         if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
-            atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
+            atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_acquire) > 0) {
             MUST(pthread_cond_broadcast(&queue->arrived[i]));
             MUST(pthread_cond_broadcast(&queue->arrived[QUEUE_BOTH]));
         }
