@@ -1470,17 +1470,23 @@ class Completion(unittest.TestCase):
             "tally --precision na": "native",
             "tally --url unix:/x --retr": "--retries",
             "tally --url unix:/x cumsum --precision n": "native",
+            "tally cumsum on": "one.npy",
+            "tally cumsum -o on": "one.npy",
+            "tally cumsum --output on": "one.npy",
+            "tally health on": "",
         }
         # fish 4 lists options that have the letters elsewhere, too, after those that begin with them.
         asked = [f"echo (complete -C '{line}' | string replace -r '\\t.*' '')[1]" for line in cases]
-        done = subprocess.run(
-            ["fish", "-N", "-c", "; ".join(["source -", *asked])],
-            input=tally("completion", "fish").stdout.decode(),
-            capture_output=True,
-            text=True,
-            cwd="/",
-            env=self.PATH,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            open(os.path.join(folder, "one.npy"), "w").close()
+            done = subprocess.run(
+                ["fish", "-N", "-c", "; ".join(["source -", *asked])],
+                input=tally("completion", "fish").stdout.decode(),
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                env=self.PATH,
+            )
         self.assertEqual((done.stdout.split("\n")[:-1], done.stderr), (list(cases.values()), ""))
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
