@@ -90,6 +90,8 @@ void __wrap_machine_usage(struct machine_usage *out) /* NOLINT */
                                   .memory_used_bytes = 79};
 }
 
+static enum scan_device_kind second_kind = SCAN_DEVICE_OTHER;
+
 size_t __wrap_device_pool_count(const struct device_pool *pool) /* NOLINT */
 {
     (void)pool;
@@ -100,29 +102,28 @@ void __wrap_device_pool_stats(struct device_pool *pool, size_t index, /* NOLINT 
                               struct device_stats *out)
 {
     (void)pool;
-    *out =
-        (struct device_stats){.number = 4 + index,
-                              .info = {.name = "a \"name\"\n\\",
-                                       .platform = "a platform",
-                                       .vendor = "a vendor",
-                                       .driver = "a driver",
-                                       .version = "a version",
-                                       .kind = index == 0 ? SCAN_DEVICE_GPU : SCAN_DEVICE_OTHER,
-                                       .compute_units = 81,
-                                       .memory_bytes = 82,
-                                       .max_alloc_bytes = 83,
-                                       .fp64 = index == 0,
-                                       .host_memory = index == 1},
-                              .lookback = "looks back",
-                              .state = index == 0 ? DEVICE_READY : DEVICE_FAILED,
-                              .prepared = 5,
-                              .batches = 91,
-                              .requests = 92,
-                              .elements = 93,
-                              .bytes = 94,
-                              .errors = 95,
-                              .busy_ns = 96000001500,
-                              .running = 97};
+    *out = (struct device_stats){.number = 4 + index,
+                                 .info = {.name = "a \"name\"\n\\",
+                                          .platform = "a platform",
+                                          .vendor = "a vendor",
+                                          .driver = "a driver",
+                                          .version = "a version",
+                                          .kind = index == 0 ? SCAN_DEVICE_CPU : second_kind,
+                                          .compute_units = 81,
+                                          .memory_bytes = 82,
+                                          .max_alloc_bytes = 83,
+                                          .fp64 = index == 0,
+                                          .host_memory = index == 1},
+                                 .lookback = "looks back",
+                                 .state = index == 0 ? DEVICE_READY : DEVICE_FAILED,
+                                 .prepared = 5,
+                                 .batches = 91,
+                                 .requests = 92,
+                                 .elements = 93,
+                                 .bytes = 94,
+                                 .errors = 95,
+                                 .busy_ns = 96000001500,
+                                 .running = 97};
     if (index == 1) {
         (void)strcpy(out->last_error, "it failed");
     }
@@ -158,7 +159,7 @@ static int tear_down(void **state)
 
 static struct page open_page(struct fixture *f, page_function *function)
 {
-    const struct page_request request = {.server = &f->server};
+    const struct page_request request = {.server = &f->server, .segments = {"cumsum"}};
     struct error err = ERROR_INIT;
     struct page page = {.http_status = 200};
     json_writer_init(&page.json);
@@ -190,7 +191,7 @@ static void each_figure_of_a_device_stands_at_its_name(void **state)
     expect_json(json_array_get(devices, 0),
                 "{\"number\":4,\"name\":\"a \\\"name\\\"\\n\\\\\",\"platform\":\"a platform\","
                 "\"vendor\":\"a vendor\",\"driver\":\"a driver\",\"opencl\":\"a version\","
-                "\"type\":\"gpu\",\"state\":\"ready\",\"kernels_built\":5,"
+                "\"type\":\"cpu\",\"state\":\"ready\",\"kernels_built\":5,"
                 "\"kernels_to_build\":7,\"compute_units\":81,\"memory_bytes\":82,"
                 "\"max_allocation_bytes\":83,\"float64\":true,\"host_memory\":false,"
                 "\"lookback\":\"looks back\",\"running\":97,\"requests\":92,\"batches\":91,"
@@ -358,6 +359,28 @@ static void the_index_links_what_there_is_under_the_prefix(void **state)
     json_decref(page);
 }
 
+static void a_models_config_counts_the_devices_and_says_if_there_is_a_gpu(void **state)
+{
+    static const struct {
+        enum scan_device_kind kind;
+        const char *name;
+    } rows[] = {{SCAN_DEVICE_OTHER, "KIND_CPU"}, {SCAN_DEVICE_GPU, "KIND_GPU"}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const char *kind = NULL;
+        int count = 0;
+        second_kind = rows[i].kind;
+        struct page found = open_page(*state, page_v2_config);
+        json_t *page = take_json(&found);
+        assert_int_equal(
+            json_unpack(page, "{s[{ss,si}]}", "instance_group", "kind", &kind, "count", &count),
+            0);
+        assert_string_equal(kind, rows[i].name);
+        assert_int_equal(count, DEVICES);
+        json_decref(page);
+    }
+    second_kind = SCAN_DEVICE_OTHER;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +390,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_seen_as_long_as_there_is_a_page, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_models_config_counts_the_devices_and_says_if_there_is_a_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_index_links_what_there_is_under_the_prefix, set_up,
                                         tear_down),
     };
