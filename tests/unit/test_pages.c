@@ -139,12 +139,12 @@ struct fixture {
 static int set_up(void **state)
 {
     static const char *const words[] = {"tallyd", "--queue-depth=55", "--max-connections=56",
-                                        "--base-path=/under"};
+                                        "--base-path=/under", "--batch-delay-us=57"};
     struct fixture *f = calloc(1, sizeof *f);
     struct error err = ERROR_INIT;
     *state = f;
     f->server.config = &f->config;
-    return config_parse(4, words, NULL, &f->config, &err) != STATUS_OK ||
+    return config_parse((int)ARRAY_COUNT(words), words, NULL, &f->config, &err) != STATUS_OK ||
            metrics_create(&f->server.metrics, &err) != STATUS_OK;
 }
 
@@ -359,7 +359,7 @@ static void the_index_links_what_there_is_under_the_prefix(void **state)
     json_decref(page);
 }
 
-static void a_models_config_counts_the_devices_and_says_if_there_is_a_gpu(void **state)
+static void a_models_config_has_the_devices_and_the_settings(void **state)
 {
     static const struct {
         enum scan_device_kind kind;
@@ -371,9 +371,15 @@ static void a_models_config_counts_the_devices_and_says_if_there_is_a_gpu(void *
         second_kind = rows[i].kind;
         struct page found = open_page(*state, page_v2_config);
         json_t *page = take_json(&found);
-        assert_int_equal(
-            json_unpack(page, "{s[{ss,si}]}", "instance_group", "kind", &kind, "count", &count),
-            0);
+        int delay_us = 0;
+        int queue = 0;
+        assert_int_equal(json_unpack(page, "{s[{ss,si}],s{si,s{si}}}", "instance_group", "kind",
+                                     &kind, "count", &count, "dynamic_batching",
+                                     "max_queue_delay_microseconds", &delay_us,
+                                     "default_queue_policy", "max_queue_size", &queue),
+                         0);
+        assert_int_equal(delay_us, 57);
+        assert_int_equal(queue, 55);
         assert_string_equal(kind, rows[i].name);
         assert_int_equal(count, DEVICES);
         json_decref(page);
@@ -390,8 +396,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_seen_as_long_as_there_is_a_page, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_models_config_counts_the_devices_and_says_if_there_is_a_gpu, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_models_config_has_the_devices_and_the_settings,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_index_links_what_there_is_under_the_prefix, set_up,
                                         tear_down),
     };
