@@ -6,6 +6,7 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 import fcntl
 import itertools
 import json
+import math
 import os
 import pty
 import re
@@ -1535,6 +1536,19 @@ class Bench(unittest.TestCase):
             self.assertEqual(told["answers"], told["planned"])
             self.assertEqual(told["behind_s"], 0)
 
+    def test_random_starts_are_those_of_a_poisson_process(self):
+        """The same in every run, so that how many there are in a time is known."""
+        state, at, planned = 0x1234ABCD330E, 0.0, 0  # erand48()
+        while at < 0.4:
+            planned += 1
+            state = (0x5DEECE66D * state + 0xB) % 2**48
+            at -= math.log(1 - state / 2**48) / 400
+        told = self.try_until(
+            lambda told: told["unsent"] == 0,
+            *("-t", "0.4", "-c", "8", "--warmup", "0", "--rate", "400", "--poisson"),
+        )
+        self.assertEqual(told["planned"], planned)
+
     def test_text_report(self):
         done = tally("bench", URL, "-t", "0.2", "--warmup", "0.1", "-r", "20", "-c", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -1602,7 +1616,8 @@ class Bench(unittest.TestCase):
 
         def script(number, head, body):
             if number % 3 == 2:
-                return (answer(b'{"error":"no"}', status="503 X"), True)
+                text = b'{"error":"no"}' if number > 2 else b'{"error":"not yet"}'
+                return (answer(text, status="503 X"), True)
             sums = struct.pack("<2f", 1, 3 if number == 0 else 4)
             return (answer(sums, "application/octet-stream", headers=headers), True)
 
@@ -1613,6 +1628,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(status, 6)
         self.assertEqual(told["wrong"], told["answers"])
         self.assertGreater(told["failed"], 0)
+        with Server(script) as s:
+            done = tally("bench", s.url, "-c", "1", "-t", "0.5", "--warmup", "0", "-s", "2")
+        self.assertIn("  first: not yet", done.stdout.decode())
 
     def test_the_scan_is_sent_as_it_was_asked_for_and_a_wrong_answer_is_a_failure(self):
         def script(number, head, body):

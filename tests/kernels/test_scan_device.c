@@ -286,7 +286,8 @@ static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* Two far-apart rows: offsets beyond 2^31 elements, buffers beyond 2^32 bytes. */
+/* Two far-apart rows: offsets beyond 2^31 elements, buffers beyond 2^32 bytes. The same rows side
+ * by side come before them in the batch. */
 static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stride)
 {
     enum {
@@ -310,7 +311,8 @@ static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stri
     }
     size_t bytes = dtype_info(dtype)->bytes;
     size_t out = align_up((size_t)plan.in_elements * bytes);
-    struct slab *slab = slab_create(out + t.out_bytes);
+    size_t beside = out + align_up(t.out_bytes);
+    struct slab *slab = slab_create(beside + t.out_bytes);
     if (slab == NULL) {
         ktest_fail("no slab of %zu bytes", out);
         scan_case_deinit(&t);
@@ -319,12 +321,16 @@ static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stri
     unsigned char *data = slab_data(slab);
     memcpy(data, t.in, t.in_bytes / 2);
     memcpy(data + (size_t)stride * bytes, t.in + t.in_bytes / 2, t.in_bytes / 2);
-    struct scan_job job = {.plan = &plan, .slab = slab, .out_offset = out};
+    memcpy(data + beside, t.in, t.in_bytes);
+    struct scan_job jobs[2] = {
+        {.plan = &t.plan, .slab = slab, .in_offset = beside, .out_offset = beside},
+        {.plan = &plan, .slab = slab, .out_offset = out}};
     struct scan_report report;
-    if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
+    if (scan_device_run(device, jobs, 2, &report, &err) != STATUS_OK) {
         ktest_fail("%s", err.detail);
     } else {
         ktest_same_bytes(data + out, t.want, t.out_bytes / bytes, bytes, "rows far apart");
+        ktest_same_bytes(data + beside, t.want, t.out_bytes / bytes, bytes, "rows beside them");
     }
     slab_destroy(slab);
     scan_case_deinit(&t);
