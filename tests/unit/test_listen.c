@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -24,6 +25,11 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     int port = atoi(set.sockets[0].name + 10);
     assert_true(port > 0);
+    int again = 0; /* though connections of the service before linger */
+    socklen_t bytes = sizeof again;
+    assert_int_equal(getsockopt(set.sockets[0].fd, SOL_SOCKET, SO_REUSEADDR, &again, &bytes),
+                     0);
+    assert_int_equal(again, 1);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -58,6 +64,17 @@ static void bad_addresses_are_refused(void **state)
             fail_msg("\"%s\" was taken (%s)", bad[i], err.detail);
         }
     }
+}
+
+static void without_a_host_it_is_every_address_of_ipv4(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(listen_open(&set, ":0", NULL, &err), STATUS_OK);
+    assert_int_equal(set.count, 1);
+    assert_int_equal(strncmp(set.sockets[0].name, "0.0.0.0:", 8), 0);
+    listen_close(&set);
 }
 
 static void a_taken_port_is_an_error(void **state)
@@ -201,6 +218,12 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
     return 0;
 }
 
+/* What the socket file was like when it was made, and when listen() was called: from then on it
+ * can be connected to. */
+static struct stat when_bound;
+static struct stat when_listening;
+static const char *watched; /* NULL: nothing */
+
 int __real_bind(int fd, const struct sockaddr *address, socklen_t bytes); /* NOLINT */
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t bytes); /* NOLINT */
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t bytes)  /* NOLINT */
@@ -209,7 +232,11 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t bytes)  /* NOL
         errno = EADDRNOTAVAIL;
         return -1;
     }
-    return __real_bind(fd, address, bytes);
+    int result = __real_bind(fd, address, bytes);
+    if (watched != NULL && result == 0) {
+        assert_int_equal(lstat(watched, &when_bound), 0);
+    }
+    return result;
 }
 
 static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
@@ -243,10 +270,6 @@ static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
     no_ipv6 = false;
 }
 
-/* What the socket file was like when listen() was called: from then on it can be connected
- * to. */
-static struct stat when_listening;
-static const char *watched; /* NULL: nothing */
 static bool listening_fails;
 
 int __real_listen(int fd, int backlog); /* NOLINT: the linker's name */
@@ -255,6 +278,7 @@ int __wrap_listen(int fd, int backlog)  /* NOLINT */
 {
     if (watched != NULL) {
         assert_int_equal(lstat(watched, &when_listening), 0);
+        assert_in_range(backlog, 1024, INT32_MAX); /* a crowd may come at once */
     }
     if (listening_fails) {
         errno = EADDRINUSE;
@@ -295,6 +319,7 @@ static void a_unix_socket_has_its_mode_and_group_before_it_can_be_reached(void *
         memset(&when_listening, 0, sizeof when_listening);
         assert_int_equal(listen_open(&set, address, &access, &err), STATUS_OK);
         assert_int_equal(umask(before), masks[i / 4]);
+        assert_int_equal(when_bound.st_mode & 07777 & ~access.mode, 0);
         assert_int_equal(when_listening.st_mode & 07777, access.mode);
         assert_int_equal(when_listening.st_gid, access.group);
         assert_int_equal(lstat(watched, &now), 0);
@@ -383,14 +408,26 @@ static void a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours(void **s
     close(fd);
 }
 
-static void too_long_unix_paths_are_refused(void **state)
+static void a_unix_path_is_as_long_as_an_address_has_room_for(void **state)
 {
+    enum {
+        MOST = sizeof((struct sockaddr_un *)NULL)->sun_path - 1
+    };
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
-    char address[200] = "unix:/";
+    char directory[] = "/tmp/tally-listen-XXXXXX";
+    char address[200] = "unix:";
     (void)state;
-    memset(address + 6, 'a', 150);
+    assert_non_null(mkdtemp(directory));
+    memset(address + 5, 'a', MOST + 1);
+    memcpy(address + 5, directory, strlen(directory));
+    address[5 + strlen(directory)] = '/';
     assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INVALID_FIELD);
+    address[5 + MOST] = '\0';
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
+    assert_string_equal(set.sockets[0].name, address);
+    listen_close(&set);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 static int connect_to(const struct listen_socket *to, int flags)
@@ -402,6 +439,20 @@ static int connect_to(const struct listen_socket *to, int flags)
     bool done = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
     assert_true(done || errno == EINPROGRESS);
     return fd;
+}
+
+static void there_is_room_for_so_many_sockets_of_either_kind(void **state)
+{
+    static const char *const addresses[] = {"127.0.0.1:0", "unix:/tmp/tally-no-room.sock"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(addresses); i++) {
+        struct listen_set set = {.count = LISTEN_SOCKETS};
+        struct error err = ERROR_INIT;
+        assert_int_equal(listen_open(&set, addresses[i], NULL, &err), STATUS_INVALID_FIELD);
+        assert_non_null(strstr(err.detail, "more than "));
+        assert_int_equal(set.count, LISTEN_SOCKETS);
+    }
+    assert_int_equal(access("/tmp/tally-no-room.sock", F_OK), -1);
 }
 
 static void at_the_end_only_connections_that_had_begun_are_left_to_accept(void **state)
@@ -469,12 +520,18 @@ static void inherited_sockets_are_checked_and_taken(void **state)
     assert_int_equal(dup2(made.sockets[0].fd, 3), 3);
     setenv("LISTEN_PID", pid, 1);
     setenv("LISTEN_FDS", "1", 1);
+    setenv("LISTEN_FDNAMES", "http", 1);
+    assert_int_equal(fcntl(3, F_SETFL, 0), 0);
     assert_int_equal(listen_inherit(&set, &err), STATUS_OK);
+    assert_int_equal(fcntl(3, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(fcntl(3, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
     assert_int_equal(set.count, 1);
     assert_int_equal(set.sockets[0].fd, 3);
     assert_true(set.sockets[0].inherited);
     assert_string_equal(set.sockets[0].name, made.sockets[0].name);
+    assert_null(getenv("LISTEN_PID"));
     assert_null(getenv("LISTEN_FDS"));
+    assert_null(getenv("LISTEN_FDNAMES"));
     set.count = 0;
     /* Not a listening socket: refused. */
     int plain = socket(AF_INET, SOCK_STREAM, 0);
@@ -497,7 +554,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tcp_port_0_is_named_after_the_port_it_got),
         cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(without_a_host_it_is_every_address_of_ipv4),
         cmocka_unit_test(a_taken_port_is_an_error),
+        cmocka_unit_test(there_is_room_for_so_many_sockets_of_either_kind),
         cmocka_unit_test(a_socket_for_ipv6_leaves_ipv4_to_another_one),
         cmocka_unit_test(unix_socket_is_made_and_removed),
         cmocka_unit_test(a_unix_socket_whose_queue_is_full_is_not_taken_away),
@@ -508,7 +567,7 @@ int main(void)
         cmocka_unit_test(a_unix_socket_that_cannot_be_used_leaves_no_file),
         cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
         cmocka_unit_test(a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours),
-        cmocka_unit_test(too_long_unix_paths_are_refused),
+        cmocka_unit_test(a_unix_path_is_as_long_as_an_address_has_room_for),
         cmocka_unit_test(at_the_end_only_connections_that_had_begun_are_left_to_accept),
         cmocka_unit_test(the_end_leaves_an_inherited_socket_as_it_is),
         cmocka_unit_test(without_activation_nothing_is_inherited),
