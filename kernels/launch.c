@@ -388,8 +388,7 @@ static bool fits_32(const struct scan_piece *piece)
     const uint64_t most = INT32_MAX;
     const struct scan_plan *plan = piece->plan;
     return piece->in_first <= most && plan->in_elements <= most - piece->in_first &&
-           piece->out_first <= most && plan->out_elements <= most - piece->out_first &&
-           plan->axis.size <= most;
+           piece->out_first <= most && plan->out_elements <= most - piece->out_first;
 }
 
 static struct scan_type find_type(const struct opencl *device, const struct scan_set *set)
