@@ -1648,6 +1648,24 @@ class Bench(unittest.TestCase):
         self.assertEqual((status, told["failed"], told["wrong"]), (6, 0, told["answers"]), told)
         self.assertTrue(all("axis=0&precision=native" in head for head in heads), heads[0])
 
+    def test_what_is_sent_and_told_without_any_options(self):
+        def script(number, head, body):
+            time.sleep(0.003)
+            headers = "Tally-Dtype: float32\r\nTally-Shape: 3,4\r\n"
+            return (answer(bytes(48), "application/octet-stream", headers=headers), True)
+
+        with Server(script) as s:
+            done = tally("bench", s.url, "-c", "1", "-t", "0.3", "--warmup", "0.2")
+        self.assertIn("shape=3,4&axis=-1", s.heads[0])
+        told = re.match(
+            r"(\d+) answers in [\d.]+ s: ([\d.]+) per second, ([\d.]+) KiB/s in and out\n",
+            done.stdout.decode(),
+        )
+        answers, per_second, kib = (float(text) for text in told.groups())
+        self.assertAlmostEqual(kib, per_second * 96 / 1024, delta=0.1)
+        self.assertGreater(s.count, answers + 10)  # one asks what is right, and those to warm up
+        self.assertRegex(done.stdout.decode(), r"\n  mean    [\d.]+ ms\n")
+
     def test_every_type(self):
         for dtype in ("float16", "bfloat16", "float64", "int8", "uint64"):
             status, told = self.bench(
