@@ -339,6 +339,16 @@ static void a_drain_is_seen_as_long_as_there_is_a_page(void **state)
         assert_int_equal(strstr(page.fixed, "\"code\":\"starting\"") != NULL,
                          rows[i].phase == SERVER_STARTING);
         json_writer_deinit(&page.json);
+        page = open_page(f, page_v2_model_ready);
+        assert_int_equal(page.http_status, ready ? 200 : 503);
+        assert_int_equal(page.try_again, !ready);
+        json_writer_deinit(&page.json);
+        page = open_page(f, page_v2_index);
+        json_t *index = take_json(&page);
+        assert_string_equal(
+            json_string_value(json_object_get(json_array_get(index, 0), "state")),
+            ready ? "READY" : "UNAVAILABLE");
+        json_decref(index);
     }
 }
 
