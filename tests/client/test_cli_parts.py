@@ -1195,6 +1195,14 @@ class Streams(Directory):
         header, data = npy_parts(self.read("out.npy"))
         self.assertIn("(3,)", header)
         self.assertEqual(data, int64s(1, 3, 6))
+        numbers, sums = running_sums(1000)
+        for rank in range(2, 24):  # of one of them the size is what the head has no more room for
+            shape = "-1" + (rank - 1) * ",1"
+            out = ["-F", "npy", "-o", self.path("out.npy")]
+            self.assert_done(tally("cumsum", "-d", "int64", "-s", shape, *out, stdin=numbers))
+            header, data = npy_parts(self.read("out.npy"))
+            self.assertIn("(1000, 1", header)
+            self.assertEqual(data, sums)
         done = tally("cumsum", "-d", "int64", "-s", "-1", "-F", "npy", stdin=int64s(1))
         self.assert_failed(done, 2, "size is not known")
 

@@ -369,6 +369,28 @@ static void the_index_links_what_there_is_under_the_prefix(void **state)
     json_decref(page);
 }
 
+static void a_browser_gets_the_console_and_may_run_and_ask_nothing_else(void **state)
+{
+    static const struct page_field wanted[] = {{"Cache-Control", "no-cache"},
+                                               {"Vary", "Accept"},
+                                               {"X-Content-Type-Options", "nosniff"},
+                                               {"Referrer-Policy", "no-referrer"}};
+    struct fixture *f = *state;
+    const struct page_request request = {.server = &f->server, .html = true};
+    struct error err = ERROR_INIT;
+    struct page page = {.http_status = 200};
+    assert_int_equal(page_index(&request, &page, &err), STATUS_OK);
+    assert_string_equal(page.content_type, "text/html; charset=utf-8");
+    for (size_t i = 0; i < ARRAY_COUNT(wanted); i++) {
+        const char *value = "";
+        for (size_t k = 0; k < page.field_count; k++) {
+            value =
+                strcmp(page.fields[k].name, wanted[i].name) == 0 ? page.fields[k].value : value;
+        }
+        assert_string_equal(value, wanted[i].value);
+    }
+}
+
 static void a_models_config_has_the_devices_and_the_settings(void **state)
 {
     static const struct {
@@ -408,6 +430,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_models_config_has_the_devices_and_the_settings,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_browser_gets_the_console_and_may_run_and_ask_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_index_links_what_there_is_under_the_prefix, set_up,
                                         tear_down),
     };
