@@ -23,7 +23,7 @@ LAYOUTS = {
     "rows of 1001 to 1 Mi": r"rows of (1Ki|1001|16Ki|1Mi)",
     "one row": r"one row",
     "columns of 2, 3, 7": r"columns of [237]",
-    "columns of 16 to 64 Ki, short ones": r"columns of (16|31|64|1Ki|1000|64Ki)|short columns",
+    "columns of 16 to 64 Ki, short ones": r"columns of (16|31|50|64|200|1Ki|1000|64Ki)|short columns",
     "padded; middle axis": r"(padded|middle axis) .*",
     "transposed, channels moved": r"(transposed (in|out)put|channels).*|transposed around the axis",
     "every second or third": r"every .*",
