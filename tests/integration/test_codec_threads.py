@@ -167,19 +167,24 @@ def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
     server.stop()
 
 
-def within(answer):
-    """A deadline in the midst of what an answer took on this machine, most of it a codec's."""
-    assert answer.status == 200
-    total_ms = float(re.search(r"total;dur=([0-9.]+)", answer.headers["Server-Timing"])[1])
-    return {"X-Request-Timeout-Ms": str(int(total_ms * 0.25))}
+def too_late(send):
+    """The answer whose deadline is in the midst of what it takes, most of it a codec's. How long that
+    is the request before says; on a busy machine it may have been far longer."""
+    send({})  # it waits for its pages, the others find them
+    for _ in range(10):
+        answer = send({})
+        assert answer.status == 200
+        total_ms = float(re.search(r"total;dur=([0-9.]+)", answer.headers["Server-Timing"])[1])
+        answer = send({"X-Request-Timeout-Ms": str(int(total_ms * 0.25))})
+        if answer.status != 200:
+            break
+    return answer
 
 
 def test_a_deadline_passes_while_an_answer_is_printed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
-    print_much(12000000)(client)  # the first answer waits for its pages, the others find them
-    deadline = within(print_much(12000000)(client))
-    answer = print_much(12000000, deadline)(client)
+    answer = too_late(lambda deadline: print_much(12000000, deadline)(client))
     calls.expect_error(answer, 504, "deadline_passed")
     counted = 'tally_requests_total{route="cumsum",outcome="deadline_passed"}'
     assert metric(client, counted) == 1
@@ -191,8 +196,7 @@ def test_a_deadline_passes_while_an_answer_is_packed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
     send = pack_noise(32 * MIB)
-    send(client)  # it waits for its pages, the others find them
-    answer = send(client, within(send(client)))
+    answer = too_late(lambda deadline: send(client, deadline))
     calls.expect_error(answer, 504, says="written")
     client.close()
     server.stop()
