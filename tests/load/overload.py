@@ -499,6 +499,9 @@ def goodput(bench, work):
                 rounds[-1][multiple] = measure(server, one * multiple, **options)
     shares = shares_of([{m: value(work, run) for m, run in runs.items()} for runs in rounds])
     merged = {multiple: merge([runs[multiple] for runs in rounds]) for multiple in multiples}
+    if work.open_loop:  # of what a closed loop gives
+        (most,) = (value(work, run) for run in search.values())
+        shares = {multiple: value(work, run) / most for multiple, run in merged.items()}
     if work.name == small().name:
         bench.small_capacity = max(run.good for run in merged.values())
     return merged, shares, one
