@@ -391,22 +391,22 @@ of_several_addresses_the_first_that_answers_in_its_part_of_the_time_is_taken(voi
     address.sin_port = htons((uint16_t)ports[0]);
     assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof address), 0);
     /* The backlog is full now. */
+    const int lowest = dup(listener);
+    close(lowest);
     struct http_post *direct = begin(&server, &turn, 1);
     other.fd = open_listener(1, &ports[2]);
     ports[1] = server.port;
     assert_int_equal(http_post_create("http://several.test", "/", &post), STATUS_OK);
     atomic_store(&deadline_ns, clock_now_ns() + 1500 * NS_PER_MS);
-    const int lowest = dup(listener);
-    close(lowest);
     assert_null(say(post));
-    assert_int_equal(dup(listener), lowest); /* no socket was left behind */
-    close(lowest);
     assert_int_equal(poll(&other, 1, 0), 0); /* nobody asked there */
     http_post_destroy(post);
     end(&server, direct);
+    close(other.fd);
+    assert_int_equal(dup(listener), lowest); /* no socket was left behind */
+    close(lowest);
     close(first);
     close(listener);
-    close(other.fd);
 }
 
 /* ---- URLs ---- */
