@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CALLS = 400,
@@ -227,24 +228,30 @@ static void closing_cancels_what_is_not_done(void **state)
     test_free(calls);
 }
 
-static void script_slow(void *user, const struct fake_request *request,
-                        struct fake_answer *answer)
+enum {
+    TOO_LITTLE_MS = 50
+};
+
+/* The first call keeps the client's thread until the second, submitted meanwhile, has no time. */
+static void on_first_done(void *user, const struct tally_error *result)
 {
-    const bool rough = false;
-    (void)user;
-    script_sums((void *)(uintptr_t)&rough, request, answer);
-    answer->delay_ms = 100;
+    (void)result;
+    assert_int_equal(sem_wait(user), 0);
+    usleep((TOO_LITTLE_MS + 1) * 1000);
 }
 
-/* Two calls over one connection; how the second ended, which waits while the first is under way. */
-static enum tally_status second_of_two(fake_script script, int64_t timeout_ms,
-                                       int64_t deadline_ms)
+/* Two calls over one connection; how the second ended, whose turn comes too late. */
+static enum tally_status second_of_two(int64_t timeout_ms, int64_t deadline_ms)
 {
+    bool rough = false;
     int64_t size = NUMBERS;
     struct tally_error err;
     struct tally_options options = TALLY_OPTIONS_INIT;
     static struct call calls[2];
-    current = fake_server_start(script, NULL, SIZE_MAX, NULL);
+    sem_t both_submitted;
+    const struct tally_done done[2] = {{on_first_done, &both_submitted}, {on_done, &calls[1]}};
+    assert_int_equal(sem_init(&both_submitted, 0, 0), 0);
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
     options.timeout_ms = timeout_ms;
     options.async_connections = 1;
     struct tally *client = tally_open(fake_server_url(current), &options, &err);
@@ -252,22 +259,24 @@ static enum tally_status second_of_two(fake_script script, int64_t timeout_ms,
         struct tally_scan scan = scan_of(&size);
         scan.deadline_ms = i == 1 ? deadline_ms : 0;
         fill(&calls[i], i);
-        assert_int_equal(tally_submit(client, &scan, calls[i].input, calls[i].output,
-                                      (struct tally_done){on_done, &calls[i]}, &err),
-                         TALLY_OK);
+        assert_int_equal(
+            tally_submit(client, &scan, calls[i].input, calls[i].output, done[i], &err),
+            TALLY_OK);
     }
+    assert_int_equal(sem_post(&both_submitted), 0);
     assert_int_equal(tally_wait(client, 20000), TALLY_OK);
-    assert_in_range(fake_server_requests(current), 0, 1); /* the first one may be slow, too */
+    assert_in_range(fake_server_requests(current), 0, 1); /* the first may be late, too */
     tally_close(client);
     fake_server_stop(current);
+    assert_int_equal(sem_destroy(&both_submitted), 0);
     return calls[1].status;
 }
 
 static void what_has_no_time_left_is_not_sent(void **state)
 {
     (void)state;
-    assert_int_equal(second_of_two(script_never, 100, 0), TALLY_TIMEOUT);
-    assert_int_equal(second_of_two(script_slow, 10000, 50), TALLY_DEADLINE);
+    assert_int_equal(second_of_two(TOO_LITTLE_MS, 0), TALLY_TIMEOUT);
+    assert_int_equal(second_of_two(10000, TOO_LITTLE_MS), TALLY_DEADLINE);
 }
 
 struct persistent {
