@@ -1,5 +1,6 @@
 """Start, watch and stop a real tallyd."""
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -24,13 +25,21 @@ FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_f
 POCL = ("--devices", "portable computing language")
 
 
+# Sockets that keep ports from others until servers listen there.
+HELD = collections.deque(maxlen=64)
+
+
 def free_port():
     """One below those that the system gives to connections: such a one could be some client's before
-    the server listens there."""
+    the server listens there. Nobody else gets it here either: a socket that does not listen lets one
+    in that asks for SO_REUSEADDR, as servers do, and none that does not."""
     while True:
         port = random.SystemRandom().randrange(10000, 32768)
-        with contextlib.suppress(OSError), socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
+        with contextlib.suppress(OSError):
+            holder = socket.socket()
+            holder.bind(("127.0.0.1", port))
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            HELD.append(holder)
             return port
 
 
