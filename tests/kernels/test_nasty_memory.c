@@ -354,8 +354,11 @@ static void run_far_apart(struct scan_device *device, bool output)
 
 static void rows_are_right_with_offsets_beyond_32_bits(const void *context)
 {
-    run_far_apart(device_of(context), false);
-    run_far_apart(device_of(context), true);
+    struct scan_device *device = device_of(context);
+    if (device != NULL) {
+        run_far_apart(device, false);
+        run_far_apart(device, true);
+    }
 }
 
 /* all: the row of more than 2^32 elements, whose pages take longer to get than all the rest */
