@@ -78,7 +78,7 @@ LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
              $(addprefix kernels/,variants.c split.c plan.c program.c opencl.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
-        CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)
+        CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4)
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(BIN)/tally
