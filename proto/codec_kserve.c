@@ -379,7 +379,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     const bool part = desc->part != SCAN_PART_WHOLE;
     if (part && call->axis_pending) {
         return error_set_field(
-            err, STATUS_INVALID_FIELD, "part",
+            err, STATUS_INVALID_FIELD, kserve->inputs[TENSOR_AXIS].place.path,
             "of a part the axis must be known before the body is: give it as a "
             "parameter or as JSON data");
     }

@@ -513,6 +513,12 @@ static void shared_memory_parameters_are_checked(void **state)
                              "\"shared_memory_byte_size\":80}}",
                        NULL),
             STATUS_INVALID_FIELD, "inputs[1].parameters.shared_memory_region");
+    refused(request_of("\"parameters\":{\"part\":\"first\"},",
+                       X_2X2 ",{\"name\":\"axis\",\"shape\":[],\"datatype\":\"INT64\","
+                             "\"parameters\":{\"shared_memory_region\":\"r\","
+                             "\"shared_memory_byte_size\":8}}",
+                       NULL),
+            STATUS_INVALID_FIELD, "inputs[1]");
 }
 
 /* The probe compares the answer with head_max(): of what is no element each byte counts here. */
