@@ -65,19 +65,20 @@ static enum status check_token(struct exchange *exchange, struct error *err)
                         scopes, exchange->token_name, err);
 }
 
-static enum status refuse_path(const struct exchange *exchange, const char *path,
-                               struct error *err)
+/* sent: the path with the prefix that it may have come with. */
+static enum status refuse_path(const struct exchange *exchange, const char *sent,
+                               const char *path, struct error *err)
 {
     const char *base = exchange->loop->server->config->base_path;
     char text[ROUTE_NEAR_BYTES];
     const struct route *near = route_nearest(path, text);
     if (near == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
-                         "there is nothing at %.200s; GET %.200s/ lists what there is", path,
+                         "there is nothing at %.200s; GET %.200s/ lists what there is", sent,
                          base);
     }
     return error_set(err, STATUS_NOT_FOUND,
-                     "there is nothing at %.128s; did you mean %s %.256s%s?", path,
+                     "there is nothing at %.128s; did you mean %s %.256s%s?", sent,
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
@@ -104,7 +105,7 @@ static enum status find_route(struct exchange *exchange, const char *method, str
         return STATUS_OK;
     }
     if (match.route == NULL) {
-        return refuse_path(exchange, path, err);
+        return refuse_path(exchange, target.path, path, err);
     }
     if ((match.route->methods & exchange->asks) == 0) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,

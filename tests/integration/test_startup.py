@@ -210,6 +210,8 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     assert client.get("/tally").json()["links"] == links
     nowhere = client.get("/tallyx")
     assert nowhere.status == 404 and "GET /tally/ lists" in nowhere.json()["error"]
+    slash = client.get("/tally/v1/cumsum/").json()["error"]
+    assert slash == "there is nothing at /tally/v1/cumsum/; did you mean POST /tally/v1/cumsum?"
     assert {"cumsum", "totals", "directml", "openvino", "openapi"} <= set(links)
     for path in links.values():
         assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
