@@ -33,6 +33,25 @@ static int ask_for_description(const struct settings *settings, const struct sou
                                                 : "type and shape are");
 }
 
+static int choose_output(const struct settings *settings, enum format input,
+                         enum format *output)
+{
+    *output = format_named(settings->output_format);
+    if (*output != FORMAT_NONE) {
+        return EXIT_DONE;
+    }
+    const char *dot = settings->output == NULL ? NULL : strrchr(settings->output, '.');
+    if (dot != NULL && strcmp(dot, ".npz") == 0) {
+        return complain(EXIT_USAGE,
+                        "%s: a result is one array, not an NPZ archive: name it .npy, or give "
+                        "its --output-format",
+                        settings->output);
+    }
+    const enum format named = format_of_file(settings->output);
+    *output = named != FORMAT_NONE ? named : input;
+    return EXIT_DONE;
+}
+
 static int choose_formats(const struct settings *settings, struct source *source,
                           enum format *input, enum format *output)
 {
@@ -73,13 +92,7 @@ static int choose_formats(const struct settings *settings, struct source *source
                         "--header is for text and CSV, and %s is neither: leave it out",
                         source->name);
     }
-    *output = format_named(settings->output_format);
-    if (*output == FORMAT_NONE) {
-        *output = format_of_file(settings->output);
-    }
-    if (*output == FORMAT_NONE) {
-        *output = *input;
-    }
+    STEP(choose_output(settings, *input, output));
     if (settings->delimiter != NULL && !format_is_text(*input) && !format_is_text(*output)) {
         return complain(
             EXIT_USAGE,

@@ -315,6 +315,15 @@ class Files(Directory):
         self.assert_failed(tally("cumsum", self.path("x.npy", a), "--array", "a"), 2, "NPZ")
         self.assert_failed(tally("cumsum", stdin=content), 2, "FILE.npz")
 
+    def test_a_result_is_no_npz_file(self):
+        source = self.path("in.npy", npy("<i8", (3,), int64s(1, 2, 3)))
+        done = tally("cumsum", source, "-o", self.path("out.npz"))
+        self.assert_failed(done, 2, "out.npz", ".npy", "--output-format")
+        self.assertEqual(self.files(), ["in.npy"])
+        done = tally("cumsum", source, "-o", self.path("out.npz"), "-F", "raw")
+        self.assert_done(done)
+        self.assertEqual(self.read("out.npz"), int64s(1, 3, 6))
+
     def test_arrays_of_one_name_are_told_from_none(self):
         source = self.path("in.npz")
         with warnings.catch_warnings(), zipfile.ZipFile(source, "w") as archive:
