@@ -19,7 +19,7 @@
 #define CONFIG_TABLE(GROUP, X)                                                                     \
 GROUP("Network")                                                                                   \
 X(listen,              LIST,   "127.0.0.1:8000", 1,          16,               "address",          \
-  "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Repeat it for several.")               \
+  "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Several: with commas, or the flag repeated.") \
 X(socket_mode,         TEXT,   "auto",           1,          8,                "mode",             \
   "Permissions of the Unix sockets of --listen, in octal: to connect is to write. auto: 0600, and "  \
   "0660 with --socket-group. Sockets that systemd passes have those of their unit.")               \
@@ -59,11 +59,11 @@ X(per_client_memory,   SIZE,   "0",              0,          64 * SIZE_TIB,    "
   "that alone needs more. 0: no limit but its part of --memory-budget.")                           \
 X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
   "Proxies whose X-Forwarded-For says which address asks: 10.0.0.0/8, fd00::/8, 192.0.2.1, or unix " \
-  "for all that come through Unix sockets. Repeat it for several.")                                \
+  "for all that come through Unix sockets. Several: with commas, or the flag repeated.")           \
 X(cors_origins,        LIST,   "",               0,          16,               "origin",           \
   "Origins whose pages browsers let call this service: scheme://host[:port], as they send it, such "  \
   "as https://app.example; or * alone for every page there is, which lets any site that a user of "  \
-  "this network visits call it. Repeat it for several.")                                           \
+  "this network visits call it. Several: with commas, or the flag repeated.")                      \
 X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
   "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
 X(shm_zero_copy,       BOOL,   "false",          0,          1,                "true|false",       \
