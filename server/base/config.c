@@ -141,7 +141,7 @@ static enum status set_text(const struct config_row *row, const char *source, co
     return STATUS_OK;
 }
 
-/* Append the entries of a comma-separated text. */
+/* Append the entries of a text, with commas and perhaps blanks between them. */
 static enum status extend_list(const struct config_row *row, const char *source,
                                const char *text, struct config_list *list, struct error *err)
 {
@@ -149,6 +149,7 @@ static enum status extend_list(const struct config_row *row, const char *source,
         return STATUS_OK; /* no entry at all */
     }
     for (;;) {
+        text += strspn(text, " ");
         size_t length = strcspn(text, ",");
         if (length == 0) {
             return error_set(err, STATUS_INVALID_REQUEST, "%s: an entry is empty", source);

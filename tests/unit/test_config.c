@@ -159,7 +159,7 @@ static void flags_win_over_variables_and_lists_are_replaced_not_mixed(void **sta
     (void)state;
     struct config config;
     struct error err;
-    const char *environment[] = {"TALLY_MAX_RANK=5", "TALLY_LISTEN=unix:/a,[::1]:80",
+    const char *environment[] = {"TALLY_MAX_RANK=5", "TALLY_LISTEN=unix:/a, [::1]:80",
                                  "TALLY_LOG_FORMAT=json", "TALLY_PORT=tcp://10.0.0.1:80", NULL};
     const char *words[] = {"--max-rank", "6", NULL};
     assert_int_equal(parse(words, environment, &config, &err), STATUS_OK);
