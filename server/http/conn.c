@@ -77,6 +77,7 @@ void conn_begin(struct conn *conn)
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);
     conn->seen_bytes = 0;
+    conn->moved_ns = conn->since_ns;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;
 }

@@ -8,7 +8,7 @@
  * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
  * |                     | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
- * | BODY                | --body-timeout-ms, rate                                               |
+ * | BODY                | --body-timeout-ms, rate; --idle-timeout-s without a byte              |
  * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
  * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
  * |                     | texts; --device-timeout-ms there                                      |
@@ -188,10 +188,24 @@ static void note_progress(struct conn *conn, uint64_t now_ns)
     }
 }
 
+/* Has nothing of the body come for as long as a connection may idle? MHD is told not to count that
+ * itself: it would close without a word. */
+static bool body_stands_still(struct conn *conn, uint64_t now_ns)
+{
+    if (conn->exchange->request.body.received != conn->seen_bytes || conn_unread(conn)) {
+        conn->moved_ns = now_ns;
+        return false;
+    }
+    conn_renew(conn);
+    return clock_span_ns(conn->moved_ns, now_ns) >
+           conn->loop->server->config->idle_timeout_s * NS_PER_S;
+}
+
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *exchange = conn->exchange;
+    const bool stands_still = body_stands_still(conn, now_ns);
     check_pace(conn, age_ns);
     note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
@@ -206,6 +220,10 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out_request(conn, "the body did not arrive in the time of the server's "
                                "--body-timeout-ms: " CONFIG_LESS_ADVICE);
+    } else if (stands_still) {
+        time_out_request(conn,
+                         "nothing of the body came in the time of the server's "
+                         "--idle-timeout-s: send it without a pause, or ask the operator");
     } else if (body_is_too_slow(config, exchange->request.body.received, age_ns)) {
         time_out_request(
             conn, "the body arrives more slowly than the server's --min-upload-rate: try "

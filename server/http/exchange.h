@@ -51,6 +51,7 @@ struct conn {
         uint64_t moved;      /* ... and how many bytes the client had sent or taken by then */
     } looks[2];              /* the last, and the one before: two to four seconds ago */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
+    uint64_t moved_ns;       /* when something of the body was last seen to come */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
     int stuck_sweeps;    /* heartbeats without progress though bytes wait and were looked at */
     uint64_t stuck_runs; /* of the daemon, at the last of them */

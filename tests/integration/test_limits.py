@@ -1017,6 +1017,22 @@ def test_idle_connections_are_closed(start_server):
         assert time.monotonic() - started < 10
 
 
+def test_who_stops_inside_a_body_is_told_when_its_time_as_an_idle_connection_is_over(start_server):
+    """libmicrohttpd's own timeout ends a connection without a word."""
+    server = start_server("--idle-timeout-s", "1", "--min-upload-rate", "0")
+    chunked = (
+        b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(server.wire()) for _ in range(3)]
+        for wire, sent in zip(wires, (ASK[:-1], chunked, ASK[:-1].replace(b"/v1/", b"/v9/"))):
+            wire.send(sent)
+        for wire in wires[:2]:
+            calls.expect_error(wire.answer(), 408, "request_timeout", says="--idle-timeout-s")
+        calls.expect_error(wires[2].answer(), 404, "not_found")
+    assert server.metric("tally_slow_clients_total") == 2
+
+
 def test_a_head_that_comes_before_its_body_is_acknowledged_at_once(start_server):
     """Linux does it after 40 ms on a connection that had an answer; until then the system of a client
     that sends little at a time (Nagle's algorithm) keeps the body."""
