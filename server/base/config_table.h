@@ -98,8 +98,8 @@ X(min_upload_rate,     SIZE,   "16KiB",          0,          SIZE_GIB,         "
 X(answer_timeout_ms,   UINT,   "600000",         1,          86400000,         "ms",               \
   "From the first to the last byte of an answer: a client that takes longer to read is cut off.")  \
 X(idle_timeout_s,      UINT,   "75",             1,          86400,            "s",                \
-  "A connection without a request, or inside a body of which nothing comes, is closed after this "  \
-  "long; clients expect more than 60.")                                                            \
+  "A connection is closed after this long without a request, or without a byte of a body or an "    \
+  "answer that is under way; clients expect more than 60.")                                        \
 X(request_timeout_ms,  UINT,   "3600000",        0,          86400000,         "ms",               \
   "Deadline of requests that bring none, from their first byte on: one that then still waits to "  \
   "begin, for a device or for a codec thread, or whose text is being converted, gets 504. 0: none.") \

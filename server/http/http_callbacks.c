@@ -17,6 +17,7 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
+#include "server/base/metrics.h"
 #include "server/http/tls.h"
 
 #include <assert.h>
@@ -83,7 +84,9 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     struct http_daemon *daemon = cls;
     daemon->progress = true;
     (void)connection;
-    (void)how;
+    if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED) { /* of its answer nothing was read */
+        metrics_add(daemon->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
+    }
     if (*con_cls != NULL) {
         exchange_end(*con_cls);
         *con_cls = NULL;

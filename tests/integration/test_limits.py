@@ -1033,6 +1033,14 @@ def test_who_stops_inside_a_body_is_told_when_its_time_as_an_idle_connection_is_
     assert server.metric("tally_slow_clients_total") == 2
 
 
+def test_who_reads_nothing_of_an_answer_is_cut_off_as_an_idle_connection_and_counted(start_server):
+    server = start_server("--idle-timeout-s", "1")
+    with wide(server):
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= WIDE, 20)
+        until(lambda: server.metric("tally_active_requests") == 1)
+    assert server.metric("tally_slow_clients_total") == 1
+
+
 def test_a_head_that_comes_before_its_body_is_acknowledged_at_once(start_server):
     """Linux does it after 40 ms on a connection that had an answer; until then the system of a client
     that sends little at a time (Nagle's algorithm) keeps the body."""
