@@ -1,7 +1,10 @@
-/* client.h: what is refused to a client, and when it is told to come again. */
+/* client.h: who is a client, what is refused to it, and when it is told to come again. */
+#include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/sched/client.h"
 #include "tests/lib/unit.h"
+
+#include <string.h>
 
 enum {
     RATE = 1000, /* bytes a second */
@@ -128,6 +131,37 @@ static void a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again(void
     clients_destroy(clients);
 }
 
+/* Are they one client? */
+static bool are_one(const char *one, const char *other)
+{
+    struct clients *clients = NULL;
+    struct client *found[2];
+    assert_int_equal(clients_create(&clients, NULL), STATUS_OK);
+    for (size_t i = 0; i < 2; i++) {
+        const char *text = i == 0 ? one : other;
+        struct address address = {.family = AF_UNIX};
+        assert_true(strcmp(text, "unix") == 0 || address_parse(text, &address));
+        found[i] = clients_get(clients, &address);
+    }
+    const bool same = found[0] == found[1];
+    client_release(found[0]);
+    client_release(found[1]);
+    clients_destroy(clients);
+    return same;
+}
+
+static void an_address_is_a_client_and_of_ipv6_its_network_is(void **state)
+{
+    (void)state;
+    assert_true(are_one("unix", "unix"));
+    assert_true(are_one("192.0.2.1", "::ffff:192.0.2.1"));
+    assert_false(are_one("192.0.2.1", "192.0.2.2"));
+    assert_true(are_one("2001:db8::1", "2001:db8::ffff:0:0:2"));
+    assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
+    assert_false(are_one("unix", "::1"));              /* whose network is all 0 */
+    assert_false(are_one("192.0.2.1", "c000:201::1")); /* begins alike */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +171,7 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
         cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
+        cmocka_unit_test(an_address_is_a_client_and_of_ipv6_its_network_is),
         cmocka_unit_test(a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again),
         cmocka_unit_test_setup(who_announces_more_than_a_day_takes_pays_for_what_came_of_it,
                                set_up),

@@ -235,6 +235,61 @@ static void an_address_has_ten_guesses_and_one_more_each_second(void **state)
     tokens_close(tokens);
 }
 
+static struct address address_from(const char *text)
+{
+    struct address address = {.family = AF_UNIX};
+    assert_true(strcmp(text, "unix") == 0 || address_parse(text, &address));
+    return address;
+}
+
+/* Until it has to wait. */
+static void guess_from(const struct address *guesser, struct tokens *tokens)
+{
+    for (int i = 0; i < 40; i++) {
+        char guess[32];
+        (void)snprintf(guess, sizeof guess, "guess-%d", i);
+        (void)present_from(guesser, tokens, guess);
+    }
+}
+
+/* Must it wait now that guesses came from the other? */
+static bool waits_for_guesses_of(const char *address, const char *other)
+{
+    struct tokens *tokens = open_tokens();
+    const struct address guesser = address_from(other);
+    const struct address peer = address_from(address);
+    guess_from(&guesser, tokens);
+    const enum status status = present_from(&peer, tokens, "foo");
+    assert_true(status == STATUS_OK || status == STATUS_THROTTLED);
+    tokens_close(tokens);
+    return status == STATUS_THROTTLED;
+}
+
+static void an_address_waits_for_its_own_guesses_and_those_of_its_network(void **state)
+{
+    (void)state;
+    assert_true(waits_for_guesses_of("192.0.2.1", "192.0.2.1"));
+    assert_false(waits_for_guesses_of("192.0.2.1", "192.0.2.2"));
+    assert_true(waits_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
+    assert_false(waits_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
+    assert_false(waits_for_guesses_of("unix", "::1"));              /* whose network is all 0 */
+    assert_false(waits_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
+}
+
+static void
+who_was_let_in_from_one_address_waits_at_another_where_guesses_came_from(void **state)
+{
+    struct tokens *tokens = open_tokens();
+    const struct address own = address_from("192.0.2.1");
+    const struct address guesser = address_from("192.0.2.2");
+    (void)state;
+    assert_int_equal(present_from(&own, tokens, "foo"), STATUS_OK);
+    guess_from(&guesser, tokens);
+    assert_int_equal(present_from(&guesser, tokens, "foo"), STATUS_THROTTLED);
+    assert_int_equal(present_from(&own, tokens, "foo"), STATUS_OK);
+    tokens_close(tokens);
+}
+
 /* More of them than there are places to remember them. */
 static void no_address_pays_for_guesses_of_one_whose_place_it_takes(void **state)
 {
@@ -346,6 +401,9 @@ int main(void)
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
         cmocka_unit_test(an_address_has_ten_guesses_and_one_more_each_second),
+        cmocka_unit_test(an_address_waits_for_its_own_guesses_and_those_of_its_network),
+        cmocka_unit_test(
+            who_was_let_in_from_one_address_waits_at_another_where_guesses_came_from),
         cmocka_unit_test(no_address_pays_for_guesses_of_one_whose_place_it_takes),
         cmocka_unit_test(who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits),
         cmocka_unit_test(each_of_many_tokens_is_known_by_its_name),
