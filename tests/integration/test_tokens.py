@@ -90,6 +90,17 @@ def test_a_browser_gets_the_console_without_a_token_and_nothing_else(guarded):
     client.close()
 
 
+def test_where_there_is_no_console_a_browser_needs_a_token_for_the_page_of_links_too(
+    start_server, tokens
+):
+    client = start_server("--token-file", str(tokens), "--console=false").client()
+    assert client.request("GET", "/", headers={"Accept": "text/html"}).status == 401
+    assert (
+        client.request("GET", "/", headers={"Accept": "text/html", **bearer("all")}).status == 200
+    )
+    client.close()
+
+
 def test_no_route_but_two_answers_without_a_token(guarded):
     """HEAD is GET; paths that do not exist say as little."""
     client = guarded.client()
@@ -252,6 +263,21 @@ def test_an_address_that_tries_wrong_tokens_waits_and_is_served_again_later(guar
     assert throttled.headers["Retry-After"] == "1"
     assert statuses.count(401) < 20
     until(lambda: client.get("/version", bearer("all")).status == 200, 60, 0.2)
+    metrics = client.get("/metrics", bearer("all")).body.decode()
+    counted = re.search(r'^tally_client_refusals_total{limit="wrong-tokens"} (\d+)$', metrics, re.M)
+    assert int(counted[1]) >= statuses.count(429)
+    client.close()
+
+
+def test_behind_a_trusted_proxy_nobody_waits_for_the_guesses_of_another(start_server, tokens):
+    client = start_server("--token-file", str(tokens), "--trusted-proxies", "127.0.0.1").client()
+
+    def status_of(address, field):
+        return client.get("/version", {"X-Forwarded-For": address, **field}).status
+
+    guesses = [{"Authorization": f"Bearer guess-{at}"} for at in range(40)]
+    assert 429 in [status_of("192.0.2.1", guess) for guess in guesses]
+    assert status_of("192.0.2.2", bearer("all")) == 200
     client.close()
 
 
