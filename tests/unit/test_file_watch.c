@@ -75,6 +75,7 @@ static void a_change_is_due_when_two_looks_have_seen_it(void **state)
     assert_true(is_due(f));
     file_watch_take(&f->watch);
     file_watch_failed(&f->watch, f->now_ns);
+    assert_false(file_watch_due(&f->watch, f->now_ns + 59 * NS_PER_S));
     assert_true(is_due(f)); /* a minute later */
     file_watch_take(&f->watch);
     assert_false(is_due(f)); /* it is in use now */

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A log into a pipe, and what came out of it. */
@@ -140,6 +141,27 @@ static void hostile_bytes_cannot_leave_their_field(void **state)
     close_fixture(fixture);
 }
 
+static void what_could_be_taken_for_more_than_a_value_is_quoted(void **state)
+{
+    static const struct {
+        const char *id;
+        const char *quoted;
+    } rows[] = {{"7 status=200", " id=\"7 status=200\" client="},
+                {"status=200", " id=\"status=200\" client="},
+                {"7\"", " id=\"7\\\"\" client="},
+                {"\\x0a", " id=\"\\\\x0a\" client="},
+                {"\xc3\xa4", " id=\"\xc3\xa4\" client="}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct fixture *fixture = open_fixture(text_form);
+        struct log_request request = whole;
+        request.id = rows[i].id;
+        log_request(fixture->log, &request);
+        assert_non_null(strstr(text_of(fixture), rows[i].quoted));
+        close_fixture(fixture);
+    }
+}
+
 static void an_endless_field_is_cut_and_those_behind_it_are_there(void **state)
 {
     (void)state;
@@ -197,6 +219,28 @@ static void request_lines_are_bounded_per_second_and_the_rest_counted(void **sta
     const char *text = text_of(fixture);
     assert_non_null(strstr(text, "others are not bounded"));
     assert_non_null(strstr(text, "log lines left out lines="));
+    close_fixture(fixture);
+}
+
+static void the_next_second_has_request_lines_of_its_own(void **state)
+{
+    static const struct timespec pause = {.tv_nsec = NS_PER_MS};
+    struct log_options options = text_form;
+    uint64_t second = 0;
+    (void)state;
+    options.request_rate = 1;
+    struct fixture *fixture = open_fixture(options);
+    do { /* both within one second */
+        second = clock_now_ns() / NS_PER_S;
+        (void)log_request_due(fixture->log);
+    } while (log_request_due(fixture->log) || clock_now_ns() / NS_PER_S != second);
+    bool due = false;
+    while (!due && clock_now_ns() / NS_PER_S < second + 20) {
+        (void)nanosleep(&pause, NULL);
+        due = log_request_due(fixture->log);
+    }
+    assert_true(due);
+    (void)text_of(fixture);
     close_fixture(fixture);
 }
 
@@ -315,9 +359,11 @@ int main(void)
         cmocka_unit_test(a_request_is_one_text_line_of_fields),
         cmocka_unit_test(a_request_is_one_json_object),
         cmocka_unit_test(hostile_bytes_cannot_leave_their_field),
+        cmocka_unit_test(what_could_be_taken_for_more_than_a_value_is_quoted),
         cmocka_unit_test(an_endless_field_is_cut_and_those_behind_it_are_there),
         cmocka_unit_test(lines_above_the_level_are_left_out),
         cmocka_unit_test(request_lines_are_bounded_per_second_and_the_rest_counted),
+        cmocka_unit_test(the_next_second_has_request_lines_of_its_own),
         cmocka_unit_test(a_reader_that_stalls_stops_nobody),
         cmocka_unit_test(a_full_pipe_that_does_not_block_loses_nothing),
         cmocka_unit_test(a_thread_that_goes_on_may_write_to_a_log_that_is_finished),
