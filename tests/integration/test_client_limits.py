@@ -215,6 +215,18 @@ def test_who_is_refused_inside_its_body_may_ask_again_on_another_connection(star
         assert works(server)  # while the rest of the body may still come
 
 
+def test_who_leaves_before_its_answer_may_ask_again(start_server):
+    flags = ["--batch-delay-us", "300000", "--header-timeout-ms", "600000"]
+    server = start_server("--per-client-requests", "1", *flags)
+    with server.wire():  # so that its client is known all the time
+        for sent in (head(4, Content_Length=4) + b"x", post_bytes(raw(1), b"x", [RAW])):
+            with server.wire() as wire:  # within its body, and while it is away
+                wire.send(sent)
+                server.await_active(1)
+                wire.reset()
+            until(lambda: post(server, 1).status == 200, 20)
+
+
 def test_a_long_answer_counts_until_its_last_piece(start_server):
     server = start_server("--per-client-requests", "1")
     with server.wire() as reader:

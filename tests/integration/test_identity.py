@@ -96,6 +96,10 @@ def test_who_a_trusted_proxy_names_is_the_client(start_server):
     through_two = behind(server, "192.0.2.1, 10.1.2.3")
     assert statuses(behind(server, "192.0.2.1"), through_two) == [200, 429]
     assert "client=192.0.2.1 " in server.log and "client=192.0.2.9 " not in server.log
+    broken = behind(server, "192.0.2.7")
+    broken["headers"]["X-Request-Timeout-Ms"] = "soon"
+    assert post(**broken) == 400
+    until(lambda: "client=192.0.2.7 " in server.log)  # also of what is refused for its header
 
 
 def test_a_token_names_its_client_behind_a_trusted_proxy_as_well(start_server, tokens):

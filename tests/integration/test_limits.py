@@ -1130,7 +1130,9 @@ def test_at_the_connection_limit_who_asks_for_nothing_makes_way_for_another_clie
             says = ("--max-connections", "send the request again")
             calls.expect_error(ended[0].answer(), 408, "request_timeout", says=says)
         assert ended[0].closed()
-    assert server.metric("tally_connections_made_way_total") >= 1
+        with server.wire(source="127.0.0.4") as another:  # one after the other
+            assert another.send(ASK).answer().body == SUMS
+    assert server.metric("tally_connections_made_way_total") >= 2
     for wire in idle:
         wire.close()
 
@@ -1186,6 +1188,10 @@ def test_at_the_connection_limit_an_answer_that_is_not_read_makes_way_for_anothe
 def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_server):
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     kept = [server.wire(source=f"127.0.0.{at + 10}").send(ASK) for at in range(FULL - 2)]
+    for _ in range(3):  # who has many is who has them now
+        with server.wire(source="127.0.0.10") as over:
+            assert over.send(ASK).answer().body == SUMS
+        until(lambda: server.metric("tally_connections") == FULL - 1)  # with the one that asks
     pair = [server.wire(source="127.0.0.2").send(ASK) for _ in range(2)]
     assert all(wire.answer().body == SUMS for wire in [*kept, *pair])
     with server.wire(source="127.0.0.3") as other:
