@@ -330,6 +330,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     server = start_server("--header-timeout-ms", "1500")
     hello = hello_of(tls)
     begun = server.processor_seconds()
+    silent = server.wire()  # has come to the end of its handshake, and asks for nothing
     stuck = []
     for at in range(40):
         raw = socket.create_connection(("127.0.0.1", server.port), 60)
@@ -342,6 +343,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
         except ConnectionResetError:
             pass
         raw.close()
+    assert silent.closed()
     assert server.processor_seconds() - begun < 0.75
     assert server.metric("tally_tls_handshake_failures_total") == 40
     assert works(server)
@@ -364,7 +366,8 @@ def test_at_the_connection_limit_a_handshake_that_stops_makes_way_for_another_cl
 
 
 def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(start_server, tls):
-    """The oldest of them are cut, so that there is room: of whoever has most connections."""
+    """The oldest of them are cut, so that there is room: of whoever has most connections. What has
+    come to its end is none of them."""
     server = start_server("--http-loops", "1", "--header-timeout-ms", "600000")
     hello = hello_of(tls)
 
@@ -375,6 +378,7 @@ def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(start_s
 
     other = begin("127.0.0.3")
     until(lambda: server.metric("tally_connections") == 2, 60)
+    ready = server.wire(source="127.0.0.2")
     stuck = [begin("127.0.0.2") for _ in range(300)]
     for raw in stuck[:40]:
         with contextlib.suppress(ConnectionResetError):
@@ -383,7 +387,8 @@ def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(start_s
         assert works(server)
     other.sendall(hello[100:])
     assert other.recv(1)
-    for raw in (other, *stuck):
+    assert ready.send(ASK).answer().body == SUMS
+    for raw in (other, ready, *stuck):
         raw.close()
 
 
@@ -654,17 +659,19 @@ def ffdhe8192():
     return 2**8192 - 2**8128 + (((e >> 68) + 10965728) << 64) - 1
 
 
-@pytest.mark.parametrize("kind", ["a long exponent", "a long modulus"])
+@pytest.mark.parametrize(
+    "kind", ["a long exponent", "a long exponent of RSA-PSS", "a long modulus"]
+)
 def test_a_key_whose_signature_takes_long_to_check_is_refused_unchecked(
     start_server, tmp_path, kind
 ):
     clients = Authority(tmp_path / "clients")
     tls = Tls(tmp_path / "server", clients)
     server = start_server("--log-level", "debug", tls=tls)
-    if kind == "a long exponent":
-        own = costly_key(tmp_path, "costly", (prime(1024), prime(1024)))
-    else:
+    if kind == "a long modulus":
         own = costly_key(tmp_path, "costly", (ffdhe8192(), prime(256)), exponent=65537)
+    else:
+        own = costly_key(tmp_path, "costly", (prime(1024), prime(1024)), pss="PSS" in kind)
     context = tls.context(own)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # Nobody has signed it: what was checked would be answered with "unknown ca".

@@ -82,10 +82,10 @@ class Authority:
         return certificate, key
 
 
-def costly_key(folder, name, primes, exponent="long"):
+def costly_key(folder, name, primes, exponent="long", pss=False):
     """Certificate, signed by itself, and RSA key of these primes. A short exponent for its owner
     leaves the public one as long as the modulus, and signatures quick to make and slow to check.
-    exponent: "long", or the public one."""
+    exponent: "long", or the public one. pss: a key for RSA-PSS alone."""
     p, q = sorted(primes, reverse=True)
     period = math.lcm(p - 1, q - 1)
     other = 65537 if exponent == "long" else exponent
@@ -98,7 +98,14 @@ def costly_key(folder, name, primes, exponent="long"):
     layout, der, key, certificate = (pathlib.Path(folder) / f"{name}.{end}" for end in ends)
     layout.write_text(f"asn1=SEQUENCE:key\n[key]\n{rows}\n")
     openssl("asn1parse", "-genconf", layout, "-noout", "-out", der)
-    openssl("rsa", "-inform", "DER", "-in", der, "-out", key)
+    if pss:
+        number = der.read_bytes().hex()
+        layout.write_text(
+            "asn1=SEQUENCE:key\n[key]\nversion=INTEGER:0\nkind=SEQUENCE:kind\n"
+            f"key=FORMAT:HEX,OCTETSTRING:{number}\n[kind]\nkind=OID:rsassaPss\n"
+        )
+        openssl("asn1parse", "-genconf", layout, "-noout", "-out", der)
+    openssl("pkey", "-inform", "DER", "-in", der, "-out", key)
     openssl("req", "-x509", "-key", key, "-subj", f"/CN={name}", "-days", 2, "-out", certificate)
     return certificate, key
 
