@@ -275,6 +275,8 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
+    /* Pages read what is posted. Of anything else strangers may send it without a token. */
+    request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
     request->accept_coding = exchange->header.accept_coding;
     TRY(body_begin(request, err));
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;

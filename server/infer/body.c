@@ -78,7 +78,7 @@ static enum status ask_head(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     if (request->codec == NULL) {
-        body->head_need = UINT64_MAX;
+        body->head_need = body->unwanted ? 0 : UINT64_MAX;
         return STATUS_OK;
     }
     const struct byte_view head = {request->head.bytes, request->head_bytes};
@@ -114,7 +114,7 @@ enum status body_begin(struct request *request, struct error *err)
         (void)snprintf(has, sizeof has, "body has %" PRId64 " bytes,", declared);
         return refuse_too_large(request, has, err);
     }
-    if (packed && unknown) {
+    if (packed && unknown && !body->unwanted) {
         TRY(inflate_create(body->coding, &body->inflate, err));
     }
     return ask_head(request, err);
@@ -325,7 +325,7 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
             request,
             body->inflate != NULL ? "unpacked body is" : "body is longer than it may be,", err);
     }
-    while (count > 0) {
+    while (count > 0 && !body->unwanted) {
         size_t used = count;
         bool to_head = body->head_need != request->head_bytes;
         TRY(to_head       ? feed_head(request, bytes, count, &used, err)

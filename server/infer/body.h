@@ -6,6 +6,8 @@
  * the client chooses, up to a thousand bytes for each that was sent, and so is work for the codec
  * pool unless there is little of it.
  *
+ * What comes with a request that has no use for a body (GET) takes no memory.
+ *
  * Thread: the request's owner. */
 #ifndef TALLY_SERVER_BODY_H
 #define TALLY_SERVER_BODY_H

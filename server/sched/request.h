@@ -116,6 +116,7 @@ enum coding {
 struct request_body {
     int64_t declared; /* Content-Length, -1: none given */
     bool chunked;
+    bool unwanted; /* nobody reads it: it is counted, and not kept */
     enum coding coding;
     uint64_t limit;    /* most bytes, as sent and unpacked */
     uint64_t received; /* bytes as sent */

@@ -185,6 +185,31 @@ def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, si
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="tally"'
 
 
+@pytest.mark.parametrize(
+    "fields, begin, end",
+    [
+        ("Content-Length: 1000000", bytes(999_999), b"x"),
+        ("Content-Length: 1000000\r\nContent-Encoding: gzip", bytes(999_999), b"x"),
+        ("Transfer-Encoding: chunked", b"f4240\r\n" + bytes(999_999), b"x\r\n0\r\n\r\n"),
+    ],
+)
+def test_what_anybody_may_send_takes_no_memory(start_server, tokens, fields, begin, end):
+    """Where no token is asked for strangers could take all of it."""
+    flags = ["--token-file", str(tokens), "--cors-origins", "*", "--http-loops", "1"]
+    server = start_server(*flags)
+    preflight = "OPTIONS /v1/cumsum HTTP/1.1\r\nOrigin: x\r\nAccess-Control-Request-Method: POST"
+    client = server.client()
+    with contextlib.ExitStack() as stack:
+        for head in ("GET /livez HTTP/1.1", "HEAD /readyz HTTP/1.1", preflight):
+            wire = stack.enter_context(server.wire())
+            wire.send(f"{head}\r\nHost: x\r\n{fields}\r\n\r\n".encode() + begin).await_read()
+            page = client.get("/metrics", bearer("all")).body.decode()
+            assert re.search(r"^tally_memory_reserved_bytes 0$", page, re.M)
+            status = wire.send(end).answer(head_request="HEAD" in head).status
+            assert status == (204 if head == preflight else 200)
+    client.close()
+
+
 def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, tokens, tmp_path):
     client = guarded.client()
 
