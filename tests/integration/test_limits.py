@@ -815,9 +815,10 @@ def test_who_goes_on_sending_slowly_after_its_refusal_is_cut_off(start_server):
 @pytest.mark.release_only  # where no clock can be moved libmicrohttpd's idle timeout comes first
 def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_server):
     """Once the time is over that an idle connection has."""
-    server = start_server("--min-upload-rate", "1MiB", "--idle-timeout-s", "8", moves_clock=True)
+    flags = ["--min-upload-rate", "1MiB", "--idle-timeout-s", "8", "--http-loops", "1"]
+    server = start_server(*flags, moves_clock=True)
     with wide(server) as wire:
-        until(lambda: server.metric("tally_memory_reserved_bytes") >= WIDE, 20)
+        assert wire.socket.recv(1) == b"H"  # it has begun
         server.pass_time(5)
 
         def read_on(steps):
@@ -826,7 +827,9 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
                 wire.socket.recv(16384)
 
         read_on(5)
-        server.await_active(1)  # its six MiB have six seconds more
+        for _ in range(4):  # by then it would be over
+            assert server.metric("tally_active_requests") == 2  # and this one
+        # Its six MiB have six seconds more.
         with contextlib.suppress(ConnectionError):
             read_on(7)
         server.await_active(0)
