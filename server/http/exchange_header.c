@@ -119,7 +119,8 @@ static enum status find_route(struct exchange *exchange, const char *method, str
 
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
  * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
- * Requests of a connection mostly have the same. */
+ * Requests of a connection mostly have the same. All at a Unix socket without a name are one, and
+ * have no limits. */
 static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
@@ -132,7 +133,9 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
         name = subject;
         kind = CLIENT_CERTIFICATE;
     }
-    if (name[0] == '\0' && !forwarded) {
+    const bool named = name[0] != '\0' || forwarded;
+    exchange->request.limited = named || exchange->address.family != AF_UNIX;
+    if (!named) {
         return STATUS_OK;
     }
     struct client *client = forwarded ? clients_get(clients, &exchange->address)
@@ -153,8 +156,6 @@ static enum status admit(struct exchange *exchange, struct error *err)
     const struct server *server = exchange->loop->server;
     TRY(identify_client(exchange, err));
     TRY(queue_admits(server->queue, exchange->request.client, err));
-    exchange->request.limited = exchange->request.client != exchange->conn->client ||
-                                exchange->address.family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
     uint64_t wait_ns = 0;
     if (most > 0 && exchange->request.limited) {
@@ -266,17 +267,19 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (exchange_comes_too_late(exchange)) {
         return err->status;
     }
+    /* Pages read what is posted. Of anything else strangers may send it without a token. */
+    request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
         request->high = exchange->header.high;
         TRY(admit(exchange, err));
         TRY(choose_codec(exchange, err));
+    } else if (!request->body.unwanted) {
+        TRY(identify_client(exchange, err)); /* it takes memory */
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
-    /* Pages read what is posted. Of anything else strangers may send it without a token. */
-    request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
     request->accept_coding = exchange->header.accept_coding;
     TRY(body_begin(request, err));
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;

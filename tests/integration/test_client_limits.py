@@ -1,6 +1,7 @@
 """What one client may have: bytes a second, memory, an earlier place for what it calls urgent."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import re
@@ -261,6 +262,24 @@ def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(
         holder.reset()
     server.await_active(0)
     assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
+
+
+def test_what_a_client_posts_to_pages_counts_as_well(start_server):
+    server = start_server(*MEMORY, "--trusted-proxies", "127.0.0.1")
+
+    def begin(client, length):
+        fields = f"X-Forwarded-For: {client}\r\nContent-Length: {length}\r\n"
+        head = f"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\n{fields}\r\n"
+        return stack.enter_context(server.wire()).send(head.encode())
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            begin("192.0.2.1", MIB).send(bytes(MIB - 1))
+        until(lambda: server.metric("tally_memory_reserved_bytes") == 8 * MIB, 20)
+        answer = begin("192.0.2.1", 2).send(b"{}").answer()
+        says = ["over 8 MiB, the server's --per-client-memory"]
+        calls.expect_error(answer, 429, "too_many_requests", says=says)
+        assert begin("192.0.2.2", 2).send(b"{}").answer().status == 200
 
 
 def test_at_a_unix_socket_they_hold_for_whoever_has_a_name_alone(start_server, tmp_path):
