@@ -309,6 +309,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     conn_begin(exchange->conn);
     read_method(exchange, method);
     if (header->origin != NULL) {
+        exchange->request.local = false; /* a browser's page may be anybody's */
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
         exchange->preflight = exchange->allowed_origin != NULL &&

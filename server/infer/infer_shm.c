@@ -21,9 +21,9 @@ static enum status acquire_window(struct request *request, const struct shm_wind
                          "send the tensor in the body, or ask the operator");
     }
     if (!request->local) {
-        return error_set(
-            err, STATUS_FORBIDDEN,
-            "shared memory is for clients on this machine: loopback or Unix socket");
+        return error_set(err, STATUS_FORBIDDEN,
+                         "shared memory is for clients on this machine: over loopback or a "
+                         "Unix socket, and no pages in browsers");
     }
     enum status status = shm_acquire(registry, window, &request->shm[which].region, err);
     if (status != STATUS_OK) {

@@ -184,7 +184,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
     if (!local) {
         return error_set(err, STATUS_FORBIDDEN,
                          "shared memory is registered from this machine only: over loopback or "
-                         "a Unix socket");
+                         "a Unix socket, and by no page in a browser");
     }
     TRY(check_key(registry, region->key, err));
     if (region->byte_size == 0) {

@@ -181,9 +181,9 @@ enum status page_v2_shm_unregister(const struct page_request *request, struct pa
         return STATUS_OK;
     }
     if (!request->local) {
-        return error_set(
-            err, STATUS_FORBIDDEN,
-            "shared memory is for clients on this machine: over loopback or a Unix socket");
+        return error_set(err, STATUS_FORBIDDEN,
+                         "shared memory is for clients on this machine: over loopback or a "
+                         "Unix socket, and no pages in browsers");
     }
     struct shm_amount gone = shm_unregister(request->server->shm, request->segments[0]);
     metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS,

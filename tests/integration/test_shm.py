@@ -559,6 +559,26 @@ def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
     elsewhere.close()
 
 
+def test_a_page_in_a_browser_on_this_machine_is_not_here(start_server):
+    """Any site that its user visits can have it post to loopback, without asking first; under the name
+    of a host that then becomes 127.0.0.1 it may read the answers, too."""
+    server = start_server("--allow-client-shm", "--cors-origins", "*")
+    here, page = server.client(), server.client()
+    plain = {"Origin": f"http://evil.example:{server.port}", "Content-Type": "text/plain"}
+    page.post_json = lambda path, document: page.post(
+        path, json.dumps(document).encode(), headers=plain
+    )
+    with memory(16) as (name, _, _path):
+        calls.expect_error(register(page, "r", name, 0, 16), 403, "forbidden")
+        assert register(here, "r", name, 0, 16).status == 200
+        calls.expect_error(infer(page, [4], "r", 16), 403, "forbidden")
+        unregister = "/v2/systemsharedmemory/region/r/unregister"
+        calls.expect_error(page.post_json(unregister, {}), 403, "forbidden")
+        assert infer(here, [4], "r", 16).status == 200
+    here.close()
+    page.close()
+
+
 def test_off_means_off(client):
     with memory(16) as (name, _, _path):
         answer = register(client, "r", name, 0, 16)
