@@ -91,10 +91,11 @@ def test_413_reaches_a_client_that_is_still_sending(small_server, size):
     assert works(small_server)
 
 
-def test_413_for_a_chunked_body_that_grows_too_long(small_server):
+@pytest.mark.parametrize("asks", [b"POST /v1/cumsum", b"GET /livez"])
+def test_413_for_a_chunked_body_that_grows_too_long(small_server, asks):
     piece = b"10000\r\n" + bytes(0x10000) + b"\r\n"
     with small_server.wire() as wire:
-        wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        wire.send(asks + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         try:
             for _ in range(64):
                 wire.send(piece)
