@@ -209,7 +209,8 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     links = client.get("/tally/").json()["links"]
     assert client.get("/tally").json()["links"] == links
     nowhere = client.get("/tallyx")
-    assert nowhere.status == 404 and "GET /tally/ lists" in nowhere.json()["error"]
+    says = ["there is nothing at /tallyx;", "GET /tally/ lists"]
+    calls.expect_error(nowhere, 404, "not_found", says=says)
     slash = client.get("/tally/v1/cumsum/").json()["error"]
     assert slash == "there is nothing at /tally/v1/cumsum/; did you mean POST /tally/v1/cumsum?"
     assert {"cumsum", "totals", "directml", "openvino", "openapi"} <= set(links)

@@ -182,6 +182,22 @@ static void what_a_client_was_given_at_once_it_pays_with_its_next_turns(void **s
     }
 }
 
+static void who_was_alone_owes_nothing_to_who_comes_then(void **state)
+{
+    struct client alone = {0};
+    struct client other = {0};
+    (void)state;
+    for (int k = 0; k < 20; k++) {
+        expect(push(&alone, false, 4 * QUANTUM));
+    }
+    for (int k = 0; k < 3; k++) {
+        struct request *first = push(&alone, false, QUANTUM);
+        struct request *second = push(&other, false, QUANTUM);
+        expect(first);
+        expect(second);
+    }
+}
+
 static void of_a_line_that_is_bounded_every_client_may_have_one(void **state)
 {
     struct client client = {0};
@@ -356,6 +372,7 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(what_a_client_was_given_at_once_it_pays_with_its_next_turns,
                                set_up),
+        cmocka_unit_test_setup(who_was_alone_owes_nothing_to_who_comes_then, set_up),
         cmocka_unit_test_setup(of_a_line_that_is_bounded_every_client_may_have_one, set_up),
         cmocka_unit_test_setup(clients_that_wait_in_another_line_of_the_same_bound_count,
                                set_up),

@@ -118,6 +118,42 @@ static void truncated_streams_are_refused(void **state)
     free(packed);
 }
 
+static void a_stream_may_end_where_a_piece_does(void **state)
+{
+    enum {
+        PIECE = 32 << 10
+    };
+    static const size_t pieces[] = {1, 1000};
+    void *zeros = calloc(1, 2 * PIECE + 2);
+    (void)state;
+    for (size_t k = 0; k < 16; k++) {
+        const enum coding coding = k % 2 == 0 ? CODING_GZIP : CODING_DEFLATE;
+        const size_t bytes = (k / 8 + 1) * PIECE - 1 + k / 2 % 4;
+        unsigned char *packed = NULL;
+        struct sink sink = {.refuse = STATUS_OK};
+        struct error err = ERROR_INIT;
+        size_t count = pack_text(coding, zeros, bytes, &packed);
+        for (size_t i = 0; i < 2; i++) {
+            sink.count = 0;
+            assert_int_equal(unpack(coding, packed, count, pieces[i], &sink, &err), STATUS_OK);
+            assert_int_equal(sink.count, bytes);
+        }
+        free(sink.bytes);
+        free(packed);
+    }
+    free(zeros);
+}
+
+static void what_is_no_stream_is_called_corrupt(void **state)
+{
+    struct sink sink = {.refuse = STATUS_OK};
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(unpack(CODING_GZIP, (const unsigned char *)"[1,2]", 5, 5, &sink, &err),
+                     STATUS_INVALID_ENCODING);
+    assert_non_null(strstr(err.detail, "it is corrupt"));
+}
+
 static void damage_is_noticed(void **state)
 {
     unsigned char *packed = NULL;
@@ -207,6 +243,8 @@ int main(void)
         cmocka_unit_test(round_trip_in_pieces_of_any_size),
         cmocka_unit_test(a_bomb_stops_where_its_sink_is_full),
         cmocka_unit_test(truncated_streams_are_refused),
+        cmocka_unit_test(a_stream_may_end_where_a_piece_does),
+        cmocka_unit_test(what_is_no_stream_is_called_corrupt),
         cmocka_unit_test(damage_is_noticed),
         cmocka_unit_test(bytes_after_the_end_are_refused),
         cmocka_unit_test(gzip_members_follow_each_other),
