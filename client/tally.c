@@ -192,6 +192,9 @@ static bool configure_connection(const struct tally *client, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
     }
+    if (options->ca_file != NULL) { /* libcurl would look into the system's folder as well */
+        (void)curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    }
     return set_text(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
            set_text(easy, CURLOPT_USERAGENT, options->user_agent) &&
            set_text(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path) &&

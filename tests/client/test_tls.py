@@ -22,11 +22,10 @@ TENSOR, SUMS = b"[1, 2, 3]", [1, 3, 6]
 UNREACHED = 3  # exit status: the server was not reached, or the connection broke
 
 
-def tally(url, *arguments, stdin=TENSOR):
-    """cumsum of a small tensor; exit status, answer, what it says on standard error."""
-    done = subprocess.run(
-        [TALLY, "cumsum", "--url", url, *arguments], input=stdin, capture_output=True, timeout=60
-    )
+def tally(url, *arguments, before=()):
+    """cumsum of a small tensor, by the command `before`; exit status, answer, standard error."""
+    command = [*before, TALLY, "cumsum", "--url", url, *arguments]
+    done = subprocess.run(command, input=TENSOR, capture_output=True, timeout=60)
     assert b"Sanitizer" not in done.stderr and b"runtime error" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr.decode()
 
@@ -113,6 +112,28 @@ class Tls(unittest.TestCase):
 
     def test_the_authority_that_is_named_is_accepted(self):
         self.expect_sums(self.url, "--cacert", self.certificate)
+
+    def test_the_authorities_of_the_system_are_not_trusted_beside_the_one_that_is_named(self):
+        """The server's is put into the system's folder, which libcurl looks into by itself."""
+        trusted = os.path.join(self.folder.name, "system")
+        other, _ = make_certificate(self.folder.name, "other", "other.test")  # of another subject
+        of_subject = ["openssl", "x509", "-noout", "-hash", "-in", self.certificate]
+        name = subprocess.run(of_subject, check=True, capture_output=True, text=True).stdout.strip()
+        os.mkdir(trusted)
+        for link in (f"{name}.0", "ca-certificates.crt"):
+            os.symlink(self.certificate, os.path.join(trusted, link))
+        user = ["--user", "--map-root-user"] * (os.getuid() != 0)
+        command = f'mount --bind "{trusted}" /etc/ssl/certs && exec "$0" "$@"'
+        there = ("unshare", "--mount", *user, "sh", "-c", command)
+        if subprocess.run([*there, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no folder can be put in the place of another here")
+        passed = self.proxy.passed
+        status, _, told = tally(self.url, before=there)
+        if status != 0:
+            self.skipTest(f"this libcurl looks for authorities elsewhere: {told}")
+        status, out, told = tally(self.url, "--cacert", other, before=there)
+        self.assertEqual((status, out), (UNREACHED, b""), told)
+        self.assertEqual(self.proxy.passed, passed + 1)
 
     def test_a_certificate_for_another_host_is_refused(self):
         words = "certificate|host name|hostname|does not match|subject name"
