@@ -16,7 +16,6 @@ import contextlib
 import inspect
 import math
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -31,6 +30,7 @@ from tally.call import (
     Call,
     Head,
     HeadReader,
+    chunk_size,
     interim_bytes,
     NoAnswer,
     Request,
@@ -57,7 +57,6 @@ from tally.parts import PARALLEL, Meter, apart, blocks, chains
 
 PIECE_BYTES = 1 << 18  # written, or read, before the loop turns to others
 WAITING_BYTES = 1 << 18  # that came for nobody yet; more is left in the socket
-_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 
 
 class _Lost(ConnectionError):
@@ -581,10 +580,7 @@ async def _read_text(wire: _Wire, head: Head, limit: int) -> bytes:
     text = bytearray()
     while len(text) < limit:
         line = await _chunk_line(wire, "a chunk size")
-        size = line.partition(b";")[0].strip()
-        if not _CHUNK_SIZE.fullmatch(size):
-            raise not_http("a chunk has no size")
-        count = int(size, 16)
+        count = chunk_size(line)
         if count == 0:
             room = HEAD_BYTES
             while line not in (b"\r\n", b"\n"):

@@ -62,6 +62,7 @@ _STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authori
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 _INTERIM = re.compile(rb"(?:HTTP/1\.1 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 # What a server says that refuses a request before it scans anything.
 _BEFORE_THE_SCAN = {"queue_full", "too_many_requests", "unsupported"}
 # The header fields that decide something.
@@ -163,6 +164,14 @@ def interim_bytes(came: bytes | bytearray) -> int | None:
     end = 0 if match is None else match.end()
     rest = came[end : end + len("HTTP/1.1 101")]
     return end if b"HTTP/1.1 1".startswith(rest[:10]) and rest != b"HTTP/1.1 101" else None
+
+
+def chunk_size(line: bytes) -> int:
+    """What the line before a chunk says."""
+    size = line.partition(b";")[0].strip()
+    if not _CHUNK_SIZE.fullmatch(size):
+        raise not_http("a chunk has no size")
+    return int(size, 16)
 
 
 def not_http(why: str) -> BadAnswer:

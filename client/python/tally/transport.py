@@ -43,6 +43,7 @@ from tally.call import (
     Head,
     HeadCut,
     HeadReader,
+    chunk_size,
     interim_bytes,
     not_http,
     too_long,
@@ -116,6 +117,15 @@ class Answer(http.client.HTTPResponse):
         self.chunk_left = None
         self.length = head.length
         self.will_close = head.will_close
+
+    def _read_next_chunk_size(self) -> int:
+        """http.client's own believes that a chunk has -1 byte, and reads without end."""
+        line = self.fp.readline(HEAD_BYTES + 1)
+        if len(line) > HEAD_BYTES:
+            raise too_long("a chunk size")
+        if not line.endswith(b"\n"):
+            raise http.client.IncompleteRead(b"")
+        return chunk_size(line)
 
     def _read_and_discard_trailer(self) -> None:
         """http.client's own reads lines without end."""

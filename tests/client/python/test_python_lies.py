@@ -212,6 +212,24 @@ def test_a_chunk_whose_size_does_not_end_is_cut_off(connect):
         assert server.requests == 1
 
 
+@pytest.mark.parametrize("size", ["-1", "+8", "0x8", "1_0"])
+def test_a_chunk_of_a_size_that_is_none_is_not_waited_for(connect, size):
+    """One of -1 byte would be all that comes, without end."""
+    chunk = f"Transfer-Encoding: chunked\r\n\r\n{size}\r\n"
+    told = (HEAD + TENSOR + chunk, HEAD.replace("octet-stream", "json") + chunk)
+    for head, ask in zip(told, ("cumsum", "devices")):
+        with LyingServer(lambda seen: Told(head.encode(), hang=True)) as server:
+            method = getattr(connect(server.url, timeout=20), ask)
+            with pytest.raises(tally.BadAnswer, match="a chunk has no size"):
+                method(array(), 0) if ask == "cumsum" else method()
+    refusal = ("HTTP/1.1 413 Too Large\r\n" + chunk).encode()
+    with LyingServer(lambda seen: Told(refusal, hang=True)) as server:
+        began = time.monotonic()
+        with pytest.raises(tally.Rejected, match="HTTP 413"):
+            connect(server.url, timeout=20).cumsum(array(), 0)
+        assert time.monotonic() - began < 20
+
+
 @pytest.mark.parametrize("cut", ["8\r\nabcd", "8", "8\r\nabcdefgh\r\n0\r\n"])
 def test_a_chunked_answer_that_stops_is_waited_for_until_the_timeout(connect, cut):
     start = (HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n" + cut).encode()
