@@ -19,7 +19,7 @@ enum {
     JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
 };
 
-/* A list of integers that an object has; none where it has none. */
+/* A list of sizes that an object has; none where it has none, or spells one otherwise (2e0). */
 static struct number_list member_list(struct json_text object, const char *key)
 {
     struct number_list list = {.count = 0};
@@ -28,7 +28,10 @@ static struct number_list member_list(struct json_text object, const char *key)
     struct json_text number = {"", 0};
     if (json_text_member(object, key, &rest)) {
         while (list.count < TALLY_MAX_RANK && json_text_next(&rest, &unused, &number)) {
-            list.numbers[list.count++] = json_text_integer(number, 0);
+            list.numbers[list.count] = json_text_integer(number, -1);
+            if (list.numbers[list.count++] < 0) {
+                return (struct number_list){.count = 0};
+            }
         }
     }
     return list;
@@ -80,8 +83,9 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     append_options(settings, true, options);
     expected->bare = text[blank] != '{';
     if (!expected->bare) {
-        expected->strides =
-            member_list((struct json_text){text, source->bytes}, "output_strides");
+        const struct json_text request = {text, source->bytes};
+        expected->shape = member_list(request, "shape");
+        expected->strides = member_list(request, "output_strides");
         bool given = settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
@@ -132,7 +136,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     if (wrapped == NULL) {
         bytes = source->bytes;
     }
-    expected.json_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
+    expected.unsaid_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
     struct tally_error err = {.status = TALLY_OK};
     struct tally_request request = {
         .path = path,

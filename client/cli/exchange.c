@@ -55,6 +55,9 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
                         dtype, shape, expected->dtype != NULL ? expected->dtype : "a type",
                         wanted[0] != '\0' ? wanted : "a shape");
     }
+    if (expected->shape.count == 0 && exchange->most > expected->unsaid_most) {
+        return complain_too_long(expected->unsaid_most);
+    }
     if (expected->format != FORMAT_NPY) {
         return EXIT_DONE;
     }
@@ -74,7 +77,7 @@ static int begin_answer(struct exchange *exchange, const struct tally_answer *an
 {
     const char *wanted = format_content_type(exchange->expected->format);
     exchange->received = 0;
-    exchange->most = exchange->expected->json_most;
+    exchange->most = exchange->expected->unsaid_most;
     if (exchange->destination.temporary != NULL) {
         STEP(destination_clear(&exchange->destination));
     }

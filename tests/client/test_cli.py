@@ -934,6 +934,29 @@ class Cumsum(Directory):
                 self.assertEqual(done.returncode, status, done.stderr)
         self.assertIn(b"the answer is longer than 1073741824 bytes", done.stderr)
 
+    def test_numbers_of_a_shape_that_no_request_has_do_not_fill_the_disk(self):
+        """What JSON has in it, the server reads; but it has no more elements than bytes."""
+
+        def claims(shape):
+            headers = f"Tally-Dtype: int64\r\nTally-Shape: {shape}\r\n"
+            return answer(b"", "application/octet-stream", headers=headers).replace(
+                b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n"
+            )
+
+        out = ["-F", "raw", "-o", self.path("out"), "--retries", "0"]
+        for request, shape, status in (
+            (b"[1,2]", 1 << 27, 3),  # it is waited for, and the connection broken
+            (b"[1,2]", (1 << 27) + 1, 6),
+            (b'{"data":[1,2]}', 1 << 40, 6),
+            (b'{"data":[1],"shape":[1099511627776],"strides":[0]}', 1 << 40, 3),
+            (b'{"data":[1,2],"shape":[2]}', 3, 6),
+        ):
+            with Server(lambda *_, shape=shape: claims(shape) + b"1\r\n1\r\n") as s:
+                done = tally("cumsum", *out, "-f", "json", stdin=request, url=s.url)
+                self.assertEqual(done.returncode, status, (request, done.stderr))
+        self.assert_done(tally("cumsum", *out, "-f", "json", stdin=b'{"data":[1,2],"shape":[2e0]}'))
+        self.assertEqual(self.read("out"), struct.pack("<2q", 1, 3))
+
     def test_a_connection_lost_in_the_answer_is_made_again(self):
         good = npy("<f4", (2,), bytes(8))
         whole = sums(bytes(8), "float32", "1,2,1")
