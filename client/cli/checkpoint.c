@@ -183,7 +183,9 @@ int checkpoint_save(const char *name, struct checkpoint *checkpoint)
     if (asprintf(&path, "%s" BESIDE, name) < 0) {
         return complain_no_memory();
     }
-    FILE *file = fopen(path, "ae"); /* nothing is lost if another tally is writing it */
+    /* Nothing is lost if another tally is writing it. Sums and elements are for nobody else. */
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "a");
     int status = file != NULL ? replace_held(path, name, checkpoint, file)
                               : complain_errno(EXIT_LOCAL, path);
     FILE *old = status == EXIT_DONE ? checkpoint->held : file;

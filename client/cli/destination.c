@@ -119,7 +119,9 @@ int destination_open_partial(const char *name, bool there, struct destination *d
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     char *path = NULL;
     struct stat about;
+    struct stat replaced;
     bool made = false;
+    const bool replaces = stat(name, &replaced) == 0;
     if (asprintf(&path, "%s" PARTIAL, name) < 0) {
         return complain_no_memory();
     }
@@ -132,7 +134,7 @@ int destination_open_partial(const char *name, bool there, struct destination *d
         destination->fd = open(path, flags);
         made = destination->fd < 0 && errno == ENOENT && !there;
         if (made) {
-            destination->fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+            destination->fd = open(path, flags | O_CREAT | O_EXCL, replaces ? 0600 : 0666);
         }
     } while (made && destination->fd < 0 && errno == EEXIST);
     if (destination->fd < 0) {
@@ -143,8 +145,8 @@ int destination_open_partial(const char *name, bool there, struct destination *d
         about.st_uid != geteuid()) {
         return complain_in_the_way(path, "and is somebody else's");
     }
-    if (stat(name, &about) == 0) { /* its bytes are for nobody else meanwhile, either */
-        (void)fchmod(destination->fd, about.st_mode & 0777);
+    if (replaces) { /* its bytes are for nobody else meanwhile, either */
+        (void)fchmod(destination->fd, replaced.st_mode & 0777);
     }
     return EXIT_DONE;
 }

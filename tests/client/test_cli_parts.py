@@ -850,6 +850,15 @@ class Servers(Directory):
             self.assert_done(tally("cumsum", source, "-o", out, "--checkpoint", self.path("job")))
             self.assertEqual(os.stat(out).st_mode & 0o777, mode)
 
+    def test_nobody_else_reads_a_checkpoint(self):
+        """A carry has sums and elements in it, whatever mode the result has."""
+        data, _ = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with Tallyd() as server:
+            self.stop_in_the_middle(server, arguments)
+        self.assertEqual(os.stat(self.path("job")).st_mode & 0o777, 0o600)
+
     def test_the_result_so_far_of_another_job_is_left_alone(self):
         data, expected = running_sums(MIB // 4)
         self.path("in.npy", npy("<i8", (MIB // 4,), data))
