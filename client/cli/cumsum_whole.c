@@ -147,8 +147,9 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     };
     int status = exchange(client, request, &expected, settings->output, settings->quiet, &err);
     if (wrapped != NULL && strcmp(err.code, "too_large") == 0) {
-        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
-                      source->name, source->bytes, bytes);
+        (void)fprintf(stderr,
+                      "  the input has %" PRIu64 " bytes, with the options around it %zu\n",
+                      source->bytes, bytes);
     }
     free(wrapped);
     return status;

@@ -135,7 +135,7 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
     source_as_stream(parts->bytes);
     int status = text_reader_open(text, settings, parts->bytes);
     if (status == EXIT_USAGE && hint[0] != '\0') {
-        (void)fprintf(stderr, "  %s%s\n", parts->bytes->name, hint);
+        (void)fprintf(stderr, "  it%s\n", hint);
     }
     parts->is_text = true;
     parts->tensor = (struct tensor){.dtype = text->dtype,

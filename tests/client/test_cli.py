@@ -515,7 +515,7 @@ class Cumsum(Directory):
         with Server(lambda *_: answer(refusal, status="413 X")) as s:
             text = b"[" + b"1," * 498 + b"1]"
             done = tally("cumsum", stdin=text, url=s.url)
-        self.assert_failed(done, 1, "standard input has 999 bytes", "too_large")
+        self.assert_failed(done, 1, "the input has 999 bytes", "too_large")
         self.assertIn("content-length: 1017", s.heads[0].lower())
 
     def test_wrong_usage(self):
@@ -701,6 +701,15 @@ class Cumsum(Directory):
         with zipfile.ZipFile(source, "w") as archive:
             archive.writestr("a\x1b[\x9b31m.npy", npy("|u1", (1,), b"1"))
         self.assert_failed(tally("cumsum", source, "--array", "b"), 2, "one of a?[?31m")
+        for name, status, advice in (
+            ("\x1b[31m.csv", 2, "  it looks like JSON"),
+            ("\x1b[31m.json", 1, "  the input has 9 bytes"),
+        ):
+            refused = answer(b'{"code":"too_large","error":"no"}', status="413 Too Large")
+            with Server(lambda *_, refused=refused: refused) as s:
+                done = tally("cumsum", self.path(name, b'[["a"],1]'), url=s.url)
+            self.assert_failed(done, status, advice)
+            self.assertNotIn(b"\x1b", done.stderr)
 
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")

@@ -1443,7 +1443,7 @@ class Text(Directory):
 
     def test_a_file_that_is_something_else_than_text_is_named(self):
         source = self.path("in.csv", b"[[1,2],[3,4]]\n")
-        self.assert_failed(tally("cumsum", source), 2, "in.csv looks like JSON: give --format json")
+        self.assert_failed(tally("cumsum", source), 2, "  it looks like JSON: give --format json")
         done = tally("cumsum", self.path("in.csv", "\ufeffx\n".encode()))
         self.assert_failed(done, 2, "give --header")
         self.assertNotIn("mark", done.stderr.decode())
