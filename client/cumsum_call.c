@@ -17,11 +17,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    CARRY_HEADER_MOST = 4096,
-    CARRY_LINE_MOST = (2 + SCAN_BLOCK) * 8 /* two sums, and elements */
-};
-
 _Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
                    (int)TALLY_FLOAT32 == (int)DTYPE_F32 && (int)TALLY_FLOAT64 == (int)DTYPE_F64,
                "the library's floating types are the protocol's");
@@ -231,18 +226,14 @@ static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan
 
 /* ---- the answer ---- */
 
-/* Room for the carry before the tensor. It has two sums a line and at most a block of elements:
- * an answer that announces more is none of this service. */
+/* Room for the carry before the tensor. An answer that announces more than it may have is none of
+ * this service. */
 static enum tally_status begin_carry(const struct cumsum_call *cumsum,
                                      const struct tally_answer *answer, uint64_t *due,
                                      struct tally_error *err)
 {
-    uint64_t most = 0;
-    if (__builtin_mul_overflow(cumsum->lines, CARRY_LINE_MOST, &most) ||
-        __builtin_add_overflow(most, CARRY_HEADER_MOST, &most)) {
-        most = UINT64_MAX;
-    }
-    if (answer->carry_length < CARRY_HEADER_BYTES || (uint64_t)answer->carry_length > most) {
+    if (answer->carry_length < CARRY_HEADER_BYTES ||
+        (uint64_t)answer->carry_length > cumsum->carry_most) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer to a part has no carry that is one "
                                 "(Tally-Carry-Length %" PRId64 "): the server is too old, or "

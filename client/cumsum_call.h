@@ -24,7 +24,8 @@ struct cumsum_call {
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
-    uint64_t lines; /* of the tensor */
+    uint64_t lines;      /* of the tensor */
+    uint64_t carry_most; /* of a part: bytes of the carry in its answer */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;

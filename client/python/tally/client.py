@@ -478,7 +478,7 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
         RAW,
         body,
         carry,
-        carry_limit(array, axis) if part in ("first", "next") else 0,
+        carry_limit(array, axis, carry) if part in ("first", "next") else 0,
         into=scan.output.buffer,
         check=tensor_check(scan.operand.dtype, array.shape),
         # All of a request is sent before a byte of its answer is stored: whatever the layouts,

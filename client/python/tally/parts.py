@@ -130,7 +130,10 @@ class Meter:
             self.bar.close()
 
 
-def carry_limit(array: Array, axis: int) -> int:
-    """The most bytes that a carry of an array's lines may have."""
+def carry_limit(array: Array, axis: int, before: bytes) -> int:
+    """The most bytes that the carry behind a part may have, from the one before it: two sums a
+    line, and of floats the elements since the last block (docs/carry.md)."""
     lines: int = math.prod(size for d, size in enumerate(array.shape) if d != axis)
-    return 64 + lines * (16 + (BLOCK - 1) * array.itemsize)
+    position = int.from_bytes(before[32:40], "little") + array.shape[axis]
+    held = 0 if array.dtype.kind in "iu" else position % BLOCK
+    return 64 + lines * (16 + held * array.itemsize)

@@ -212,6 +212,39 @@ def test_a_carry_that_cannot_be_is_refused(connect, answer):
         assert parts.carry == b""
 
 
+@pytest.mark.parametrize(
+    ("dtype", "counts", "most"),
+    [
+        ("int32", (4,), 80),
+        ("float32", (4,), 96),
+        ("float32", (256,), 80),
+        ("float32", (255, 4), 92),
+    ],
+)
+def test_a_carry_has_no_more_than_two_sums_and_the_elements_of_a_block(
+    connect, dtype, counts, most
+):
+    """What is announced is kept in memory."""
+    asked = iter(counts)
+
+    def script(seen):
+        count = next(asked)
+        end = seen.number + 1 == len(counts)
+        carried = most + 1 if end else 64
+        head = HEAD.replace("int32", dtype).replace("Shape: 4", f"Shape: {count}")
+        head += f"Tally-Carry-Length: {carried}\r\n"
+        head += f"Content-Length: {carried + 4 * count}\r\n\r\n"
+        carry = b"TALLYSUM" + bytes(24) + count.to_bytes(8, "little") + bytes(24)
+        return Told(head.encode() + carry + bytes(4 * count + carried - 64))
+
+    with LyingServer(script) as server:
+        parts = client_parts(connect(server.url, retries=0), 0)
+        for count in counts[:-1]:
+            parts.cumsum(np.ones(count, dtype))
+        with pytest.raises(tally.BadAnswer, match=f"{most + 1} bytes, expected at most {most}$"):
+            parts.cumsum(np.ones(counts[-1], dtype))
+
+
 @pytest.mark.parametrize("carry", ["abc", None, 5, [1, 2], np.zeros(64, np.uint8)])
 def test_a_carry_that_is_no_bytes_is_refused(connect, carry):
     with pytest.raises(tally.InvalidArgument, match="expected bytes") as caught:
