@@ -453,11 +453,11 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
 {
     const struct number_list reversed = tensor->shape;
     const int last = reversed.count - 1;
-    int64_t stride = 1;
+    uint64_t stride = 1; /* less than 2^63, as the file is as long, or of nothing */
     for (int i = 0; i <= last; i++) {
         tensor->shape.numbers[i] = reversed.numbers[last - i];
-        job->strides[i] = stride;
-        stride *= tensor->shape.numbers[i]; /* less than 2^63: the file is as long */
+        job->strides[i] = (int64_t)stride;
+        stride *= (uint64_t)tensor->shape.numbers[i];
     }
     tensor->fortran_order = false;
 }

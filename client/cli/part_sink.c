@@ -22,6 +22,9 @@ enum {
 /* To what comes in order. */
 static int append_text(struct part_sink *sink, const char *bytes, size_t count)
 {
+    if (interrupted()) { /* brackets around nothing may be any number */
+        return complain(EXIT_INTERRUPTED, "interrupted");
+    }
     STEP(destination_place(&sink->destination, sink->written, bytes, count));
     sink->written += count;
     return EXIT_DONE;

@@ -1070,6 +1070,20 @@ class Cumsum(Directory):
                 process.stdin.close()
                 process.stderr.close()
 
+    def test_writing_brackets_ends_with_a_signal(self):
+        """Of an array without elements there may be any number, after a header of 128 bytes."""
+        source = self.path("in.npy", npy("<i8", (1 << 31, 1 << 31, 0), b""))
+        process = subprocess.Popen(
+            [TALLY, "cumsum", source, "-o", self.path("out.json")], stderr=subprocess.PIPE
+        )
+        self.addCleanup(process.kill)
+        while len(self.files()) < 2 or os.stat(self.path(max(self.files()))).st_size == 0:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        _, shown = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
+        self.assertEqual(self.files(), ["in.npy"])
+
     def test_waiting_for_the_other_end_of_a_pipe_ends_with_a_signal(self):
         source = self.path("in.npy", npy("|u1", (1 << 22,), bytes(1 << 22)))
         pipe = self.path("pipe")

@@ -282,6 +282,8 @@ class Files(Directory):
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
         self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "ended")
+        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
+        self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
     def test_an_array_of_an_npz_file(self):
         a, b = npy("<i8", (3,), int64s(1, 2, 3)), npy("<i8", (2, 2), int64s(1, 2, 3, 4))
