@@ -217,15 +217,15 @@ class Budget:
     PER_SECOND = 1.0
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal's handler may call while its thread has it
         self.process = os.getpid()
         self.retries = self.RESERVE
         self.counted = time.monotonic()
 
-    def _own_lock(self) -> threading.Lock:
+    def _own_lock(self) -> threading.RLock:
         """Of this process: a fork may have copied it while a thread of the parent had it."""
         if self.process != os.getpid():
-            self.lock = threading.Lock()
+            self.lock = threading.RLock()
             self.process = os.getpid()
         return self.lock
 

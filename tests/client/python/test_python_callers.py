@@ -345,3 +345,19 @@ def test_no_more_idle_connections_of_an_async_client_are_kept():
 
     with LyingServer(lambda seen: Told(tensor().data)) as server:
         assert 1 <= asyncio.run(calls(server.url)) <= 2
+
+
+def test_a_signal_handler_may_call_wherever_the_signal_comes(server):
+    """Inside of what another call counts, too: the lock is its own thread's."""
+    client = tally.Client(server.url)
+    sums = []
+
+    def interrupted():
+        with client._caller.budget._own_lock():
+            sums.append(client.cumsum([1, 2]).tolist())
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert sums == [[1, 3]]
+    client.close()
