@@ -206,6 +206,8 @@ class Options(Generic[AnyParts]):
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
                 raise InvalidArgument(f"{name} is empty, or not printable ASCII", field=name)
+        if ca_file == "":  # ssl would trust the system's, as without one
+            raise InvalidArgument("ca_file is empty: name a file, or leave it out", field="ca_file")
         context: ssl.SSLContext | None = None
         if address.tls:
             try:

@@ -125,6 +125,12 @@ def test_a_file_that_is_missing_is_named(connect, kind):
         connect("https://localhost:1", ca_file=kind("/nonexistent/missing.pem"))
 
 
+def test_a_file_of_authorities_without_a_name_does_not_mean_the_systems(connect):
+    with pytest.raises(tally.InvalidArgument, match="ca_file is empty") as caught:
+        connect("https://localhost:1", ca_file="")
+    assert caught.value.field == "ca_file"
+
+
 def test_a_token_is_sent_and_its_refusal_is_told(connect):
     def guarded(seen):
         if "Authorization: Bearer s3cret\r\n" in seen.head:
