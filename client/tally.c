@@ -192,15 +192,14 @@ static bool configure_connection(const struct tally *client, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
     }
-    if (options->ca_file != NULL) { /* libcurl would look into the system's folder as well */
-        (void)curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-    }
     return set_text(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
            set_text(easy, CURLOPT_USERAGENT, options->user_agent) &&
            set_text(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path) &&
            set_text(easy, CURLOPT_PROXY, client->socket_path != NULL ? "" : NULL) &&
            set_text(easy, CURLOPT_XOAUTH2_BEARER, options->token) &&
            set_text(easy, CURLOPT_CAINFO, options->ca_file) &&
+           /* Else libcurl looks into the system's folder as well; NULL may mean that one, too. */
+           set_text(easy, CURLOPT_CAPATH, options->ca_file != NULL ? "/dev/null" : NULL) &&
            set_text(easy, CURLOPT_SSLCERT, options->client_cert) &&
            set_text(easy, CURLOPT_SSLKEY, options->client_key);
 }
