@@ -576,8 +576,7 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     }
     json_writer_end_object(&w);
     (void)output_bytes;
-    return framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer,
-                         err);
+    return framed_answer(&w, call, (struct byte_view){"", 0}, framed, answer, err);
 }
 
 static const char *directml_plan_field(const struct scan_call *call, const char *field)

@@ -252,16 +252,29 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
                                      2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
 }
 
-/* The head of the answer is its carry. */
-static void write_carry(const struct answer *answer, struct json_writer *w)
+/* The head of the answer is its carry, which may be far longer than the tensor. A writer whose work
+ * was given up has failed. */
+static void write_carry(const struct answer *answer, const struct parallel *parallel,
+                        struct json_writer *w)
 {
+    enum {
+        STEP = PARALLEL_STEP_BYTES / 4 * 3 /* a multiple of three: no padding between steps */
+    };
+    const unsigned char *carry = (const unsigned char *)answer->head;
     const size_t bytes = base64_size(answer->head_bytes);
     json_writer_key(w, "carry");
     json_writer_begin_value(w);
     char *text = json_writer_space(w, bytes + 2);
     if (text != NULL) {
         text[0] = '"';
-        base64_encode((const unsigned char *)answer->head, answer->head_bytes, text + 1);
+        for (size_t at = 0; at < answer->head_bytes; at += STEP) {
+            if (at > 0 && !parallel_step(parallel)) {
+                w->failed = true;
+                return;
+            }
+            base64_encode(carry + at, smaller_of(answer->head_bytes - at, STEP),
+                          text + 1 + base64_size(at));
+        }
         text[bytes + 1] = '"';
         json_writer_advance(w, bytes + 2);
     }
@@ -281,7 +294,7 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
         json_writer_member_int_list(&w, "strides", desc->output_strides, desc->rank);
     }
     if (answer->head_bytes > 0) {
-        write_carry(answer, &w);
+        write_carry(answer, call->parallel, &w);
     }
     json_writer_key(&w, "data");
     json_tensor_write(&print, &w);

@@ -529,8 +529,11 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_member_array(&w, "outputs");
     if (answer->head_bytes > 0) { /* first: between the text and the output's bytes is room */
         const int64_t size = (int64_t)answer->head_bytes;
-        const struct json_print print = {
-            .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
+        const struct json_print print = {.dtype = DTYPE_U8,
+                                         .data = answer->head,
+                                         .elements = answer->head_bytes,
+                                         .rank = 1,
+                                         .parallel = call->parallel};
         write_tensor(&w, MODEL_CARRY, &print, &size, 1, &kserve->carry_output);
     }
     if (has_output(kserve)) {
@@ -543,7 +546,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     const struct byte_view carry = {answer->head,
                                     kserve->carry_output.binary ? answer->head_bytes : 0};
     const bool framed = kserve->output.binary && has_output(kserve) && bytes > 0;
-    return framed_answer(&w, carry, framed, bytes, answer, err);
+    return framed_answer(&w, call, carry, framed, answer, err);
 }
 
 /* The inputs may come in any order, and the axis as one of them or as a parameter. */

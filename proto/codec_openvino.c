@@ -165,7 +165,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_end_object(&w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
-    return framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
+    return framed_answer(&w, call, (struct byte_view){"", 0}, port->binary, answer, err);
 }
 
 static const char *openvino_plan_field(const struct scan_call *call, const char *field)

@@ -102,19 +102,21 @@ enum status framed_check_flat(const struct json_array *array, const char *field,
     return json_tensor_require_count(array, field, least, most, NULL, err);
 }
 
-enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,
-                          uint64_t payload_bytes, struct answer *answer, struct error *err)
+enum status framed_answer(struct json_writer *w, const struct scan_call *call,
+                          struct byte_view carry, bool framed, struct answer *answer,
+                          struct error *err)
 {
     const size_t bytes = w->bytes;
     char *behind = json_writer_space(w, carry.count);
     if (behind != NULL && carry.count > 0) {
-        memcpy(behind, carry.bytes, carry.count);
+        w->failed =
+            parallel_copy(call->parallel, behind, carry.bytes, carry.count, NULL) != STATUS_OK;
         json_writer_advance(w, carry.count);
     }
     if (!answer_end_text(answer, w)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
     }
-    answer->payload_bytes = framed ? payload_bytes : 0;
+    answer->payload_bytes = framed ? call->output_bytes : 0;
     framed = framed || carry.count > 0;
     answer->content_type = framed ? "application/octet-stream" : "application/json";
     if (framed) {

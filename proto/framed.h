@@ -68,9 +68,10 @@ MUST_CHECK enum status framed_check_flat(const struct json_array *array, const c
                                          uint64_t least, uint64_t most, struct error *err);
 
 /* Turn the finished text into the answer, followed by the bytes of a carry, if there are any, and
- * by payload_bytes of the output if framed. The writer is emptied. err OUT_OF_MEMORY */
-MUST_CHECK enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,
-                                     uint64_t payload_bytes, struct answer *answer,
+ * by call->output_bytes of the output if framed. The writer is emptied.
+ * err   OUT_OF_MEMORY, also of work that was given up by call->parallel */
+MUST_CHECK enum status framed_answer(struct json_writer *w, const struct scan_call *call,
+                                     struct byte_view carry, bool framed, struct answer *answer,
                                      struct error *err);
 
 /* codec.head_max() of these dialects; `text`: with call->output_bytes of numbers in it. */

@@ -185,9 +185,73 @@ static void bytes_are_moved_and_zeroed_in_steps(void **state)
     free(bytes);
 }
 
+static bool run_counted(const struct parallel *parallel, int count, parallel_piece piece,
+                        void *context)
+{
+    for (int i = 0; i < count; i++) {
+        if (!count_steps(parallel)) {
+            return false;
+        }
+        piece(context, i);
+    }
+    return true;
+}
+
+/* The carry of 64 Ki lines, a MiB: as base64, as numbers, as bytes. */
+static void a_carry_is_answered_in_steps(void **state)
+{
+    (void)state;
+    enum {
+        STEPS = 7
+    };
+#define FIRST_PART                                                                 \
+    "{\"parameters\":{\"axis\":1,\"part\":\"first\"},\"inputs\":[{\"name\":\"x\"," \
+    "\"shape\":[65536,0],\"datatype\":\"FP64\",\"data\":[]}]"
+    static const struct {
+        const struct codec *codec;
+        const char *text;
+    } asked[] = {
+        {&codec_json, "{\"data\":[],\"shape\":[65536,0],\"axis\":1,\"dtype\":\"float64\","
+                      "\"part\":\"first\"}"},
+        {&codec_kserve, FIRST_PART "}"},
+        {&codec_kserve, FIRST_PART ",\"outputs\":[{\"name\":\"carry\",\"parameters\":{"
+                                   "\"binary_data\":true}}]}"},
+    };
+    const struct parallel parallel = {
+        .grain = 64 << 10, .run = run_counted, .step = count_steps};
+    const struct codec_request request = {
+        .body_bytes = -1, .head_bytes = -1, .model = "cumsum"};
+    for (size_t i = 0; i < 2 * ARRAY_COUNT(asked); i++) {
+        const bool give_up = i % 2 == 1;
+        const struct codec *codec = asked[i / 2].codec;
+        const struct byte_view head = {asked[i / 2].text, strlen(asked[i / 2].text)};
+        struct scan_call call;
+        struct answer answer = {.head = NULL};
+        struct error err = ERROR_INIT;
+        assert_int_equal(codec_decode(codec, &request, head, &call, &err), STATUS_OK);
+        call.parallel = &parallel;
+        answer.head_bytes = carry_answer_size(&call.desc, 0);
+        assert_int_equal(answer.head_bytes, CARRY_HEADER_BYTES + (1 << 20));
+        answer.head = calloc(1, answer.head_bytes);
+        steps = 0;
+        steps_allowed = give_up ? 0 : INT32_MAX;
+        const enum status status = codec->encode(&call, "", 0, &answer, &err);
+        if (give_up) {
+            assert_int_not_equal(status, STATUS_OK);
+            assert_int_equal(steps, 1);
+        } else {
+            assert_int_equal(status, STATUS_OK);
+            assert_true(steps >= STEPS);
+        }
+        answer_deinit(&answer);
+        codec_release(&call);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_carry_is_answered_in_steps),
         cmocka_unit_test(long_texts_are_measured_and_read_in_steps),
         cmocka_unit_test(writing_takes_no_more_memory_than_it_says),
         cmocka_unit_test(bytes_are_moved_and_zeroed_in_steps),
