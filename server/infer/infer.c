@@ -182,14 +182,6 @@ static enum status complete_input(struct request *request, struct error *err)
 
 /* ---- what is long ---- */
 
-/* Bytes of sums and elements of a part that are moved before its scan, and again after it. */
-static uint64_t part_work_bytes(const struct request *request)
-{
-    const struct request_body *body = &request->body;
-    return request->codec_request.carry_bytes + request->part_bytes +
-           (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
-}
-
 /* Where a text is parsed or printed. */
 static enum text_place text_place(const struct request *request, uint64_t bytes)
 {
@@ -202,7 +194,7 @@ static bool encode_is_long(const struct request *request)
 {
     bool packs = request->accept_coding != CODING_IDENTITY;
     return (packs && request->out_bytes > INLINE_PACK_BYTES) ||
-           part_work_bytes(request) > INLINE_MOVE_BYTES ||
+           infer_part_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
@@ -214,7 +206,7 @@ static uint64_t bytes_to_move(const struct request *request)
     bool moves = call->byte_swap || call->payload_offset > 0;
     bool zeroes = gaps_come_first(request);
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
-           part_work_bytes(request) +
+           infer_part_bytes(request) +
            (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
 }
 
@@ -241,16 +233,6 @@ enum {
     TEXT_PER_PACKED = 4  /* and so many of text are printed while one is packed */
 };
 
-static uint64_t prepare_cost(const struct request *request)
-{
-    if (request->body.inflate != NULL) {
-        /* How much comes out shows when some has: see unpack_all(). */
-        return request->body.packed.count;
-    }
-    return request->decoded ? bytes_to_move(request) / MOVED_PER_TEXT
-                            : request->head_bytes + request->body.spilled / MOVED_PER_TEXT;
-}
-
 static uint64_t encode_cost(const struct request *request)
 {
     uint64_t text = infer_text_bytes(request);
@@ -259,7 +241,20 @@ static uint64_t encode_cost(const struct request *request)
                                                                 : request->out_bytes;
     uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return text + packed * TEXT_PER_PACKED +
-           (copied + part_work_bytes(request)) / MOVED_PER_TEXT;
+           (copied + infer_part_bytes(request)) / MOVED_PER_TEXT;
+}
+
+static uint64_t prepare_cost(const struct request *request)
+{
+    if (request->body.inflate != NULL) {
+        /* How much comes out shows when some has: see unpack_all(). */
+        return request->body.packed.count;
+    }
+    if (!request->decoded) {
+        return request->head_bytes + request->body.spilled / MOVED_PER_TEXT;
+    }
+    const bool is_answered = request->plan.elements == 0; /* at once: see prepare_to_queue() */
+    return bytes_to_move(request) / MOVED_PER_TEXT + (is_answered ? encode_cost(request) : 0);
 }
 
 /* ---- handing over ---- */

@@ -35,6 +35,13 @@ uint64_t infer_text_bytes(const struct request *request)
     return text ? request->codec->head_max(&request->call) : 0;
 }
 
+uint64_t infer_part_bytes(const struct request *request)
+{
+    const struct request_body *body = &request->body;
+    return request->codec_request.carry_bytes + request->part_bytes +
+           (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
+}
+
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -295,8 +302,12 @@ static uint64_t known_cost(const struct request *request)
     const uint64_t answer = infer_text_bytes(request);
     const uint64_t came = request->call.payload_max + carry + head * TEXT_COST;
     const bool shared = request->shm[SHM_OUTPUT].region != NULL;
-    const uint64_t goes = answer > 0 ? answer * TEXT_COST : shared ? 0 : request->out_bytes;
-    uint64_t worked = scan_plan_effort(&request->plan);
+    const uint64_t kept = carry_answer_size(&request->call.desc, request->call.carry.held);
+    const uint64_t goes = answer > 0 ? answer * TEXT_COST
+                          : shared   ? 0
+                                     : request->out_bytes + kept;
+    /* What a part has besides may be hundreds of times as long, and is scanned, too. */
+    uint64_t worked = scan_plan_effort(&request->plan) + 2 * infer_part_bytes(request);
     worked += infer_shm_copies(request, SHM_INPUT) ? request->call.input_bytes : 0;
     worked += infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return came / 2 + goes / 2 + worked / SCAN_PART;

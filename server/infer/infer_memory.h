@@ -15,6 +15,10 @@ MUST_CHECK enum status infer_measure(struct request *request, struct error *err)
  * answer is binary: its head is short. */
 uint64_t infer_text_bytes(const struct request *request);
 
+/* Bytes of sums and elements of a part that are moved before its scan, and again after it; 0: it is
+ * none. */
+uint64_t infer_part_bytes(const struct request *request);
+
 /* Charge the request with so much more of the memory budget, and count it for its client
  * (--per-client-memory). It is given back with the request. Thread: the owner.
  * err   OUT_OF_MEMORY; THROTTLED: with what its client's others count for, that is too much;

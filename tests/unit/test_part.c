@@ -3,7 +3,10 @@
 
 #include "server/base/config.h"
 #include "server/infer/body.h"
+#include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/sched/client.h"
+#include "server/sched/completion.h"
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
@@ -17,6 +20,7 @@ struct fixture {
     struct config config;
     struct server server;
     struct request request;
+    enum codec_format format; /* of the answer */
 };
 
 /* Counts steps, and gives up after so many. */
@@ -58,6 +62,7 @@ static int set_up(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     f->config.max_body_bytes = 32 << 20;
     f->config.max_rank = 8;
+    f->format = CODEC_FORMAT_RAW;
     f->server.config = &f->config;
     f->request.server = &f->server;
     *state = f;
@@ -95,7 +100,7 @@ static void begin_part(struct fixture *f, const char *dtype, const char *shape,
     }
     codec->totals = part == NULL;
     codec->head_bytes = -1;
-    codec->answer_format = CODEC_FORMAT_RAW;
+    codec->answer_format = f->format;
     request->codec = codec_cumsum(CODEC_FORMAT_RAW);
     request->body.declared = (int64_t)bytes;
     assert_int_equal(body_begin(request, &err), STATUS_OK);
@@ -119,6 +124,46 @@ static void totals_of_short_lines_are_filled_up_in_steps(void **state)
     assert_int_equal(part_prepare(&f->request, &err), STATUS_OK);
     assert_true(f->request.part->sizes.aside_bytes == 16384 * 256 * sizeof(float));
     assert_true((uint64_t)patient.done >= f->request.part->sizes.aside_bytes / STEP_BYTES);
+}
+
+/* Zeroed, then scanned: an eighth of what as many bytes cost that come and go, each. */
+static void totals_of_short_lines_cost_what_they_are_filled_up_to(void **state)
+{
+    struct fixture *f = *state;
+    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
+    assert_true(infer_cost(&f->request, 0) >= 2 * 16384 * 256 * sizeof(float) / 8);
+}
+
+static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    begin_part(f, "float64", "16384,1", "first", 16384 * sizeof(double));
+    const uint64_t first = infer_cost(request, 0);
+    request->codec_request.carry_bytes = carry_answer_size(&request->call.desc, 0);
+    request->call.desc.part = SCAN_PART_LAST;
+    assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 4);
+}
+
+/* No thread takes it: it is seen where it waits. */
+static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct client client = {.requests = 0};
+    struct completion completion = {.fd = -1};
+    struct error err = ERROR_INIT;
+    f->format = CODEC_FORMAT_JSON;
+    assert_int_equal(codec_pool_create(0, &f->server.codecs, &err), STATUS_OK);
+    begin_part(f, "float64", "100000,0", "first", 0);
+    request->client = &client;
+    request->completion = &completion;
+    request->admission.claim = infer_claim(request, 0); /* it is admitted */
+    request->admission.cost = infer_cost(request, 0);
+    assert_int_equal(infer_submit(request), INFER_AWAY);
+    assert_true(infer_text_bytes(request) > 100000 * 2 * sizeof(double));
+    assert_true(request->cost >= infer_text_bytes(request));
+    codec_pool_destroy(f->server.codecs);
 }
 
 static void filling_up_is_given_up_between_two_steps(void **state)
@@ -204,6 +249,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_of_short_lines_are_filled_up_in_steps, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(totals_of_short_lines_cost_what_they_are_filled_up_to,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_carry_costs_the_same_in_the_request_and_in_its_answer,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            the_answer_to_a_part_without_elements_waits_with_texts_as_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(sums_of_many_integer_lines_are_kept_in_steps, set_up,
