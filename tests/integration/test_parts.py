@@ -625,7 +625,7 @@ def test_v2_refuses_tensors_that_no_part_has(client):
     head = json.dumps({"inputs": [x, axis], "parameters": first}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}
     answer = client.post("/v2/models/cumsum/infer", head + bytes(8), None, headers)
-    calls.expect_error(answer, 400, field="part", says=["axis"])
+    calls.expect_error(answer, 400, field="inputs[1]", says=["axis"])
 
 
 def test_v2_says_what_may_be_wrong_with_a_carry_that_its_length_alone_gives_away(client):
