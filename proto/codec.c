@@ -31,9 +31,14 @@ void codec_release(struct scan_call *call)
         free(framed->text);
         free(framed);
     }
+    codec_release_carry(call);
+    call->dialect = NULL;
+}
+
+void codec_release_carry(struct scan_call *call)
+{
     free(call->carry.owned);
     call->carry.owned = NULL;
-    call->dialect = NULL;
 }
 
 void answer_deinit(struct answer *answer)

@@ -134,6 +134,9 @@ MUST_CHECK enum status codec_decode(const struct codec *codec,
                                     struct scan_call *call, struct error *err);
 void codec_release(struct scan_call *call);
 
+/* Free what the codec has of the carry that came, before that. */
+void codec_release_carry(struct scan_call *call);
+
 /* POST /v1/cumsum, by request format. */
 const struct codec *codec_cumsum(enum codec_format format);
 /* POST /v1/directml/cumulative_summation, /v1/openvino/cumsum-3, /v2/models/{model}/infer. */

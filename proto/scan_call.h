@@ -46,7 +46,8 @@ struct scan_call {
         uint64_t held;              /* elements of each line in it */
         const unsigned char *start; /* after complete(): the carry, checked */
         uint64_t position;          /* and its place along the axis */
-        void *owned;                /* memory of it, freed by codec_release(); or NULL */
+        void *owned;                /* memory of it, freed by codec_release(),
+                                     * codec_release_carry(); or NULL */
     } carry;
     enum call_source source;
     bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */

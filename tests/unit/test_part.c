@@ -1,6 +1,7 @@
 /* part.h: what a part costs is a client's choice, so it is paid in steps. */
 #include "server/infer/part.h"
 
+#include "proto/base64.h"
 #include "server/base/config.h"
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
@@ -10,7 +11,9 @@
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* at most, of what is written between two steps */
@@ -166,6 +169,47 @@ static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void 
     codec_pool_destroy(f->server.codecs);
 }
 
+/* A JSON request, here and now, whose numbers and carry come in one text. */
+static enum infer_place submit_text(struct fixture *f, const char *text)
+{
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    struct client client = {.requests = 0};
+    struct completion completion = {.fd = -1};
+    request->codec = codec_cumsum(CODEC_FORMAT_JSON);
+    request->codec_request.head_bytes = -1;
+    request->body.declared = (int64_t)strlen(text);
+    request->client = &client;
+    request->completion = &completion;
+    f->config.inline_json_bytes = 4096;
+    assert_int_equal(body_begin(request, &err), STATUS_OK);
+    assert_int_equal(body_feed(request, text, strlen(text), &err), STATUS_OK);
+    assert_int_equal(body_finish(request, &err), STATUS_OK);
+    return infer_submit(request);
+}
+
+/* Not with the request: an HTTP thread ends that, and what is long takes long to go. */
+static void a_carry_is_given_back_once_it_was_used(void **state)
+{
+    struct fixture *f = *state;
+    unsigned char carry[CARRY_HEADER_BYTES + 8] = {0};
+    char text[512];
+    const struct carry_head head = {.dtype = DTYPE_I64, .lines = 1, .position = 1};
+    struct carry_crc crc = {.done = 0};
+    carry_write_head(&head, carry);
+    carry_crc_add(&crc, carry, sizeof carry);
+    carry_write_crc(&crc, carry);
+    int used = snprintf(text, sizeof text,
+                        "{\"data\":[],\"shape\":[1,0],\"axis\":1,\"dtype\":\"int64\","
+                        "\"part\":\"last\",\"carry\":\"");
+    base64_encode(carry, sizeof carry, text + used);
+    (void)strcpy(text + used + base64_size(sizeof carry), "\"}");
+    assert_int_equal(submit_text(f, text), INFER_ENDED);
+    assert_int_equal(f->request.error.status, STATUS_OK);
+    assert_int_equal(f->request.call.carry.bytes, sizeof carry);
+    assert_null(f->request.call.carry.owned);
+}
+
 static void filling_up_is_given_up_between_two_steps(void **state)
 {
     struct fixture *f = *state;
@@ -255,6 +299,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             the_answer_to_a_part_without_elements_waits_with_texts_as_long, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_carry_is_given_back_once_it_was_used, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(sums_of_many_integer_lines_are_kept_in_steps, set_up,
