@@ -191,11 +191,18 @@ static enum text_place text_place(const struct request *request, uint64_t bytes)
                            request->server->config->inline_json_bytes);
 }
 
+/* Of an answer that is no text: the output, and the carry in front of it. */
+static uint64_t binary_answer_bytes(const struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return request->out_bytes + carry_answer_size(&call->desc, call->carry.held);
+}
+
 /* Whatever its text. */
 static bool encode_is_long(const struct request *request)
 {
     bool packs = request->accept_coding != CODING_IDENTITY;
-    return (packs && request->out_bytes > INLINE_PACK_BYTES) ||
+    return (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
            infer_part_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
@@ -220,12 +227,24 @@ static enum text_place head_place(const struct request *request)
                                                 : text_place(request, request->head_bytes);
 }
 
+/* Is there nothing to compute? Then a decoded request is answered as soon as it is complete
+ * (prepare_to_queue()); of a part that may be a long carry. */
+static bool is_answered_at_once(const struct request *request)
+{
+    return request->plan.elements == 0;
+}
+
 /* place: of its head. */
 static bool complete_is_long(const struct request *request, enum text_place place)
 {
     bool long_text = request->call.source == CALL_SOURCE_TEXT && place != TEXT_NOW;
-    return request->body.inflate != NULL || !request->decoded || long_text ||
-           bytes_to_move(request) > INLINE_MOVE_BYTES;
+    if (request->body.inflate != NULL || !request->decoded || long_text ||
+        bytes_to_move(request) > INLINE_MOVE_BYTES) {
+        return true;
+    }
+    return is_answered_at_once(request) &&
+           (encode_is_long(request) ||
+            infer_text_bytes(request) > request->server->config->inline_json_bytes);
 }
 
 /* ---- what it costs the codec pool, in bytes of text ---- */
@@ -240,7 +259,7 @@ static uint64_t encode_cost(const struct request *request)
     uint64_t text = infer_text_bytes(request);
     uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
                       : text > 0                                ? text
-                                                                : request->out_bytes;
+                                                                : binary_answer_bytes(request);
     uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return text + packed * TEXT_PER_PACKED +
            (copied + infer_part_bytes(request)) / MOVED_PER_TEXT;
@@ -255,8 +274,8 @@ static uint64_t prepare_cost(const struct request *request)
     if (!request->decoded) {
         return request->head_bytes + request->body.spilled / MOVED_PER_TEXT;
     }
-    const bool is_answered = request->plan.elements == 0; /* at once: see prepare_to_queue() */
-    return bytes_to_move(request) / MOVED_PER_TEXT + (is_answered ? encode_cost(request) : 0);
+    return bytes_to_move(request) / MOVED_PER_TEXT +
+           (is_answered_at_once(request) ? encode_cost(request) : 0);
 }
 
 /* ---- handing over ---- */
@@ -284,7 +303,7 @@ static bool prepare_to_queue(struct request *request)
     if (explain_given_up(request, status) != STATUS_OK) {
         return false;
     }
-    if (request->plan.elements == 0) {
+    if (is_answered_at_once(request)) {
         infer_encode(request);
         return false;
     }

@@ -148,25 +148,44 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 4);
 }
 
-/* No thread takes it: it is seen where it waits. */
-static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void **state)
+/* Submit a part without elements of so many lines. No thread takes it: it is seen where it
+ * waits. */
+static void submit_without_elements(struct fixture *f, const char *shape,
+                                    enum codec_format format, enum coding coding)
 {
-    struct fixture *f = *state;
     struct request *request = &f->request;
     struct client client = {.requests = 0};
     struct completion completion = {.fd = -1};
     struct error err = ERROR_INIT;
-    f->format = CODEC_FORMAT_JSON;
+    f->format = format;
+    f->config.inline_json_bytes = 128 << 10;
     assert_int_equal(codec_pool_create(0, &f->server.codecs, &err), STATUS_OK);
-    begin_part(f, "float64", "100000,0", "first", 0);
+    begin_part(f, "float64", shape, "first", 0);
+    request->accept_coding = coding;
     request->client = &client;
     request->completion = &completion;
     request->admission.claim = infer_claim(request, 0); /* it is admitted */
     request->admission.cost = infer_cost(request, 0);
     assert_int_equal(infer_submit(request), INFER_AWAY);
-    assert_true(infer_text_bytes(request) > 100000 * 2 * sizeof(double));
-    assert_true(request->cost >= infer_text_bytes(request));
     codec_pool_destroy(f->server.codecs);
+}
+
+static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void **state)
+{
+    struct fixture *f = *state;
+    submit_without_elements(f, "100000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
+    assert_true(infer_text_bytes(&f->request) > 100000 * 2 * sizeof(double));
+    assert_true(f->request.cost >= infer_text_bytes(&f->request));
+}
+
+static void no_http_thread_prints_a_long_carry_of_a_part_without_elements(void **state)
+{
+    submit_without_elements(*state, "20000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
+}
+
+static void nor_packs_one(void **state)
+{
+    submit_without_elements(*state, "20000,0", CODEC_FORMAT_RAW, CODING_GZIP);
 }
 
 /* A JSON request, here and now, whose numbers and carry come in one text. */
@@ -299,6 +318,9 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             the_answer_to_a_part_without_elements_waits_with_texts_as_long, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            no_http_thread_prints_a_long_carry_of_a_part_without_elements, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nor_packs_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_carry_is_given_back_once_it_was_used, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
