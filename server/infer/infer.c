@@ -361,6 +361,11 @@ static void parse_job(struct request *request)
         completion_post(completion, request);
         return;
     }
+    if (decoded && is_answered_at_once(request) && prepare_cost(request) > request->cost) {
+        /* A short text that asks for a long answer waits for that as a long one. */
+        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
+        return;
+    }
     bool ready = decoded && prepare_to_queue(request);
     if (ready && (request->slices != NULL || slices_wanted(request))) {
         request_enter(request, REQUEST_PARSED);

@@ -6,11 +6,14 @@
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/sched/admission.h"
 #include "server/sched/client.h"
+#include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +81,7 @@ static int tear_down(void **state)
     struct request *request = &f->request;
     codec_release(&request->call);
     answer_deinit(&request->answer);
+    text_free(f->server.memory, &request->answer_text);
     part_destroy(request->part, f->server.memory);
     memory_give(f->server.memory, &request->block);
     memory_release(f->server.memory, request->reserved_bytes);
@@ -207,6 +211,49 @@ static enum infer_place submit_text(struct fixture *f, const char *text)
     return infer_submit(request);
 }
 
+/* What a text asks for is known when it has been read, by a codec thread that took it for short. */
+static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(void **state)
+{
+    static const char begins[] = "{\"data\":[";
+    static const char ends[] = "],\"shape\":[100000,0],\"axis\":1,\"dtype\":\"float64\","
+                               "\"part\":\"first\"}";
+    /* With blanks in between, for which it may have much memory. */
+    static char text[400 << 10];
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct client client = {.requests = 0};
+    struct completion completion;
+    struct error err = ERROR_INIT;
+    memset(&completion, 0, sizeof completion);
+    memset(text, ' ', sizeof text);
+    memcpy(text, begins, sizeof begins - 1);
+    memcpy(text + sizeof text - (sizeof ends - 1), ends, sizeof ends - 1);
+    request->client = &client;
+    request->completion = &completion;
+    request->codec = codec_cumsum(CODEC_FORMAT_JSON);
+    request->codec_request.head_bytes = -1;
+    request->body.declared = sizeof text;
+    assert_int_equal(completion_init(&completion, &err), STATUS_OK);
+    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
+    assert_int_equal(admission_create(f->server.memory, 1, &f->server.admission, &err),
+                     STATUS_OK);
+    assert_int_equal(body_begin(request, &err), STATUS_OK);
+    assert_true(admission_enter(f->server.admission, request, 32 << 20, 1));
+    assert_int_equal(body_feed(request, text, sizeof text, &err), STATUS_OK);
+    assert_int_equal(body_finish(request, &err), STATUS_OK);
+    assert_int_equal(infer_submit(request), INFER_AWAY);
+    struct pollfd back = {.fd = completion.fd, .events = POLLIN};
+    assert_int_equal(poll(&back, 1, -1), 1);
+    assert_ptr_equal(completion_take(&completion), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    assert_true(request->answer.head_bytes > CODEC_SMALL_BYTES);
+    assert_true(request->cost >= infer_text_bytes(request));
+    codec_pool_destroy(f->server.codecs);
+    admission_leave(f->server.admission, request);
+    admission_destroy(f->server.admission);
+    completion_deinit(&completion);
+}
+
 /* Not with the request: an HTTP thread ends that, and what is long takes long to go. */
 static void a_carry_is_given_back_once_it_was_used(void **state)
 {
@@ -321,6 +368,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             no_http_thread_prints_a_long_carry_of_a_part_without_elements, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nor_packs_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(a_carry_is_given_back_once_it_was_used, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
