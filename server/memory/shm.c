@@ -29,6 +29,7 @@ struct shm_region {
     ino_t inode;
     struct shm_map *map; /* owned; NULL: windows are copied */
     struct kserve_shm_region info;
+    struct shm_region *next; /* of those that nobody uses any more */
 };
 
 struct shm_registry {
@@ -209,9 +210,74 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
     return status;
 }
 
+/* ---- the end of regions ---- */
+
+/* Free regions that nobody uses any more. */
+static void free_regions(struct shm_region *first)
+{
+    while (first != NULL) {
+        struct shm_region *next = first->next;
+        shm_map_destroy(first->map);
+        if (first->fd >= 0) {
+            (void)close(first->fd);
+        }
+        free(first);
+        first = next;
+    }
+}
+
+static void *free_thread(void *arg)
+{
+    (void)pthread_setname_np(pthread_self(), "tally-shm");
+    machine_step_back(MACHINE_BEHIND_HTTP);
+    free_regions(arg);
+    return NULL;
+}
+
+/* The last to close an object that its clients have unlinked frees its pages, which takes a
+ * quarter of a second for each GiB; to unmap takes a tenth of that. HTTP must not wait for it. */
+static bool take_long_to_free(const struct shm_region *first)
+{
+    uint64_t blocks = 0;
+    for (; first != NULL; first = first->next) {
+        struct stat info;
+        if (fstat(first->fd, &info) == 0 && (info.st_nlink == 0 || first->map != NULL)) {
+            blocks += (uint64_t)info.st_blocks;
+        }
+    }
+    return blocks > FREE_AT_ONCE / S_BLKSIZE;
+}
+
+/* Free a chain of regions here, or in a thread of its own. NULL is fine. */
+static void let_go(struct shm_region *first)
+{
+    struct error ignored = ERROR_INIT;
+    pthread_t thread;
+    if (take_long_to_free(first) &&
+        thread_start(&thread, free_thread, first, "shared memory", &ignored) == STATUS_OK) {
+        MUST(pthread_detach(thread));
+    } else {
+        free_regions(first);
+    }
+}
+
+/* One user less. True: it was the last. */
+static bool is_unused(struct shm_region *region)
+{
+    return atomic_fetch_sub(&region->users, 1) == 1;
+}
+
+void shm_release(struct shm_region *region)
+{
+    if (region != NULL && is_unused(region)) {
+        let_go(region);
+    }
+}
+
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name)
 {
     struct shm_amount amount = {.regions = 0};
+    struct shm_region *unused = NULL;
     MUST(pthread_mutex_lock(&registry->lock));
     size_t row = name == NULL ? 0 : find_region(registry, name);
     while (row < registry->count) {
@@ -221,10 +287,14 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
                 (registry->count - row) * sizeof(struct shm_region *));
         amount.regions++;
         amount.bytes += region->info.byte_size;
-        shm_release(region);
+        if (is_unused(region)) {
+            region->next = unused;
+            unused = region;
+        }
         row = name == NULL ? 0 : registry->count;
     }
     MUST(pthread_mutex_unlock(&registry->lock));
+    let_go(unused);
     return amount;
 }
 
@@ -272,48 +342,6 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
     }
     *out = region;
     return STATUS_OK;
-}
-
-/* Free a region that nobody uses any more. */
-static void free_region(struct shm_region *region)
-{
-    shm_map_destroy(region->map);
-    if (region->fd >= 0) {
-        (void)close(region->fd);
-    }
-    free(region);
-}
-
-static void *free_thread(void *arg)
-{
-    (void)pthread_setname_np(pthread_self(), "tally-shm");
-    machine_step_back(MACHINE_BEHIND_HTTP);
-    free_region(arg);
-    return NULL;
-}
-
-/* The last to close an object that its clients have unlinked frees its pages, which takes a
- * quarter of a second for each GiB; to unmap takes a tenth of that. HTTP must not wait for it. */
-static bool takes_long_to_free(const struct shm_region *region)
-{
-    struct stat info;
-    return fstat(region->fd, &info) == 0 && info.st_blocks > FREE_AT_ONCE / S_BLKSIZE &&
-           (info.st_nlink == 0 || region->map != NULL);
-}
-
-void shm_release(struct shm_region *region)
-{
-    struct error ignored = ERROR_INIT;
-    pthread_t thread;
-    if (region == NULL || atomic_fetch_sub(&region->users, 1) > 1) {
-        return;
-    }
-    if (takes_long_to_free(region) &&
-        thread_start(&thread, free_thread, region, "shared memory", &ignored) == STATUS_OK) {
-        MUST(pthread_detach(thread));
-    } else {
-        free_region(region);
-    }
 }
 
 void shm_release_all(struct shm_tensor shm[SHM_USES])

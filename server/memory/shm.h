@@ -9,7 +9,7 @@
  * The server never creates, truncates or unlinks an object, and opens only regular files of the
  * shared memory file system that belong to its own user: all clients see the same regions.
  * A region in use stays open after it is unregistered until its last user is done. One that is
- * large is closed in a thread of its own, for no longer than that takes.
+ * large, or many at once, are closed in a thread of their own, for no longer than that takes.
  * Thread: any. */
 #ifndef TALLY_SERVER_SHM_H
 #define TALLY_SERVER_SHM_H

@@ -579,20 +579,49 @@ static uint64_t processor_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* An object of 64 MiB, open, that has no name any more. */
-static int make_nameless(struct shm_registry *registry)
+enum {
+    MANY = 64,
+    MANY_BYTES = 256 << 20 /* to be freed: many times what a new thread costs */
+};
+
+/* An object of so many bytes, open, that has no name any more, but is registered by this one, if
+ * that is not NULL. */
+static int make_nameless(struct shm_registry *registry, const char *name, off_t bytes)
 {
-    const off_t bytes = 256 << 20; /* to be freed: many times what a new thread costs */
     make_object(1);
     int fd = shm_open(key, O_RDWR, 0);
     struct error err;
     assert_true(fd >= 0);
     assert_int_equal(posix_fallocate(fd, 0, bytes), 0);
-    if (registry != NULL) {
-        assert_int_equal(try_register(registry, region_of("r", 0, 16), &err), STATUS_OK);
+    if (name != NULL) {
+        assert_int_equal(try_register(registry, region_of(name, 0, 16), &err), STATUS_OK);
     }
     shm_unlink(key);
     return fd;
+}
+
+/* The processor time that it takes to free MANY_BYTES. */
+static uint64_t to_free_ns(void)
+{
+    int fd = make_nameless(NULL, NULL, MANY_BYTES);
+    uint64_t begin_ns = processor_ns();
+    close(fd);
+    return processor_ns() - begin_ns;
+}
+
+/* The same of who forgets all that is registered. */
+static uint64_t to_unregister_ns(struct shm_registry *registry, size_t regions)
+{
+    uint64_t begin_ns = processor_ns();
+    assert_int_equal(shm_unregister(registry, NULL).regions, regions);
+    return processor_ns() - begin_ns;
+}
+
+static void await_open_fds(size_t count)
+{
+    while (open_fds() > count) {
+        usleep(1000);
+    }
 }
 
 static void who_unregisters_does_not_wait_for_a_large_object_to_go(void **state)
@@ -600,18 +629,26 @@ static void who_unregisters_does_not_wait_for_a_large_object_to_go(void **state)
     (void)state;
     struct shm_registry *registry = registry_with(4);
     size_t before = open_fds();
-    int fd = make_nameless(NULL);
-    uint64_t begin_ns = processor_ns();
-    close(fd);
-    uint64_t to_free_ns = processor_ns() - begin_ns;
-    fd = make_nameless(registry);
-    close(fd);
-    begin_ns = processor_ns();
-    assert_int_equal(shm_unregister(registry, "r").regions, 1);
-    assert_in_range(processor_ns() - begin_ns, 0, to_free_ns / 4);
-    while (open_fds() > before) {
-        usleep(1000);
+    uint64_t most_ns = to_free_ns() / 4;
+    close(make_nameless(registry, "r", MANY_BYTES));
+    assert_in_range(to_unregister_ns(registry, 1), 0, most_ns);
+    await_open_fds(before);
+    shm_destroy(registry);
+}
+
+static void nor_for_many_small_ones(void **state)
+{
+    (void)state;
+    struct shm_registry *registry = registry_with(MANY);
+    size_t before = open_fds();
+    uint64_t most_ns = to_free_ns() / 4;
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%d", i);
+        close(make_nameless(registry, name, MANY_BYTES / MANY));
     }
+    assert_in_range(to_unregister_ns(registry, MANY), 0, most_ns);
+    await_open_fds(before);
     shm_destroy(registry);
 }
 
@@ -641,6 +678,7 @@ int main(void)
         TEST(an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards),
         TEST(a_request_gives_all_its_regions_back),
         TEST(who_unregisters_does_not_wait_for_a_large_object_to_go),
+        TEST(nor_for_many_small_ones),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
