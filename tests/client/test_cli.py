@@ -1689,7 +1689,7 @@ class Bench(unittest.TestCase):
         axis = ["-a", "0", "--precision", "native"]
         with Server(script) as s:
             status, told = self.bench(
-                "-c", "1", "-t", "0.1", "--warmup", "0", "-s", "2,2", *axis, url=s.url
+                "-c", "1", "-t", "2", "--warmup", "0", "-s", "2,2", *axis, url=s.url
             )
         self.assertEqual((status, told["failed"], told["wrong"]), (6, 0, told["answers"]), told)
         self.assertTrue(all("axis=0&precision=native" in head for head in heads), heads[0])
@@ -1701,7 +1701,7 @@ class Bench(unittest.TestCase):
             return (answer(bytes(48), "application/octet-stream", headers=headers), True)
 
         with Server(script) as s:
-            done = tally("bench", s.url, "-c", "1", "-t", "0.3", "--warmup", "0.2")
+            done = tally("bench", s.url, "-c", "1", "-t", "0.3", "--warmup", "0.5")
         self.assertIn("shape=3,4&axis=-1", s.heads[0])
         told = re.match(
             r"(\d+) answers in [\d.]+ s: ([\d.]+) per second, ([\d.]+) KiB/s in and out\n",
