@@ -608,7 +608,7 @@ def test_what_ends_without_an_answer_has_sent_nothing(start_server):
     server = start_server()
     with server.wire() as wire:
         assert wire.send(ASK).answer().body == SUMS
-        wire.send(b"GET /half-a-header HTTP/1.1\r\nHost: ")
+        wire.send(b"GET /half-a-header HTTP/1.1\r\nHost: ").await_read()
         server.await_active(1)
         wire.reset()
     ended = until(lambda: re.findall(r"path=/half-a-header .*", server.log))
