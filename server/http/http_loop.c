@@ -222,16 +222,18 @@ static void on_done(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* True if the daemon still holds something that no descriptor announces. With polled requests and
- * handshakes it always says so: then it is through when a run had nothing new for us, which takes
- * two while answers are being sent, as header and body may go apart. */
-static bool daemon_has_pending(struct http_daemon *daemon)
+/* After a run that began then: true if the daemon still holds something that no descriptor
+ * announces. With polled requests and handshakes it always says so: then it is through when a run
+ * had nothing new for us, which takes two while answers are being sent, as header and body may go
+ * apart. */
+static bool daemon_has_pending(struct http_daemon *daemon, uint64_t began_ns)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
     if (daemon->need_run) {
         return true;
     }
     if (MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES || timeout_ms != 0) {
+        daemon->settled_ns = began_ns;
         return false;
     }
     return daemon->polled + daemon->handshaking == 0 ||
@@ -275,7 +277,7 @@ static bool run_daemons(struct http_loop *loop)
             return false;
         }
         daemon_run(daemon);
-        daemon->need_run = daemon_has_pending(daemon);
+        daemon->need_run = daemon_has_pending(daemon, run_ns);
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
     }

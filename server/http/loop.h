@@ -28,6 +28,7 @@ struct http_daemon {
     TAILQ_HEAD(conn_list, conn) conns;
     size_t fresh; /* of them: accepted since it ran last */
     bool need_run;
+    uint64_t settled_ns; /* a run that began then has read all that had come */
     bool brings_texts;   /* since the last heartbeat: one waited for its turn (text_turn.h) */
     uint64_t runs;       /* so far: who has waited for one was looked at in it */
     bool progress;       /* since the run began: somebody was called with something new */

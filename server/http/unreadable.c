@@ -15,8 +15,7 @@
 
 enum {
     SHOWN = 256,
-    KNOWN_MS = 50, /* of silence */
-    COARSE_MS = 8
+    COARSE_MS = 8 /* so far off the system's count of milliseconds may be */
 };
 
 static const struct {
@@ -49,12 +48,13 @@ static bool may_be_read(const struct conn *conn, bool begun)
             state == REQUEST_LINGERING);
 }
 
-/* Nothing has come since the last request on it ended. The system counts in milliseconds, and
- * coarsely: where that is not long ago nobody knows. */
+/* Nothing has come since the last request on it ended. What came before that, or so soon behind it
+ * that the system's count does not tell, libmicrohttpd has read in the meantime. */
 static bool nothing_came(const struct conn *conn)
 {
     const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;
-    return conn->used && conn->exchange == NULL && idle_ms >= KNOWN_MS &&
+    return conn->used && conn->exchange == NULL &&
+           conn->daemon->settled_ns >= conn->since_ns + COARSE_MS * NS_PER_MS &&
            client_socket_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
 }
 

@@ -3,7 +3,7 @@
 import concurrent.futures
 import contextlib
 import fcntl
-import re
+import signal
 import socket
 import struct
 import subprocess
@@ -423,22 +423,11 @@ UNREADABLE = {
 }
 
 
-def metric_over(wire, name):
-    """By a connection that is there already."""
-    page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
-    return int(re.search(rf"^{name} (\S+)$", page, re.M)[1])
-
-
-def is_alone(wire):
-    """No other connection is left with the service; this one has had a request."""
-    return metric_over(wire, "tally_connections") == 1
-
-
 def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
     server = start_server("--http-loops", "1")
     for name, (data, status, code, field, word) in UNREADABLE.items():
         with server.wire() as wire:
-            until(lambda: is_alone(wire))
+            until(wire.is_alone)
             wire.send(data)
             if word == "NUL" and wire.closed() and wire.buffer == b"":
                 continue  # libmicrohttpd 1.0 hears no more of such a client, and says nothing
@@ -455,13 +444,28 @@ def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
     # Each is its client's first connection: they are with one daemon of libmicrohttpd.
     with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
         good.send(head + b"2\r\n\1\2\r\n")
-        until(lambda: metric_over(bad, "tally_active_requests") == 2)
-        until(lambda: metric_over(bad, "tally_connections") == 2)
+        until(lambda: bad.metric("tally_active_requests") == 2)
+        until(lambda: bad.metric("tally_connections") == 2)
         answer = bad.send(MALFORMED["version 9"]).answer()
         assert answer.status == 505
         assert answer.headers["Content-Type"] != calls.JSON  # it may have been about either
         answer = good.send(b"2\r\n\1\1\r\n0\r\n\r\n").answer()
         assert (answer.status, answer.body) == (200, b"\1\3\4\5")
+
+
+def test_what_cannot_be_read_is_nobody_elses_however_late_it_is_read(start_server):
+    """It came right behind an answer, long before: that its client has been silent since says nothing."""
+    server = start_server("--http-loops", "1")
+    with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
+        good.send(CHUNKED)
+        until(lambda: bad.metric("tally_active_requests") == 2 == bad.metric("tally_connections"))
+        server.signal(signal.SIGSTOP)
+        bad.send(MALFORMED["version 9"])
+        time.sleep(0.2)
+        server.signal(signal.SIGCONT)
+        assert bad.answer().headers["Content-Type"] != calls.JSON
+        answer = good.send(b'e\r\n{"data":[1,2]}\r\n0\r\n\r\n').answer()
+        assert answer.status == 200
 
 
 def test_who_is_silent_after_an_answer_is_not_taken_for_who_sent_what_cannot_be_read(start_server):

@@ -4,6 +4,7 @@ for. One Client belongs to one thread."""
 import http.client
 import json
 import pathlib
+import re
 import socket
 import ssl
 import struct
@@ -109,6 +110,15 @@ class Wire:
         """How many segments of ours the server's system has not acknowledged (tcpi_unacked)."""
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         return struct.unpack_from("I", info, 24)[0]
+
+    def metric(self, name):
+        """By this connection: it adds none to what is counted."""
+        page = self.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
+        return float(re.search(rf"^{name} (\S+)$", page, re.M)[1])
+
+    def is_alone(self):
+        """No other connection is left with the server."""
+        return self.metric("tally_connections") == 1
 
     def await_half_closed(self):
         """Wait until the server's system knows of half_close()."""
