@@ -50,7 +50,7 @@ enum {
 
     /* While memory is refused: */
     PRESSED_MS = 1000,    /* a refusal counts for this long */
-    RELIEF_MS = 100,      /* what was cut off gives its memory back within this */
+    RELIEF_MS = 250,      /* what was cut off gives its memory back within this */
     SLOW_AFTER_MS = 2000, /* nobody is called slow earlier */
     TURNOVER_S = 60,      /* what a request holds is to be moved within this ... */
     LINK_RATE = 1 << 20,  /* ... or at this many bytes a second: every working link does */

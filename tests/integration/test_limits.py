@@ -1224,12 +1224,11 @@ def test_where_descriptors_are_few_connections_make_way_before_they_are_used_up(
 
 def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(start_server):
     server = start_server("--max-connections", "4096")
+    first = server.wire()
+    until(first.is_alone)
     used = len(os.listdir(f"/proc/{server.pid}/fd"))
     limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
-    first = server.wire()
-    first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert first.answer().status == 200
-    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used, limits[1]))
     waiting = server.wire()
     waiting.send(post_bytes(PATH, BODY, [RAW]))
     first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
