@@ -176,7 +176,7 @@ def test_each_client_has_a_rate_of_its_own_and_pages_have_none(start_server, tmp
 
 
 def test_the_refusal_reaches_who_goes_on_sending_over_tls(start_server, tmp_path):
-    server = start_server(*RATE, tls=Tls(tmp_path / "tls"))
+    server = start_server("--per-client-bytes-per-s", "1MiB", tls=Tls(tmp_path / "tls"))
     assert post(server, 32 * MIB).status == 200
     with server.wire() as wire:
         wire.send(head(3 * MIB, Content_Length=3 * MIB) + bytes(MIB // 2))

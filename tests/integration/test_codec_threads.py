@@ -2,6 +2,7 @@
 time that is shared, and memory that was counted. The order of events says so, not their times."""
 
 import concurrent.futures
+import contextlib
 import datetime
 import gzip
 import json
@@ -167,27 +168,27 @@ def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
     server.stop()
 
 
-def too_late(send):
-    """The answer whose deadline is in the midst of what it takes, most of it a codec's. How long that
-    is the request before says; on a busy machine it may have been far longer."""
+def expect_too_late(send):
+    """The deadline is in the midst of what it takes, most of it a codec's. How long that is the request
+    before says; on a busy machine it may have been far longer, or shorter."""
     send({})  # it waits for its pages, the others find them
-    for _ in range(10):
+    for _ in range(20):
         answer = send({})
         assert answer.status == 200
         total_ms = float(re.search(r"total;dur=([0-9.]+)", answer.headers["Server-Timing"])[1])
-        answer = send({"X-Request-Timeout-Ms": str(int(total_ms * 0.25))})
-        if answer.status != 200:
+        with contextlib.suppress(ConnectionError):  # it passed while the body was sent
+            answer = send({"X-Request-Timeout-Ms": str(int(total_ms * 0.25))})
+        if answer.status != 200 and "written" in answer.json()["error"]:
             break
-    return answer
+    calls.expect_error(answer, 504, "deadline_passed", says="written")
 
 
 def test_a_deadline_passes_while_an_answer_is_printed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
-    answer = too_late(lambda deadline: print_much(12000000, deadline)(client))
-    calls.expect_error(answer, 504, "deadline_passed")
+    expect_too_late(lambda deadline: print_much(12000000, deadline)(client))
     counted = 'tally_requests_total{route="cumsum",outcome="deadline_passed"}'
-    assert metric(client, counted) == 1
+    assert metric(client, counted) >= 1
     client.close()
     server.stop()
 
@@ -196,8 +197,7 @@ def test_a_deadline_passes_while_an_answer_is_packed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
     send = pack_noise(32 * MIB)
-    answer = too_late(lambda deadline: send(client, deadline))
-    calls.expect_error(answer, 504, says="written")
+    expect_too_late(lambda deadline: send(client, deadline))
     client.close()
     server.stop()
 
@@ -225,7 +225,9 @@ def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_
         f"Content-Length: {len(noise)}\r\n\r\n"
     )
     for _ in range(4):
-        wires.append(server.wire().send(request.encode() + noise))
+        wires.append(server.wire().send(request.encode() + noise[:-1]).await_read())
+    for wire in wires:
+        wire.send(noise[-1:])
     waiting.until(lambda: begun(client), 20, 0.002)
     for wire in wires:
         wire.reset()

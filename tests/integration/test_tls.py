@@ -345,7 +345,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
         raw.close()
     assert silent.closed()
     assert server.processor_seconds() - begun < 0.75
-    assert server.metric("tally_tls_handshake_failures_total") == 40
+    until(lambda: server.metric("tally_tls_handshake_failures_total") == 40)
     assert works(server)
 
 
