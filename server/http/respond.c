@@ -290,7 +290,8 @@ static bool ends_in_drain(const struct exchange *exchange)
     const uint64_t most_ns = loop->server->config->drain_timeout_s * NS_PER_S / 2;
     return server_phase(loop->server) >= SERVER_DRAINING &&
            (!conn_has_next(exchange->conn) ||
-            clock_span_ns(loop->draining_ns, clock_now_ns()) > most_ns);
+            (loop->draining_ns != 0 && /* this loop has heard of it */
+             clock_span_ns(loop->draining_ns, clock_now_ns()) > most_ns));
 }
 
 bool respond(struct exchange *exchange)
