@@ -21,6 +21,8 @@ READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
 # With faults on demand (tests/lib/cl_fault.h).
 FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
+# A library to preload that holds its threads up (`make stalls`).
+HOLD_UP = os.environ.get("TALLY_HOLD_UP")
 # The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
 POCL = ("--devices", "portable computing language")
 
@@ -67,6 +69,9 @@ class Tallyd:
             self.clock_path.write_bytes(bytes(8))
             moved = {"LD_PRELOAD": str(MOVE_CLOCK), "MOVED_CLOCK": str(self.clock_path)}
             env = {**(env or {}), **moved}
+        if HOLD_UP:
+            preloaded = [HOLD_UP, (env or {}).get("LD_PRELOAD")]
+            env = {**(env or {}), "LD_PRELOAD": ":".join(filter(None, preloaded))}
         command = [
             binary,
             "--listen",
