@@ -801,7 +801,8 @@ class Servers(Directory):
         with Tallyd() as server:
             first = self.start(server, *arguments)
             self.addCleanup(first.kill)
-            self.wait_for(first, lambda: self.written() > len(data) // 4)
+            job = self.path("job")
+            self.wait_for(first, lambda: os.path.exists(job) and self.written() > len(data) // 4)
             first.send_signal(signal.SIGSTOP)
             for more, taken in (
                 ([], "job"),
