@@ -141,10 +141,17 @@ static struct stat look_at(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 ? info : (struct stat){.st_size = 0};
 }
 
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The time of the last change of the inode (ctime) is the one that no program can set: a file that
+ * was written in place may have its old size, and its old time of modification. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+           is_same_time(&a->st_mtim, &b->st_mtim) && is_same_time(&a->st_ctim, &b->st_ctim);
 }
 
 static bool is_pipe(const struct stat *info)

@@ -1,7 +1,9 @@
 /* Files that are read whole, and again when they change: tokens, certificates, keys.
  *
- * They are looked at now and again. A change counts when two looks in a row have seen the same, so
- * that a file is not read while somebody writes it, nor a key when its certificate has not come yet.
+ * They are looked at now and again. A file has changed if its device, inode, size, time of
+ * modification or time of status change (ctime) has. A change counts when two looks in a row have
+ * seen the same, so that a file is not read while somebody writes it, nor a key when its certificate
+ * has not come yet.
  * What is read nevertheless in the middle of a change is read again: its stamp was taken before.
  *
  * At the start a pipe is read to its end, such as a shell makes of <(command), and whoever writes to

@@ -20,32 +20,29 @@ enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
     LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a name of one letter, a colon, the line's end */
-    ADDRESSES = 1024,      /* that are remembered for wrong tokens; one takes another's place */
-    WRONG_AT_ONCE = 10,    /* that an address may present ... */
-    WRONG_EVERY_MS = 1000, /* ... and how long it takes until it may once more */
-    WRONG_KNOWN = 4,       /* of an address: to present one again is no guess */
-    LET_IN = 4096,         /* addresses with a right token; one takes another's place */
+    ADDRESSES = 1024,                  /* slots for addresses that presented wrong tokens */
+    WRONG_AT_ONCE = 10,    /* wrong tokens that an address may present at once ... */
+    WRONG_EVERY_MS = 1000, /* ... and the interval after which it may present one more */
+    WRONG_KNOWN = 4,       /* last wrong tokens of an address, which are not counted again */
     STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
 };
 
 /* An address that has presented wrong tokens. */
 struct offender {
     uint64_t key;
-    uint64_t free_ns; /* when it may present as many as ever: each new wrong token moves it */
+    uint64_t free_ns; /* time of the full allowance: each counted wrong token moves it on */
     size_t wrong_count;
-    uint64_t wrong[WRONG_KNOWN]; /* the last ones: how their hashes begin */
+    uint64_t wrong[WRONG_KNOWN]; /* first bytes of the hashes of the last wrong tokens */
 };
 
 struct tokens {
     struct log *log;
     struct file_watch watch; /* main's */
-    uint64_t seed;           /* keeps clients from choosing whose place they take, and from
-                              * learning of hashes by the time that a bucket takes */
+    uint64_t seed;           /* secret: clients can neither choose the slot of an address, nor
+                              * learn hashes from the time that a bucket takes */
     pthread_mutex_t lock;
     struct token_list *list;              /* guarded by the lock */
-    uint16_t buckets[TOKENS_MAX];         /* likewise, of its tokens, as token.next */
-    struct offender offenders[ADDRESSES]; /* likewise */
-    uint64_t let_in[LET_IN];              /* likewise: see find_let_in() */
+    struct offender offenders[ADDRESSES]; /* guarded by the lock */
 };
 
 /* ---- the file ---- */
@@ -102,7 +99,58 @@ static enum status parse_line(char *line, size_t number, struct token *token, st
                : bad_line(err, number, "its scopes are not some of infer, metrics and admin");
 }
 
-enum status tokens_parse(char *text, size_t bytes, struct token_list **list, struct error *err)
+/* The first bytes of a hash: enough to tell tokens apart where none is let in by them. */
+static uint64_t begin_of(const uint8_t *hash)
+{
+    uint64_t begin = 0;
+    memcpy(&begin, hash, sizeof begin);
+    return begin;
+}
+
+static uint64_t scatter(uint64_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static size_t bucket_of(uint64_t seed, const uint8_t *hash)
+{
+    return (scatter(begin_of(hash) ^ seed) >> 32) % TOKENS_MAX;
+}
+
+/* Put the last token of the list into its bucket. Two lines with one hash are a mistake: one of the
+ * two names and scopes would silently not count. */
+static enum status index_token(struct token_list *list, uint64_t seed, struct error *err)
+{
+    struct token *new = &list->tokens[list->count - 1];
+    uint16_t *bucket = &list->buckets[bucket_of(seed, new->hash)];
+    for (size_t at = *bucket; at > 0; at = list->tokens[at - 1].next) {
+        const struct token *other = &list->tokens[at - 1];
+        if (memcmp(other->hash, new->hash, TOKEN_HASH_BYTES) == 0) {
+            return error_set(err, STATUS_INVALID_FIELD,
+                             "line %zu: its hash is that of line %zu; expected one line for "
+                             "each token: remove one of the two lines",
+                             new->line, other->line);
+        }
+    }
+    new->next = *bucket;
+    *bucket = (uint16_t)list->count;
+    return STATUS_OK;
+}
+
+static enum status add_line(struct token_list *list, char *line, size_t number, uint64_t seed,
+                            struct error *err)
+{
+    if (list->count == TOKENS_MAX) {
+        return bad_line(err, number, "it is one more than 4096 tokens");
+    }
+    struct token *token = &list->tokens[list->count++];
+    token->line = number;
+    TRY(parse_line(line, number, token, err));
+    return index_token(list, seed, err);
+}
+
+enum status tokens_parse(char *text, size_t bytes, uint64_t seed, struct token_list **list,
+                         struct error *err)
 {
     enum status status = STATUS_OK;
     const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* and a bad line */
@@ -118,10 +166,14 @@ enum status tokens_parse(char *text, size_t bytes, struct token_list **list, str
         char *line = strsep(&text, "\n");
         line[text_trimmed(line, strlen(line))] = '\0';
         if (line[0] != '\0' && line[0] != '#') {
-            status = found->count == TOKENS_MAX
-                         ? bad_line(err, number, "it is one more than 4096 tokens")
-                         : parse_line(line, number, &found->tokens[found->count++], err);
+            status = add_line(found, line, number, seed, err);
         }
+    }
+    if (status == STATUS_OK && found->count == 0) {
+        status = error_set(err, STATUS_INVALID_FIELD,
+                           "it has no token, and every client would be refused; expected lines "
+                           "of the form name:sha256-hex-of-the-token[:scopes], as `tally token "
+                           "new NAME` prints them");
     }
     if (status != STATUS_OK) {
         free(found);
@@ -131,43 +183,13 @@ enum status tokens_parse(char *text, size_t bytes, struct token_list **list, str
     return STATUS_OK;
 }
 
-/* How a hash begins: enough to tell tokens apart where none is let in by it. */
-static uint64_t begin_of(const uint8_t *hash)
-{
-    uint64_t begin = 0;
-    memcpy(&begin, hash, sizeof begin);
-    return begin;
-}
-
-static uint64_t scatter(uint64_t number)
-{
-    return number * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-static uint16_t *bucket_of(struct tokens *tokens, const uint8_t *hash)
-{
-    return &tokens->buckets[(scatter(begin_of(hash) ^ tokens->seed) >> 32) % TOKENS_MAX];
-}
-
-/* Thread: a holder of the lock. */
-static void fill_buckets(struct tokens *tokens)
-{
-    struct token_list *list = tokens->list;
-    memset(tokens->buckets, 0, sizeof tokens->buckets);
-    for (size_t i = 0; i < list->count; i++) {
-        uint16_t *bucket = bucket_of(tokens, list->tokens[i].hash);
-        list->tokens[i].next = *bucket;
-        *bucket = (uint16_t)(i + 1);
-    }
-}
-
 static enum status take_up_tokens(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
     struct file_text text = {.count = 0};
     file_watch_take(&tokens->watch);
     TRY(file_watch_read(&tokens->watch, 0, FILE_BYTES_MAX, &text, err));
-    enum status status = tokens_parse(text.bytes, text.count, &list, err);
+    enum status status = tokens_parse(text.bytes, text.count, tokens->seed, &list, err);
     file_text_free(&text);
     if (status != STATUS_OK) {
         file_watch_blame(&tokens->watch, 0, err);
@@ -177,7 +199,6 @@ static enum status take_up_tokens(struct tokens *tokens, struct error *err)
     MUST(pthread_mutex_lock(&tokens->lock));
     struct token_list *before = tokens->list;
     tokens->list = list;
-    fill_buckets(tokens);
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(before);
     log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
@@ -232,60 +253,43 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* ---- a request ---- */
 
-/* The place where the wrong tokens of an address are counted (of an IPv6 one: of its /64
- * network), and its key there. Another address may have the place. Thread: a holder of the
- * lock. */
-static struct offender *find_offender(struct tokens *tokens, const struct address *peer,
-                                      uint64_t *key)
-{
-    *key = scatter(address_owner(peer) ^ tokens->seed) + (uint64_t)peer->family;
-    return &tokens->offenders[(*key >> 32) % ADDRESSES];
-}
-
-/* Must the address wait? It may present ten wrong tokens at once, and one more each second;
- * beyond that only tokens that were right before, from there, are looked at. */
-static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
+/* Count a wrong token for its address (an IPv6 address counts as its /64 network). Returns false
+ * if the address has used its allowance up. A token that is among the last wrong ones of its address
+ * is not counted again: a client that goes on with an old token guesses nothing. An address takes
+ * the slot of another with the same place, and begins with a full allowance. Thread: a holder of
+ * the lock. */
+static bool allow_wrong_token(struct tokens *tokens, const struct address *peer,
+                              const uint8_t *hash, uint64_t now_ns)
 {
     const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
-    return offender->key == key && offender->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
-}
-
-/* Count a wrong token for its address, unless it came from there before: somebody who goes on with
- * an old one guesses nothing, and is told each time that it is wrong. */
-static void count_wrong_token(struct offender *offender, uint64_t key, const uint8_t *hash,
-                              uint64_t now_ns)
-{
+    const uint64_t key = scatter(address_owner(peer) ^ tokens->seed) + (uint64_t)peer->family;
+    struct offender *offender = &tokens->offenders[(key >> 32) % ADDRESSES];
     if (offender->key != key) {
         *offender = (struct offender){.key = key};
     }
     for (size_t i = 0; i < offender->wrong_count && i < WRONG_KNOWN; i++) {
         if (offender->wrong[i] == begin_of(hash)) {
-            return;
+            return true;
         }
     }
+    if (offender->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns) {
+        return false;
+    }
     offender->wrong[offender->wrong_count++ % WRONG_KNOWN] = begin_of(hash);
-    offender->free_ns = larger_of(offender->free_ns, now_ns) + WRONG_EVERY_MS * NS_PER_MS;
+    offender->free_ns = larger_of(offender->free_ns, now_ns) + every_ns;
+    return true;
 }
 
-/* Where it is remembered that a token was right when it came from an address: `pair` then. Somebody
- * who guesses there, behind the same proxy say, does not shut its owner out. */
-static uint64_t *find_let_in(struct tokens *tokens, uint64_t key, const uint8_t *hash,
-                             uint64_t *pair)
+/* The token with this hash, which is compared with all hashes of its bucket in a time that does not
+ * depend on them. Thread: a holder of the lock. */
+static const struct token *find_token(const struct tokens *tokens, const uint8_t *hash)
 {
-    *pair = scatter(key ^ begin_of(hash));
-    return &tokens->let_in[(*pair >> 32) % LET_IN];
-}
-
-/* The last token with this hash, compared with all of its bucket in a time that does not depend
- * on them. Thread: a holder of the lock. */
-static const struct token *find_token(struct tokens *tokens, const uint8_t *hash)
-{
+    const struct token_list *list = tokens->list;
     const struct token *found = NULL;
-    const struct token *token = NULL;
-    for (size_t at = *bucket_of(tokens, hash); at > 0; at = token->next) {
-        token = &tokens->list->tokens[at - 1];
-        bool same = gnutls_memcmp(token->hash, hash, TOKEN_HASH_BYTES) == 0;
-        found = same && found == NULL ? token : found;
+    for (size_t at = list->buckets[bucket_of(tokens->seed, hash)]; at > 0;
+         at = list->tokens[at - 1].next) {
+        const struct token *token = &list->tokens[at - 1];
+        found = gnutls_memcmp(token->hash, hash, TOKEN_HASH_BYTES) == 0 ? token : found;
     }
     return found;
 }
@@ -320,31 +324,23 @@ enum status tokens_check(struct tokens *tokens, const struct address *peer, char
                          unsigned scopes, char *name, struct error *err)
 {
     uint8_t hash[TOKEN_HASH_BYTES];
-    uint64_t key = 0;
-    uint64_t now_ns = clock_now_ns();
     if (!hash_token(authorization, hash)) {
         return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
                                "this server wants a token: send Authorization: Bearer TOKEN");
     }
     MUST(pthread_mutex_lock(&tokens->lock));
-    struct offender *offender = find_offender(tokens, peer, &key);
-    uint64_t pair = 0;
-    uint64_t *let_in = find_let_in(tokens, key, hash, &pair);
-    bool waits = *let_in != pair && address_must_wait(offender, key, now_ns);
-    const struct token *token = waits ? NULL : find_token(tokens, hash);
-    unsigned has = 0;
+    const struct token *token = find_token(tokens, hash);
+    const unsigned has = token == NULL ? 0 : token->scopes;
     if (token != NULL) {
         memcpy(name, token->name, TOKEN_NAME_BYTES);
-        has = token->scopes;
-        *let_in = pair;
-    } else if (!waits) {
-        count_wrong_token(offender, key, hash, now_ns);
     }
+    const bool allowed = token != NULL || allow_wrong_token(tokens, peer, hash, clock_now_ns());
     MUST(pthread_mutex_unlock(&tokens->lock));
-    if (waits) {
+    if (!allowed) {
         return error_set_field(err, STATUS_THROTTLED, "Authorization",
-                               "too many wrong tokens came from this address: try again after "
-                               "Retry-After seconds");
+                               "the token is not one of this server's, and neither were more "
+                               "than ten others that came from this address: send a right one, "
+                               "which is served at once");
     }
     if (has == 0) {
         return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",

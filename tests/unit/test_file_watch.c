@@ -177,6 +177,33 @@ static void each_sign_of_a_change_is_enough(void **state)
     expect_due(f);
 }
 
+static struct stat look_at(const char *path)
+{
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info;
+}
+
+static void a_file_written_in_place_with_its_old_size_and_time_is_due(void **state)
+{
+    struct fixture *f = *state;
+    set_times(f->path, 0, 0);
+    take(f);
+    const struct stat before = look_at(f->path);
+    struct stat now = before;
+    while (now.st_ctim.tv_sec == before.st_ctim.tv_sec &&
+           now.st_ctim.tv_nsec == before.st_ctim.tv_nsec) { /* the kernel's clock has ticks */
+        write_file(f->path, "b");
+        set_times(f->path, 0, 0);
+        now = look_at(f->path);
+    }
+    assert_int_equal(now.st_ino, before.st_ino);
+    assert_int_equal(now.st_size, before.st_size);
+    assert_int_equal(now.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+    expect_due(f);
+    take(f);
+}
+
 /* ---- reading ---- */
 
 static void expect_read(struct fixture *f, size_t most, const char *wanted)
@@ -280,6 +307,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_pipe_in_place_of_the_file_is_due_to_be_refused_aloud,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_sign_of_a_change_is_enough, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_file_written_in_place_with_its_old_size_and_time_is_due, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_has_as_many_bytes_as_it_may_and_no_more, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_pipe_that_is_closed_without_a_byte_is_empty, set_up,

@@ -28,7 +28,7 @@ static enum status parse(const char *text, size_t bytes, struct token_list **lis
     assert_non_null(copy);
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
-    enum status status = tokens_parse(copy, bytes, list, err);
+    enum status status = tokens_parse(copy, bytes, 0, list, err);
     free(copy);
     return status;
 }
@@ -47,7 +47,7 @@ static void lines_have_names_hashes_and_scopes(void **state)
     (void)state;
     struct token_list *list = read_tokens("# a comment\n\nci:" FOO "\r\n"
                                           "a.b_c-1:" ZEROS ":admin,metrics,infer  \n"
-                                          "ci:" ZEROS ":metrics");
+                                          "ci:" BAZ ":metrics");
     assert_int_equal(list->count, 3);
     assert_string_equal(list->tokens[0].name, "ci");
     assert_int_equal(list->tokens[0].scopes, ROUTE_SCOPE_INFER);
@@ -59,12 +59,36 @@ static void lines_have_names_hashes_and_scopes(void **state)
     free(list);
 }
 
-static void an_empty_file_lets_nobody_in(void **state)
+static void a_file_without_a_token_is_refused(void **state)
 {
+    static const char *const empty[] = {"", "\n", "# ci:" FOO "\n", "\n  \r\n\t\n# none yet"};
     (void)state;
-    struct token_list *list = read_tokens("");
-    assert_int_equal(list->count, 0);
-    free(list);
+    for (size_t i = 0; i < ARRAY_COUNT(empty); i++) {
+        struct error err = ERROR_INIT;
+        struct token_list *list = NULL;
+        assert_int_equal(parse(empty[i], strlen(empty[i]), &list, &err), STATUS_INVALID_FIELD);
+        assert_null(list);
+        assert_non_null(strstr(err.detail, "it has no token"));
+        assert_non_null(strstr(err.detail, "tally token new"));
+    }
+}
+
+static void two_lines_with_one_hash_are_refused_by_their_numbers(void **state)
+{
+    static const char *const twice[] = {
+        "ci:" FOO "\n# the same\nci:" FOO "\n",
+        "old:" FOO ":metrics\nbatch:" BAZ "\nnew:" FOO "\n",
+        "old:" FOO "\n\nnew:2C26B46B68FFC68FF99B453C1D30413413422D706483BFA0F98A5E886266E7AE\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(twice); i++) {
+        struct error err = ERROR_INIT;
+        struct token_list *list = NULL;
+        assert_int_equal(parse(twice[i], strlen(twice[i]), &list, &err), STATUS_INVALID_FIELD);
+        assert_null(list);
+        assert_non_null(strstr(err.detail, "line 3: its hash is that of line 1;"));
+        assert_null(strcasestr(err.detail, "2c26"));
+    }
 }
 
 static void every_other_line_is_refused_by_number(void **state)
@@ -124,15 +148,14 @@ static void nuls_are_no_blanks_behind_a_line(void **state)
 
 static void a_file_has_as_many_tokens_as_are_compared(void **state)
 {
-    const char line[] = "name:" ZEROS "\n";
-    size_t bytes = sizeof line - 1;
+    const size_t bytes = strlen("name:" ZEROS "\n");
     char *text = malloc((TOKENS_MAX + 1) * bytes + 1);
     struct error err = ERROR_INIT;
     struct token_list *list = NULL;
     (void)state;
     assert_non_null(text);
     for (size_t i = 0; i <= TOKENS_MAX; i++) {
-        memcpy(text + i * bytes, line, bytes);
+        (void)sprintf(text + i * bytes, "name:%064zx\n", i);
     }
     assert_int_equal(parse(text, TOKENS_MAX * bytes, &list, &err), STATUS_OK);
     assert_int_equal(list->count, TOKENS_MAX);
@@ -199,7 +222,7 @@ static enum status present(struct tokens *tokens, const char *token)
     return present_from(&peer, tokens, token);
 }
 
-static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(void **state)
+static void a_client_that_goes_on_with_an_old_token_is_told_so_each_time(void **state)
 {
     static const char *const old[] = {"old", "older", "oldest", "of-another-server"};
     struct tokens *tokens = open_tokens();
@@ -207,7 +230,6 @@ static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(
     (void)state;
     for (size_t i = 0; i < 400; i++) {
         assert_int_equal(present(tokens, old[i % 4]), STATUS_UNAUTHORIZED);
-        assert_int_equal(present(tokens, "foo"), STATUS_OK);
     }
     for (int i = 0; i < 40; i++) {
         char guess[32];
@@ -215,8 +237,22 @@ static void who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits(
         status = present(tokens, guess);
     }
     assert_int_equal(status, STATUS_THROTTLED);
-    assert_int_equal(present(tokens, "baz"), STATUS_THROTTLED); /* a guess that is right */
-    assert_int_equal(present(tokens, "foo"), STATUS_OK);
+    tokens_close(tokens);
+}
+
+/* Neither token was presented from this address before the guesses began. */
+static void right_tokens_are_served_amid_guesses_from_their_address(void **state)
+{
+    struct tokens *tokens = open_tokens();
+    size_t throttled = 0;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        char guess[32];
+        (void)snprintf(guess, sizeof guess, "guess-%d", i);
+        throttled += present(tokens, guess) == STATUS_THROTTLED;
+        assert_int_equal(present(tokens, i % 2 == 0 ? "foo" : "baz"), STATUS_OK);
+    }
+    assert_true(throttled > 0);
     tokens_close(tokens);
 }
 
@@ -242,7 +278,7 @@ static struct address address_from(const char *text)
     return address;
 }
 
-/* Until it has to wait. */
+/* Guess until guesses are throttled. */
 static void guess_from(const struct address *guesser, struct tokens *tokens)
 {
     for (int i = 0; i < 40; i++) {
@@ -252,42 +288,29 @@ static void guess_from(const struct address *guesser, struct tokens *tokens)
     }
 }
 
-/* Must it wait now that guesses came from the other? */
-static bool waits_for_guesses_of(const char *address, const char *other)
+/* Is a guess from the address throttled after the guesses of another? */
+static bool pays_for_guesses_of(const char *address, const char *other)
 {
     struct tokens *tokens = open_tokens();
     const struct address guesser = address_from(other);
     const struct address peer = address_from(address);
     guess_from(&guesser, tokens);
-    const enum status status = present_from(&peer, tokens, "foo");
-    assert_true(status == STATUS_OK || status == STATUS_THROTTLED);
+    const enum status status = present_from(&peer, tokens, "one-more");
+    assert_true(status == STATUS_UNAUTHORIZED || status == STATUS_THROTTLED);
+    assert_int_equal(present_from(&peer, tokens, "foo"), STATUS_OK);
     tokens_close(tokens);
     return status == STATUS_THROTTLED;
 }
 
-static void an_address_waits_for_its_own_guesses_and_those_of_its_network(void **state)
+static void an_address_pays_for_its_own_guesses_and_those_of_its_network(void **state)
 {
     (void)state;
-    assert_true(waits_for_guesses_of("192.0.2.1", "192.0.2.1"));
-    assert_false(waits_for_guesses_of("192.0.2.1", "192.0.2.2"));
-    assert_true(waits_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
-    assert_false(waits_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(waits_for_guesses_of("unix", "::1"));              /* whose network is all 0 */
-    assert_false(waits_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
-}
-
-static void
-who_was_let_in_from_one_address_waits_at_another_where_guesses_came_from(void **state)
-{
-    struct tokens *tokens = open_tokens();
-    const struct address own = address_from("192.0.2.1");
-    const struct address guesser = address_from("192.0.2.2");
-    (void)state;
-    assert_int_equal(present_from(&own, tokens, "foo"), STATUS_OK);
-    guess_from(&guesser, tokens);
-    assert_int_equal(present_from(&guesser, tokens, "foo"), STATUS_THROTTLED);
-    assert_int_equal(present_from(&own, tokens, "foo"), STATUS_OK);
-    tokens_close(tokens);
+    assert_true(pays_for_guesses_of("192.0.2.1", "192.0.2.1"));
+    assert_false(pays_for_guesses_of("192.0.2.1", "192.0.2.2"));
+    assert_true(pays_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
+    assert_false(pays_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
+    assert_false(pays_for_guesses_of("unix", "::1"));              /* whose network is all 0 */
+    assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
 }
 
 /* More of them than there are places to remember them. */
@@ -369,14 +392,6 @@ static void each_of_many_tokens_is_known_by_its_name(void **state)
     tokens_close(tokens);
 }
 
-static void of_two_lines_with_one_hash_the_last_counts(void **state)
-{
-    struct tokens *tokens = open_file("old:" FOO ":metrics\nnew:" FOO "\n");
-    (void)state;
-    assert_int_equal(present(tokens, "foo"), STATUS_OK);
-    tokens_close(tokens);
-}
-
 static void a_token_costs_no_more_beside_thousands_of_others(void **state)
 {
     enum {
@@ -394,20 +409,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_have_names_hashes_and_scopes),
-        cmocka_unit_test(an_empty_file_lets_nobody_in),
+        cmocka_unit_test(a_file_without_a_token_is_refused),
+        cmocka_unit_test(two_lines_with_one_hash_are_refused_by_their_numbers),
         cmocka_unit_test(every_other_line_is_refused_by_number),
         cmocka_unit_test(a_name_with_a_nul_inside_is_refused),
         cmocka_unit_test(nuls_are_no_blanks_behind_a_line),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
         cmocka_unit_test(an_address_has_ten_guesses_and_one_more_each_second),
-        cmocka_unit_test(an_address_waits_for_its_own_guesses_and_those_of_its_network),
-        cmocka_unit_test(
-            who_was_let_in_from_one_address_waits_at_another_where_guesses_came_from),
+        cmocka_unit_test(an_address_pays_for_its_own_guesses_and_those_of_its_network),
         cmocka_unit_test(no_address_pays_for_guesses_of_one_whose_place_it_takes),
-        cmocka_unit_test(who_goes_on_with_an_old_token_is_told_so_each_time_and_nobody_waits),
+        cmocka_unit_test(a_client_that_goes_on_with_an_old_token_is_told_so_each_time),
         cmocka_unit_test(each_of_many_tokens_is_known_by_its_name),
-        cmocka_unit_test(of_two_lines_with_one_hash_the_last_counts),
+        cmocka_unit_test(right_tokens_are_served_amid_guesses_from_their_address),
         cmocka_unit_test(a_token_costs_no_more_beside_thousands_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
