@@ -35,6 +35,7 @@ struct conn {
     bool makes_way;                      /* was cut for a client that waits for its place */
     bool closed;                         /* MHD has: only an orphan keeps this record */
     bool handshaking;                    /* TLS: nothing but its handshake has come yet */
+    bool heard;                          /* TLS: the client's first bytes have come */
     struct MHD_Connection *connection;   /* MHD's, until it is closed */
     int fd;                              /* of that */
     struct gnutls_session_int *tls;      /* MHD's; NULL: plain HTTP */

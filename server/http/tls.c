@@ -7,6 +7,7 @@
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/base/thread.h"
+#include "server/http/client_chain.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
 
@@ -28,9 +29,38 @@ enum {
     FILE_BYTES_MAX = 16 << 20, /* all authorities that Debian knows are 220 KB */
     MOST_HANDSHAKES = 256,     /* of a loop at a time */
     REST_BYTES = 16 << 10,     /* of a flight of handshake messages: more than clients send */
-    MESSAGE_BYTES = 32 << 10,  /* of a handshake: a client's certificates, some ten with RSA */
-    MODULUS_BYTES = 8192 / 8,  /* of a client's key: a millisecond, with the longest exponent */
-    EXPONENT_BYTES = 64 / 8    /* as others have it; all that is in use are of three bytes */
+    MESSAGE_BYTES = 32 << 10, /* of a handshake: a chain that is longer ends without an alert */
+    ALPN_EXTENSION = 16       /* application_layer_protocol_negotiation (RFC 7301) */
+};
+
+enum file {
+    FILE_CERT,
+    FILE_KEY,
+    FILE_CLIENT_CA,
+    FILE_COUNT
+};
+
+struct tls_files {
+    struct log *log;         /* borrowed */
+    struct metrics *metrics; /* borrowed */
+    struct file_watch watch; /* main's */
+    pthread_mutex_t lock;
+    struct tls_credentials *current; /* a reference, guarded by the lock */
+};
+
+/* The time in which all certificates that are shown to clients are valid. */
+struct validity {
+    time_t begin;
+    time_t end;
+};
+
+/* Certificate, key and authorities that were read together. */
+struct tls_credentials {
+    gnutls_certificate_credentials_t gnutls; /* owned */
+    gnutls_x509_trust_list_t authorities; /* of clients, owned by `gnutls`; NULL: not asked */
+    struct validity validity;
+    struct tls_files *files; /* borrowed */
+    size_t references;       /* guarded by the lock of the files */
 };
 
 /* ---- bytes ---- */
@@ -40,6 +70,34 @@ static bool handshake_must_wait(const struct conn *conn)
 {
     const struct conn *other = conn->daemon->handshake;
     return conn->handshaking && other != NULL && other != conn;
+}
+
+/* Read what the client has sent behind the bytes that end its connection, for the close would be a
+ * reset otherwise: a client that meets a reset in its send() reads no reason. */
+static void drop_rest(const struct conn *conn)
+{
+    char rest[REST_BYTES];
+    (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
+}
+
+/* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for a
+ * handshake, so no client that speaks TLS gets an answer in plain text. */
+static bool begins_plain_http(const char *bytes)
+{
+    return bytes[0] >= 'A' && bytes[0] <= 'Z';
+}
+
+/* Tell a client that speaks plain HTTP so, in plain HTTP; its connection is about to end. */
+static void answer_plain_http(struct conn *conn)
+{
+    struct exchange *exchange = exchange_begin(conn, "");
+    drop_rest(conn);
+    if (exchange != NULL) {
+        conn->tls = NULL;
+        (void)error_set(&exchange->request.error, STATUS_INVALID_REQUEST,
+                        "plain HTTP came to a port that speaks TLS: use https://");
+        respond_early(exchange);
+    }
 }
 
 static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
@@ -55,9 +113,17 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
         return -1;
     }
     ssize_t count = recv(conn->fd, bytes, room, 0);
-    if (count > 0) {
-        daemon->progress = true;
-        daemon->handshake = conn->handshaking ? conn : daemon->handshake;
+    if (count <= 0) {
+        return count;
+    }
+    daemon->progress = true;
+    daemon->handshake = conn->handshaking ? conn : daemon->handshake;
+    const bool first = !conn->heard;
+    conn->heard = true;
+    if (first && begins_plain_http(bytes)) {
+        answer_plain_http(conn);
+        errno = ECONNRESET;
+        return -1;
     }
     return count;
 }
@@ -84,59 +150,73 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
-/* Say why the handshake ends, which it does now. What the client has sent behind it is read,
- * for the close would be a reset otherwise: a client that meets it in its send() asks for no
- * reason. */
+/* Tell the client why the handshake ends now. */
 static void refuse_client(gnutls_session_t session, gnutls_alert_description_t why)
 {
-    const struct conn *conn = gnutls_transport_get_ptr(session);
-    char rest[REST_BYTES];
     (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, why);
-    (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
+    drop_rest(gnutls_transport_get_ptr(session));
 }
 
-/* Where the client has no certificate, GnuTLS ends the handshake and says nothing: then clients
- * know no more than that the connection broke. Its message is a list of no bytes, in TLS 1.3 behind
- * a byte of another length. */
-static void alert_without_certificate(gnutls_session_t session, const gnutls_datum_t *message)
-{
-    const bool current = gnutls_protocol_get_version(session) >= GNUTLS_TLS1_3;
-    if (message->size <= (current ? 4U : 3U)) {
-        refuse_client(session,
-                      current ? GNUTLS_A_CERTIFICATE_REQUIRED : GNUTLS_A_HANDSHAKE_FAILURE);
-    }
-}
-
-static void log_refusal(const struct conn *conn, const char *why)
+static void log_refusal(const struct conn *conn, const char *what, const char *why)
 {
     char client[INET6_ADDRSTRLEN];
     address_text(&conn->peer, client, sizeof client);
-    log_message(conn->loop->server->log, LOG_DEBUG, "TLS: the certificate of %s is refused: %s",
+    log_message(conn->loop->server->log, LOG_DEBUG, "TLS: the %s of %s is refused: %s", what,
                 client, why);
 }
 
-/* Whether the client's key is one of RSA whose signature takes long to check: half a second for
- * 16384 bits with an exponent as long. The client makes up both, and TLS 1.3 checks the signature
- * before it is known whether the certificate is one of our authorities'. */
-static bool key_costs_too_much(gnutls_session_t session)
+static int notice_alpn(void *offers, unsigned extension, const unsigned char *bytes,
+                       unsigned count)
 {
-    unsigned count = 0;
-    const gnutls_datum_t *shown = gnutls_certificate_get_peers(session, &count);
-    gnutls_pubkey_t key = NULL;
-    gnutls_datum_t modulus = {.data = NULL};
-    gnutls_datum_t exponent = {.data = NULL};
-    if (shown == NULL || count == 0 || gnutls_pubkey_init(&key) != 0) {
-        return true;
+    bool *offered = offers;
+    (void)bytes;
+    (void)count;
+    *offered = *offered || extension == ALPN_EXTENSION;
+    return 0;
+}
+
+/* "In the event that the server supports no protocols that the client advertises, then the server
+ * SHALL respond with a fatal "no_application_protocol" alert" (RFC 7301, 3.2). GnuTLS has chosen
+ * among those that libmicrohttpd set, if it could. */
+static int check_protocols(gnutls_session_t session, const gnutls_datum_t *hello)
+{
+    gnutls_datum_t chosen;
+    bool offered = false;
+    if (gnutls_alpn_get_selected_protocol(session, &chosen) == 0) {
+        return 0;
     }
-    bool costs = gnutls_pubkey_import_x509_raw(key, &shown[0], GNUTLS_X509_FMT_DER, 0) != 0;
-    if (!costs && gnutls_pubkey_export_rsa_raw2(key, &modulus, &exponent,
-                                                GNUTLS_EXPORT_FLAG_NO_LZ) == 0) {
-        costs = modulus.size > MODULUS_BYTES || exponent.size > EXPONENT_BYTES;
+    (void)gnutls_ext_raw_parse(&offered, notice_alpn, hello,
+                               GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO);
+    if (!offered) {
+        return 0;
     }
-    gnutls_free(modulus.data);
-    gnutls_free(exponent.data);
-    gnutls_pubkey_deinit(key);
-    return costs;
+    log_refusal(gnutls_transport_get_ptr(session), "handshake",
+                "its ALPN does not offer http/1.1");
+    refuse_client(session, GNUTLS_A_NO_APPLICATION_PROTOCOL);
+    return GNUTLS_E_NO_APPLICATION_PROTOCOL;
+}
+
+/* Check the client's certificates before GnuTLS decodes them. Where the client has none, GnuTLS
+ * ends the handshake and says nothing, so the alert is ours: the message is a list of no bytes, in
+ * TLS 1.3 behind a byte of another length. */
+static int check_certificates(gnutls_session_t session, const gnutls_datum_t *message)
+{
+    const struct conn *conn = gnutls_transport_get_ptr(session);
+    const bool tls13 = gnutls_protocol_get_version(session) >= GNUTLS_TLS1_3;
+    struct error err = ERROR_INIT;
+    gnutls_alert_description_t alert;
+    if (message->size <= (tls13 ? 4U : 3U)) {
+        refuse_client(session,
+                      tls13 ? GNUTLS_A_CERTIFICATE_REQUIRED : GNUTLS_A_HANDSHAKE_FAILURE);
+        return 0;
+    }
+    if (client_chain_check(message, tls13, conn->credentials->authorities, &alert, &err) ==
+        STATUS_OK) {
+        return 0;
+    }
+    log_refusal(conn, "certificate", err.detail);
+    refuse_client(session, alert);
+    return GNUTLS_E_CERTIFICATE_ERROR;
 }
 
 /* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
@@ -148,14 +228,13 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
     if (incoming == 0) {
         return 0;
     }
-    if (type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT) {
-        alert_without_certificate(session, message);
-    } else if (type == GNUTLS_HANDSHAKE_CERTIFICATE_VERIFY && key_costs_too_much(session)) {
-        log_refusal(conn,
-                    "its RSA key has more than 8192 bits, or an exponent of more than 64");
-        refuse_client(session, GNUTLS_A_UNSUPPORTED_CERTIFICATE);
-        return GNUTLS_E_CERTIFICATE_ERROR;
-    } else if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
+    if (type == GNUTLS_HANDSHAKE_CLIENT_HELLO) {
+        return check_protocols(session, message);
+    }
+    if (type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT && conn->credentials->authorities != NULL) {
+        return check_certificates(session, message);
+    }
+    if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
         client_socket_acknowledge(conn->fd); /* TLS 1.3 has nothing to send behind it */
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
@@ -194,8 +273,9 @@ static gnutls_alert_description_t alert_of(unsigned found)
     if ((found & GNUTLS_CERT_EXPIRED) != 0) {
         return GNUTLS_A_CERTIFICATE_EXPIRED;
     }
-    return (found & GNUTLS_CERT_PURPOSE_MISMATCH) != 0 ? GNUTLS_A_UNSUPPORTED_CERTIFICATE
-                                                       : GNUTLS_A_BAD_CERTIFICATE;
+    const unsigned unsupported = GNUTLS_CERT_PURPOSE_MISMATCH | GNUTLS_CERT_INSECURE_ALGORITHM;
+    return (found & unsupported) != 0 ? GNUTLS_A_UNSUPPORTED_CERTIFICATE
+                                      : GNUTLS_A_BAD_CERTIFICATE;
 }
 
 static int verify_client(gnutls_session_t session)
@@ -213,7 +293,8 @@ static int verify_client(gnutls_session_t session)
     if (code == 0) {
         (void)gnutls_certificate_verification_status_print(found, GNUTLS_CRT_X509, &why, 0);
     }
-    log_refusal(conn, why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
+    log_refusal(conn, "certificate",
+                why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
     gnutls_free(why.data);
     refuse_client(session, alert_of(found));
     return GNUTLS_E_CERTIFICATE_ERROR;
@@ -221,45 +302,57 @@ static int verify_client(gnutls_session_t session)
 
 /* ---- certificates, keys and authorities ---- */
 
-enum file {
-    FILE_CERT,
-    FILE_KEY,
-    FILE_CLIENT_CA,
-    FILE_COUNT
-};
-
-struct tls_files {
-    struct log *log;         /* borrowed */
-    struct metrics *metrics; /* borrowed */
-    struct file_watch watch; /* main's */
-    pthread_mutex_t lock;
-    struct tls_credentials *current; /* a reference, guarded by the lock */
-};
-
-/* What was read together. */
-struct tls_credentials {
-    gnutls_certificate_credentials_t gnutls; /* owned */
-    bool ask_clients;                        /* for certificates of their own */
-    struct tls_files *files;                 /* borrowed */
-    size_t references;                       /* guarded by the lock of the files */
-};
-
-/* When the first of the certificates that are shown ends, 0 if none can be read. */
-static time_t first_expiry(gnutls_certificate_credentials_t gnutls)
+static struct validity validity_of(const gnutls_x509_crt_t *chain, unsigned count)
 {
+    struct validity found = {.begin = gnutls_x509_crt_get_activation_time(chain[0]),
+                             .end = gnutls_x509_crt_get_expiration_time(chain[0])};
+    for (unsigned i = 1; i < count; i++) {
+        const time_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
+        const time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
+        found.begin = begin > found.begin ? begin : found.begin;
+        found.end = end < found.end ? end : found.end;
+    }
+    return found;
+}
+
+/* Refuse a key that clients refuse: RSA below 2048 bits, or of that strength. */
+static enum status check_strength(gnutls_x509_crt_t certificate, const char *path,
+                                  struct error *err)
+{
+    unsigned bits = 0;
+    const int kind = gnutls_x509_crt_get_pk_algorithm(certificate, &bits);
+    if (kind >= 0 && gnutls_pk_bits_to_sec_param((gnutls_pk_algorithm_t)kind, bits) >=
+                         GNUTLS_SEC_PARAM_MEDIUM) {
+        return STATUS_OK;
+    }
+    const char *name = gnutls_pk_get_name((gnutls_pk_algorithm_t)kind);
+    return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
+                           "--tls-cert %s: its key has %u bits (%s), expected 2048 or more "
+                           "for RSA, 256 for elliptic curves: make another key, and a "
+                           "certificate for it",
+                           path, bits, name != NULL ? name : "unknown");
+}
+
+/* Check the key of the server's certificate, and note when the certificates that are shown to clients
+ * are valid. */
+static enum status examine_chain(struct tls_credentials *credentials, struct error *err)
+{
+    const char *path = credentials->files->watch.paths[FILE_CERT];
     gnutls_x509_crt_t *chain = NULL;
     unsigned count = 0;
-    time_t first = 0;
-    if (gnutls_certificate_get_x509_crt(gnutls, 0, &chain, &count) != 0) {
-        return 0;
+    int code = gnutls_certificate_get_x509_crt(credentials->gnutls, 0, &chain, &count);
+    if (code != 0 || count == 0) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "--tls-cert", "--tls-cert %s: %s", path,
+            gnutls_strerror(code != 0 ? code : GNUTLS_E_NO_CERTIFICATE_FOUND));
     }
+    credentials->validity = validity_of(chain, count);
+    enum status status = check_strength(chain[0], path, err);
     for (unsigned i = 0; i < count; i++) {
-        time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
-        first = first == 0 || end < first ? end : first;
         gnutls_x509_crt_deinit(chain[i]);
     }
     gnutls_free(chain);
-    return first;
+    return status;
 }
 
 static gnutls_datum_t datum_of(const struct file_text *text)
@@ -287,8 +380,8 @@ static enum status use_texts(struct tls_credentials *credentials, const struct f
                                "--tls-cert %s, --tls-key %s: %s", paths[FILE_CERT],
                                paths[FILE_KEY], gnutls_strerror(code));
     }
-    credentials->ask_clients = paths[FILE_CLIENT_CA][0] != '\0';
-    if (!credentials->ask_clients) {
+    TRY(examine_chain(credentials, err));
+    if (paths[FILE_CLIENT_CA][0] == '\0') {
         return STATUS_OK;
     }
     code = gnutls_certificate_set_x509_trust_mem(credentials->gnutls, &ca, GNUTLS_X509_FMT_PEM);
@@ -299,6 +392,7 @@ static enum status use_texts(struct tls_credentials *credentials, const struct f
             gnutls_strerror(code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code));
     }
     gnutls_certificate_set_verify_function(credentials->gnutls, verify_client);
+    gnutls_certificate_get_trust_list(credentials->gnutls, &credentials->authorities);
     return STATUS_OK;
 }
 
@@ -351,11 +445,48 @@ static struct tls_credentials *credentials_get(struct tls_files *files)
     return credentials;
 }
 
+static void time_text(time_t time, char text[32])
+{
+    struct tm tm;
+    text[0] = '\0';
+    if (gmtime_r(&time, &tm) != NULL) {
+        (void)strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    }
+}
+
+/* Warn of certificates that clients will refuse, and of a key that is no secret. The key's group may
+ * read it: systemd's SupplementaryGroups= and Kubernetes' fsGroup give a service its key so. */
+static void warn_of_files(const struct tls_files *files, const struct validity *validity)
+{
+    const char *const *paths = files->watch.paths;
+    const mode_t mode = files->watch.taken[FILE_KEY].st_mode;
+    const time_t now = time(NULL);
+    char text[32];
+    if (validity->end <= now) {
+        time_text(validity->end, text);
+        log_message(files->log, LOG_WARN,
+                    "TLS: %s has a certificate that ended at %s: clients refuse it, renew it",
+                    paths[FILE_CERT], text);
+    }
+    if (validity->begin > now) {
+        time_text(validity->begin, text);
+        log_message(files->log, LOG_WARN,
+                    "TLS: %s has a certificate that is not valid before %s: clients refuse it "
+                    "until then; is this machine's clock right?",
+                    paths[FILE_CERT], text);
+    }
+    if (S_ISREG(mode) && (mode & (S_IROTH | S_IWOTH)) != 0) {
+        log_message(files->log, LOG_WARN,
+                    "TLS: every user of this machine may read or write the key %s (mode %04o), "
+                    "expected its owner and group alone: chmod o= %s",
+                    paths[FILE_KEY], (unsigned)mode & 07777U, paths[FILE_KEY]);
+    }
+}
+
 /* Read the files, and give new connections what they say. */
 static enum status take_up_files(struct tls_files *files, struct error *err)
 {
-    char text[32] = "";
-    struct tm tm;
+    char text[32];
     struct tls_credentials *credentials = calloc(1, sizeof *credentials);
     if (credentials == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
@@ -368,18 +499,17 @@ static enum status take_up_files(struct tls_files *files, struct error *err)
         credentials_free(credentials);
         return status;
     }
+    const struct validity validity = credentials->validity;
     MUST(pthread_mutex_lock(&files->lock));
     struct tls_credentials *before = files->current;
     files->current = credentials;
     MUST(pthread_mutex_unlock(&files->lock));
     credentials_release(before);
-    time_t end = first_expiry(credentials->gnutls);
-    metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, end);
-    if (gmtime_r(&end, &tm) != NULL) {
-        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    }
+    metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, validity.end);
+    time_text(validity.end, text);
     log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
                 files->watch.paths[FILE_CERT], text);
+    warn_of_files(files, &validity);
     return STATUS_OK;
 }
 
@@ -477,7 +607,7 @@ void tls_begin(struct conn *conn)
         0) {
         deadline_cut(conn); /* the session still has libmicrohttpd's credentials: none */
     }
-    if (conn->credentials->ask_clients) {
+    if (conn->credentials->authorities != NULL) {
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
     }
     if (loop->handshaking > MOST_HANDSHAKES) {
@@ -519,8 +649,9 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
 {
     unsigned count = 0;
     gnutls_x509_crt_t certificate;
-    const gnutls_datum_t *shown =
-        conn->credentials->ask_clients ? gnutls_certificate_get_peers(conn->tls, &count) : NULL;
+    const gnutls_datum_t *shown = conn->credentials->authorities != NULL
+                                      ? gnutls_certificate_get_peers(conn->tls, &count)
+                                      : NULL;
     if (shown == NULL || count == 0 || gnutls_x509_crt_init(&certificate) != 0) {
         return false;
     }
@@ -541,13 +672,15 @@ ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
 
 /* Ciphers with authentication and key exchanges with forward secrecy that are quick to compute, in
  * our order: a client does not choose what it costs. ChaCha20 takes three times as long as AES, and
- * is for who has no AES. MHD only reads. */
+ * is for clients without AES. The profile refuses certificates of clients, and of their issuers, with
+ * keys below 112 bits of security: RSA below 2048 bits. MHD only reads. */
 void *tls_priorities(void)
 {
     static char priorities[] =
         "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA"
         ":-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"
-        ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE";
+        ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE"
+        ":%PROFILE_MEDIUM";
     return priorities;
 }
 

@@ -8,9 +8,12 @@ stands beside it. The bound is what `openssl speed` gives for AES-128-GCM in rec
 """
 
 import argparse
+import contextlib
 import pathlib
 import re
 import resource
+import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -19,12 +22,14 @@ import tempfile
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests" / "integration"))
 
-from support.certificates import Tls  # noqa: E402
+from support.certificates import Authority, Tls  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 BYTES = 64 << 20
 LARGE = 8  # requests a round
 SECONDS = 3
+REFUSED = 40  # handshakes
+NAMES = {"one name": 1, "127 names": 127, "3,500 names": 3500}
 
 
 def said_by(*command, **options):
@@ -83,6 +88,31 @@ def handshakes(side, tls):
     return int(count) / max(int(seconds) - 1, 1)  # it counts the second that it began in
 
 
+def refused_us(server, context):
+    """Microseconds of HTTP threads for a handshake that ends with the client's certificate."""
+    begun = sum(server.thread_seconds("tally-http"))
+    for _ in range(REFUSED):
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+                with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                    wire.recv(1)
+    return (sum(server.thread_seconds("tally-http")) - begun) / REFUSED * 1e6
+
+
+def strangers(folder):
+    """What certificates cost that nobody believed has signed: with the name of an authority, or
+    another."""
+    tls = Tls(folder / "mutual", Authority(folder / "clients"))
+    server = Tallyd(folder / "mutual.log", ["--log-requests", "false"], tls=tls)
+    for issuer in ("authority", "stranger"):
+        signer = Authority(folder / issuer, issuer)
+        for said, count in NAMES.items():
+            names = ",".join(f"DNS:{number:06x}" for number in range(count))
+            context = tls.context(signer.sign(f"client-{count}", "clientAuth", names=names))
+            yield issuer, said, refused_us(server, context)
+    server.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -97,6 +127,7 @@ def main():
                 side.large(body.name)
                 side.small()
         shaken = handshakes(secure, tls)
+        refused = list(strangers(folder))
         plain.server.stop()
         secure.server.stop()
     bound = 2 * BYTES / openssl_rate()
@@ -118,6 +149,8 @@ def main():
     print(f"  plain and openssl speed together would be {bound / (bound + least):.2f}")
     print(f"small raw requests, 32 connections: TLS {ratio:.2f} of plain (goal 0.5)")
     print(f"handshakes with a P-256 key: {shaken:.0f} a second")
+    for issuer, names, cost_us in refused:
+        print(f"a refused client certificate, issuer {issuer}, {names}: {cost_us:.0f} us")
 
 
 if __name__ == "__main__":

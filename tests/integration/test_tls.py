@@ -49,7 +49,8 @@ from test_limits import (  # noqa: F401
 
 from support import calls
 from support.calls import BODY, PATH, SUMS, works
-from support.certificates import Authority, Tls, costly_key, put
+from support.certificates import Authority, Tls, between, costly_key, put
+from support.http import Wire
 from support.tallyd import BINARY, Tallyd
 from support.waiting import pipe_with_reader, until
 
@@ -149,17 +150,63 @@ def test_a_client_that_has_aes_gets_it_whatever_it_likes_better(server, tls):
                 assert expected in wire.cipher()[0]
 
 
-def test_plain_http_on_a_port_with_tls_is_not_answered_in_plain(server):
-    with socket.create_connection(("127.0.0.1", server.port), 30) as plain:
-        plain.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        got = b""
-        try:
-            while piece := plain.recv(4096):
-                got += piece
-        except ConnectionResetError:
-            pass
-    assert b"HTTP" not in got
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n" + bytes(4000),
+        b"P",
+    ],
+)
+def test_plain_http_on_a_port_with_tls_is_told_to_use_https(server, sent):
+    with Wire(server.port) as plain:
+        answer = plain.send(sent).answer()
+        calls.expect_error(answer, 400, "invalid_request", None, "use https://")
+        assert answer.headers["X-Request-Id"] and answer.headers["Connection"] == "close"
+        assert plain.closed() and plain.buffer == b""
     assert works(server)
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x02\x00\x00\x05", b"\x00GET / HTTP/1.1\r\n\r\n", b"get /"])
+def test_what_is_neither_tls_nor_http_is_not_answered_in_plain(server, sent):
+    with Wire(server.port) as plain:
+        plain.send(sent)
+        with contextlib.suppress(OSError):  # the server may have closed already
+            plain.half_close()
+        assert plain.closed() and b"HTTP" not in plain.buffer
+    assert works(server)
+
+
+def told_by_plain(server, sent):
+    with Wire(server.port) as plain:
+        return plain.send(sent).closed() and plain.buffer
+
+
+def test_a_plain_request_in_the_middle_of_a_handshake_is_not_answered(server, tls):
+    assert b"HTTP" not in told_by_plain(server, hello_of(tls)[:20] + b"GET / HTTP/1.1\r\n\r\n" * 40)
+    assert works(server)
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+@pytest.mark.parametrize(
+    "offered, chosen",
+    [(None, None), (["http/1.1"], "http/1.1"), (["h2", "http/1.1"], "http/1.1"), (["h2"], "")],
+)
+def test_a_client_that_speaks_other_protocols_alone_is_told_so(
+    server, tls, version, offered, chosen
+):
+    context = context_of(tls, ssl.TLSVersion[version], ssl.TLSVersion[version])
+    if offered is not None:
+        context.set_alpn_protocols(offered)
+    with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+        if chosen == "":
+            with pytest.raises(ssl.SSLError, match="no application protocol"):
+                context.wrap_socket(raw, server_hostname="localhost")
+        else:
+            with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                assert wire.selected_alpn_protocol() == chosen
+                wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert wire.recv(9) == b"HTTP/1.1 "
 
 
 def test_a_unix_socket_beside_is_plain(start_server, tmp_path):
@@ -525,6 +572,69 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
     until(lambda: serial_of(server, changing) == serial, 60)
 
 
+RSA = ("rsa", "-pkeyopt")
+
+
+def test_a_server_key_of_less_than_2048_bits_of_rsa_is_refused(start_server, changing):
+    strong = changing.authority.sign("strong", kind=(*RSA, "rsa_keygen_bits:2048"))
+    serial = changing.authority.signed
+    weak = changing.authority.sign("weak", kind=(*RSA, "rsa_keygen_bits:1024"))
+    says = "its key has 1024 bits (RSA), expected 2048 or more"
+    flags = ["--tls-cert", str(weak[0]), "--tls-key", str(weak[1])]
+    at_the_start = start_server(*flags, tls=None, wait=False)
+    server = start_server(tls=changing)
+    put(strong[0], changing.certificate)
+    put(strong[1], changing.key)
+    until(lambda: serial_of(server, changing) == serial, 60)
+    put(weak[0], changing.certificate)
+    put(weak[1], changing.key)
+    until(lambda: f"--tls-cert {changing.certificate}: {says}" in server.log, 60)
+    assert serial_of(server, changing) == serial
+    assert at_the_start.wait() == 2
+    assert f"--tls-cert {weak[0]}: {says}" in at_the_start.log
+
+
+def not_yet(certificate):
+    """A copy that is valid from the year 2049 on. The server does not check its own signature."""
+    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    at = der.index(b"\x17\x0d") + 2  # a UTCTime of 13 bytes: the beginning stands first
+    later = certificate.with_name("later.pem")
+    later.write_text(ssl.DER_cert_to_PEM_cert(der[:at] + b"490101000000Z" + der[at + 13 :]))
+    return later
+
+
+def test_a_certificate_that_is_not_valid_now_is_warned_of(start_server, changing):
+    ended = f"TLS: {changing.certificate} has a certificate that ended at 20"
+    begins = f"TLS: {changing.certificate} has a certificate that is not valid before 2049-01-01T00"
+    server = start_server(tls=changing)
+    later = not_yet(changing.certificate)
+    over, key = that_is_over(changing.authority)
+    put(over, changing.certificate)
+    put(key, changing.key)
+    until(lambda: ended in server.log, 60)
+    assert begins not in server.log
+    started = start_server(tls=changing, wait=False)
+    until(lambda: ended in started.log, 60)
+    put(changing.authority.folder / "server-1.key", changing.key)
+    put(later, changing.certificate)
+    until(lambda: begins in server.log, 60)
+    assert server.log.count(ended) == 1
+
+
+@pytest.mark.parametrize("mode, warns", [(0o600, 0), (0o640, 0), (0o644, 1)])
+def test_a_key_that_every_user_may_read_is_warned_of(start_server, changing, mode, warns):
+    says = f"may read or write the key {changing.key} (mode 0644)"
+    os.chmod(changing.key, mode)
+    server = start_server(tls=changing)
+    until(lambda: "listening on" in server.log, 60)
+    assert server.log.count(says) == warns
+    put(changing.key, changing.key)
+    until(lambda: server.log.count("is taken up") == 2, 60)
+    os.chmod(changing.key, 0o604)
+    until(lambda: says.replace("0644", "0604") in server.log, 60)
+    assert server.log.count(says) == 2 * warns
+
+
 def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_server, changing):
     server = start_server(tls=changing)
     os.truncate(changing.certificate, 1 << 30)
@@ -679,19 +789,93 @@ def test_a_key_whose_signature_takes_long_to_check_is_refused_unchecked(
         with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
             with context.wrap_socket(raw, server_hostname="localhost") as wire:
                 wire.recv(1)
-    until(lambda: "is refused: its RSA key has more than 8192 bits" in server.log, 60)
+    until(lambda: "expected at most 8192 and 64: make a shorter key" in server.log, 60)
     assert not refused(server, tls.context(tls.own))
 
 
-def test_certificates_longer_than_32_kib_are_not_read(mutual):
-    server, tls, clients = mutual
-    lengths = [(20, "short"), (1500, "long")]
-    short, long = (
-        clients.sign(name, "clientAuth", names=",".join(f"DNS:{i:020}.example" for i in range(n)))
-        for n, name in lengths
+def names_of(count):
+    return ",".join(f"DNS:{i:x}" for i in range(count))
+
+
+def chain_file(name, own, *behind):
+    """A certificate and those that are sent behind it, with its key."""
+    file = own[0].with_name(f"{name}.chain")
+    file.write_bytes(b"".join(path.read_bytes() for path in (own[0], *behind)))
+    return file, own[1]
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
+    start_server, tmp_path, version
+):
+    """Also with the name of an authority, which anybody can copy."""
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server("--log-level", "debug", tls=tls)
+
+    def told(own):
+        context = tls.context(own)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+                with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                    with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
+                        # In TLS 1.3 a client that is refused may have come so far.
+                        wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                    return wire.recv(9).decode()
+        except (ssl.SSLError, ConnectionError) as error:
+            return str(error)
+
+    few, many, thousands, bulky = (
+        clients.sign(name, "clientAuth", names=names)
+        for name, names in (
+            ("few", names_of(100)),
+            ("many", names_of(128)),
+            ("thousands", names_of(3500)),
+            ("bulky", ",".join(f"DNS:{'x' * 60}{i:02}.{'y' * 60}.example" for i in range(70))),
+        )
     )
-    assert not refused(server, tls.context(short))
-    assert refused(server, tls.context(long))
+    for own, said in (
+        (few, None),
+        (chain_file("several", few, clients.certificate), None),
+        (many, "an extension has 129 elements (names, for example), expected at most 128"),
+        (thousands, "bytes, expected at most 8192"),
+        (bulky, "bytes, expected at most 8192"),
+        (chain_file("nine", few, *[clients.certificate] * 8), "more than 8 certificates came"),
+        (chain_file("forms", few, *[few[0]] * 5), "elements of DER, expected at most 640"),
+    ):
+        if said is None:
+            assert told(own) == "HTTP/1.1 ", own
+        else:
+            assert "unsupported certificate" in told(own), own
+            until(lambda said=said: said in server.log, 60)
+    assert "unknown ca" in told(Authority(tmp_path / "strangers", "s").sign("few", "clientAuth"))
+    until(lambda: "its issuer is unknown, expected an authority of" in server.log, 60)
+
+
+def test_certificates_between_client_and_authority_are_followed(start_server, tmp_path):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server(tls=tls)
+    inner = between(between(clients, "outer"), "inner")
+    outer = clients.folder / "outer.pem"
+    own = inner.sign("deep", "clientAuth")
+    assert not refused(server, tls.context(chain_file("deep", own, inner.certificate, outer)))
+    assert refused(server, tls.context(own))
+    stranger = Authority(tmp_path / "strangers", "authority").sign("posing", "clientAuth")
+    assert refused(server, tls.context(stranger))  # has the authority's name
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_a_client_key_of_less_than_2048_bits_of_rsa_is_refused(mutual, version):
+    server, tls, clients = mutual
+    for bits, enters in ((2048, True), (1024, False)):
+        own = clients.sign(f"rsa-{bits}", "clientAuth", kind=(*RSA, f"rsa_keygen_bits:{bits}"))
+        context = ssl.create_default_context(cafile=tls.authority.certificate)
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # the client itself would not
+        context.load_cert_chain(*own)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+        assert refused(server, context) != enters, bits
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])

@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+import shutil
 import ssl
 import subprocess
 import time
@@ -44,25 +45,21 @@ class Authority:
         days=2,
         names="DNS:localhost,IP:127.0.0.1",
         subject="",
+        kind=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+        more="",
     ):
         """Certificate and key for these names, or a client's; their serial number counts up. With
-        0 days it is over within a second. subject: what its subject has besides the name."""
+        0 days it is over within a second. subject: what its subject has besides the name; kind: of
+        its key, for `openssl req -newkey`; more: further lines of extensions."""
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
         extensions.write_text(
             f"subjectAltName={names}\nextendedKeyUsage={purpose}\n"
-            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+            f"subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n{more}\n"
         )
         openssl(
-            *(
-                "req",
-                "-new",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-            ),
+            *("req", "-new", "-newkey", *kind),
             *("-nodes", "-subj", f"{subject}/CN={name}", "-keyout", key, "-out", request),
         )
         openssl(
@@ -80,6 +77,15 @@ class Authority:
             *("-out", certificate),
         )
         return certificate, key
+
+
+def between(authority, name):
+    """An Authority that this one has signed."""
+    made = Authority.__new__(Authority)
+    made.folder, made.signed = authority.folder, 0
+    more = "basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign"
+    made.certificate, made.key = authority.sign(name, "clientAuth", names="DNS:x", more=more)
+    return made
 
 
 def costly_key(folder, name, primes, exponent="long", pss=False):
@@ -111,9 +117,10 @@ def costly_key(folder, name, primes, exponent="long", pss=False):
 
 
 def put(source, target):
-    """Replace a file as a certificate manager does: at once."""
+    """Replace a file as a certificate manager does: at once, and with who may read it."""
     fresh = pathlib.Path(f"{target}.new")
     fresh.write_bytes(pathlib.Path(source).read_bytes())
+    shutil.copymode(source, fresh)
     os.replace(fresh, target)
 
 

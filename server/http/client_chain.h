@@ -1,0 +1,30 @@
+/* The certificates of a client, checked in the bytes of its handshake message, before GnuTLS decodes
+ * them. Anybody can send a chain, and nobody knows yet who sent it: GnuTLS decodes the first
+ * certificate four times before it looks for an authority, at 6 microseconds for each name, and
+ * checks a signature with a key of any size. So the check bounds, in this order:
+ *
+ *   - bytes and number of the certificates;
+ *   - elements of DER in each extension (names, policies, ...) and in all certificates together;
+ *   - modulus and exponent of each RSA key;
+ *   - and it refuses a chain that names none of the authorities of --tls-client-ca.
+ *
+ * A chain that passes is no proof of anything: names can be copied. GnuTLS verifies it afterwards.
+ * Nothing is allocated but, for an authority that is found, GnuTLS's copy of its certificate.
+ * Thread: any. */
+#ifndef TALLY_SERVER_CLIENT_CHAIN_H
+#define TALLY_SERVER_CLIENT_CHAIN_H
+
+#include "proto/status.h"
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <stdbool.h>
+
+/* Check the body of a client's Certificate message, which has at least one certificate.
+ * out   *alert   the alert for the client, where the chain is refused
+ * err   INVALID_REQUEST */
+MUST_CHECK enum status client_chain_check(const gnutls_datum_t *message, bool tls13,
+                                          gnutls_x509_trust_list_t authorities,
+                                          gnutls_alert_description_t *alert, struct error *err);
+
+#endif
