@@ -255,8 +255,8 @@ FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
-# Of the service it takes what the tokens need.
-$(B)/tests/fuzz/fuzz_tokens: $(B)/tests/fuzz/fuzz_tokens.o $(B)/libserver.a $(FUZZ_OBJ)
+# Of the service these take what they need.
+$(addprefix $(B)/tests/fuzz/fuzz_,tokens client_chain): %: %.o $(B)/libserver.a $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_server) $(LIBS_proto)
 $(B)/libserver.a: $(call objs,$(SERVER_SRC))
 	@rm -f $@

@@ -210,7 +210,8 @@ TOKENS = {
     "scope-missing": (KNOWN | METRICS, b"", b"bearer   x  "),
     "no-field": (NO_FIELD, b"# nothing\n\n", b""),
     "empty": (KNOWN, b"", b""),
-    "scopes": (0, LINE + b":infer,metrics,admin\r\n" + LINE + b":admin", b"Bearer"),
+    "scopes": (0, LINE + b":infer,metrics,admin\r\n" + LINE[:-1] + b"0:admin", b"Bearer"),
+    "hash-twice": (0, LINE + b"\n\n" + LINE + b":admin", b"Bearer"),
     "scope-unknown": (0, LINE + b":root", b"Basic Zm9v"),
     "scope-empty": (0, LINE + b":infer,", b"Bearer \t"),
     "hash-short": (0, LINE[:-1], b"Bearerx"),
@@ -221,6 +222,76 @@ TOKENS = {
 }
 for name, (flags, text, field) in TOKENS.items():
     write("tokens", name, bytes([flags]) + text + b"\0" + field + b"\0")
+
+# Certificates of clients (fuzz_client_chain.c): what they say is in order, but the signature ------
+
+TLS13, MESSAGE = 1, 2
+EC, RSA = "06072a8648ce3d020106082a8648ce3d030107", "06092a864886f70d0101010500"
+
+
+def der(tag, *parts):
+    text = b"".join(parts)
+    length = len(text).to_bytes(max(1, (len(text).bit_length() + 7) // 8), "big")
+    head = length if len(text) < 128 else bytes([128 + len(length)]) + length
+    return bytes([tag]) + head + text
+
+
+def name(text):
+    kind = der(6, bytes.fromhex("550403"))
+    return der(0x30, der(0x31, der(0x30, kind, der(12, text))))
+
+
+def key(kind, modulus_bits=0, exponent=65537):
+    algorithm = der(0x30, bytes.fromhex(kind))
+    if kind == EC:
+        return der(0x30, algorithm, der(3, b"\0\4" + bytes(63) + b"\1"))
+    numbers = (1 << modulus_bits - 1 | 1, exponent)
+    texts = [number.to_bytes(number.bit_length() // 8 + 1, "big") for number in numbers]
+    return der(0x30, algorithm, der(3, b"\0" + der(0x30, *(der(2, text) for text in texts))))
+
+
+def names(count):
+    return extension("551d11", der(0x30, *[der(0x82, b"a")] * count))
+
+
+def extension(oid, text):
+    return der(0x30, der(6, bytes.fromhex(oid)), der(4, text))
+
+
+def certificate(public=key(EC), *extensions):
+    signature = der(0x30, bytes.fromhex("06082a8648ce3d040302"))
+    times = der(0x30, *[der(0x17, year + b"0101000000Z") for year in (b"25", b"49")])
+    fields = [der(0xA0, b"\2\1\2"), der(2, b"\1"), signature, name(b"ca"), times, name(b"client")]
+    more = [der(0xA3, der(0x30, *extensions))] if extensions else []
+    signed = der(3, b"\0" + der(0x30, der(2, b"\1"), der(2, b"\1")))
+    return der(0x30, der(0x30, *fields, public, *more), signature, signed)
+
+
+def chain(*certificates):
+    text = b"".join(len(c).to_bytes(3, "big") + c + bytes(2) for c in certificates)
+    return b"\0" + len(text).to_bytes(3, "big") + text
+
+
+PLAIN = certificate()
+CHAINS = {
+    "plain": (0, PLAIN),
+    "names": (TLS13, certificate(key(EC), names(3))),
+    "names-most": (TLS13, certificate(key(EC), names(127))),
+    "names-too-many": (0, certificate(key(EC), names(128))),
+    "names-of-both": (0, certificate(key(EC), names(100), extension("551d12", b"\x30\0"))),
+    "extension-no-der": (0, certificate(key(EC), extension("2a030405", b"\xff" * 99))),
+    "names-without-end": (0, certificate(key(EC), extension("551d11", b"0\x80\x82\0\0\0"))),
+    "rsa": (0, certificate(key(RSA, 2048))),
+    "rsa-longest": (0, certificate(key(RSA, 8192, 2**64 - 1))),
+    "rsa-too-long": (0, certificate(key(RSA, 8193))),
+    "rsa-exponent": (0, certificate(key(RSA, 2048, 2**64 + 1))),
+    "chain": (TLS13 | MESSAGE, chain(PLAIN, certificate(key(EC), names(2)), PLAIN)),
+    "chain-empty": (TLS13 | MESSAGE, chain()),
+    "chain-of-nine": (TLS13 | MESSAGE, chain(*[PLAIN] * 9)),
+    "cut": (0, PLAIN[:-1]),
+}
+for case, (flags, text) in CHAINS.items():
+    write("client_chain", case, bytes([flags]) + text)
 
 for form, case, line, headers, body in golden():
     if not case.startswith("error"):

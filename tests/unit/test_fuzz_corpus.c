@@ -17,6 +17,9 @@
 #define LLVMFuzzerTestOneInput fuzz_tokens
 #include "tests/fuzz/fuzz_tokens.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_client_chain
+#include "tests/fuzz/fuzz_client_chain.c"
+#undef LLVMFuzzerTestOneInput
 
 #include <glob.h>
 
@@ -65,13 +68,21 @@ static void the_tokens_corpus_passes(void **state)
     (void)state;
     replay("tests/fuzz/corpus/tokens/*", fuzz_tokens);
 }
+static void the_client_chain_corpus_passes(void **state)
+{
+    (void)state;
+    replay("tests/fuzz/corpus/client_chain/*", fuzz_client_chain);
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_json_corpus_passes),   cmocka_unit_test(the_raw_corpus_passes),
-        cmocka_unit_test(the_npy_corpus_passes),    cmocka_unit_test(the_carry_corpus_passes),
+        cmocka_unit_test(the_json_corpus_passes),
+        cmocka_unit_test(the_raw_corpus_passes),
+        cmocka_unit_test(the_npy_corpus_passes),
+        cmocka_unit_test(the_carry_corpus_passes),
         cmocka_unit_test(the_tokens_corpus_passes),
+        cmocka_unit_test(the_client_chain_corpus_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
