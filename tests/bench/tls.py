@@ -100,8 +100,7 @@ def refused_us(server, context):
 
 
 def strangers(folder):
-    """What certificates cost that nobody believed has signed: with the name of an authority, or
-    another."""
+    """The cost of certificates that no authority has signed: with an authority's name, or another."""
     tls = Tls(folder / "mutual", Authority(folder / "clients"))
     server = Tallyd(folder / "mutual.log", ["--log-requests", "false"], tls=tls)
     for issuer in ("authority", "stranger"):

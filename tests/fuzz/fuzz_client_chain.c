@@ -56,7 +56,7 @@ static size_t count_names(gnutls_x509_crt_t certificate)
     }
 }
 
-/* What GnuTLS finds in a certificate that it may decode. */
+/* A certificate that passes the bounds has few names and a short key when GnuTLS decodes it. */
 static void check_decoded(const uint8_t *bytes, size_t count)
 {
     const gnutls_datum_t der = {.data = (unsigned char *)(uintptr_t)bytes,

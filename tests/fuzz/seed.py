@@ -223,7 +223,7 @@ TOKENS = {
 for name, (flags, text, field) in TOKENS.items():
     write("tokens", name, bytes([flags]) + text + b"\0" + field + b"\0")
 
-# Certificates of clients (fuzz_client_chain.c): what they say is in order, but the signature ------
+# Certificates of clients (fuzz_client_chain.c), in order but for their signatures -----------
 
 TLS13, MESSAGE = 1, 2
 EC, RSA = "06072a8648ce3d020106082a8648ce3d030107", "06092a864886f70d0101010500"

@@ -172,7 +172,7 @@ static void add(struct fixture *f, const struct signer *made)
     gnutls_free(der.data);
 }
 
-/* What is said of the message, or of its beginning: a copy at whose end memory ends. */
+/* Check the first bytes of the message, in a copy at whose end memory ends. */
 static enum status check_begin(struct fixture *f, size_t count)
 {
     uint8_t *copy = malloc(count + 1);
