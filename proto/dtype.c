@@ -103,23 +103,54 @@ void dtype_list(enum dtype_family family, char *text, size_t size)
     }
 }
 
+/* The widest of the set `types` (bit i: type i) that are floats, or that are none. */
+static unsigned widest_types(unsigned types, bool floats)
+{
+    size_t bytes = 0;
+    unsigned widest = 0;
+    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+        if ((types & 1U << i) == 0 || dtype_is_float((enum dtype)i) != floats) {
+            continue;
+        }
+        if (dtype_rows[i].bytes > bytes) {
+            bytes = dtype_rows[i].bytes;
+            widest = 1U << i;
+        } else if (dtype_rows[i].bytes == bytes) {
+            widest |= 1U << i;
+        }
+    }
+    return widest;
+}
+
+/* Significant bits of a type: a float rounds a longer whole number. */
+static int significant_bits(enum dtype dtype)
+{
+    const struct dtype_info *info = &dtype_rows[dtype];
+    const int width = 8 * (int)info->bytes;
+    return info->kind == DTYPE_KIND_UNSIGNED ? width
+           : info->kind == DTYPE_KIND_SIGNED ? width - 1
+                                             : width - info->exponent_bits;
+}
+
 void dtype_takers(enum dtype asked, unsigned takers, char *text, size_t size)
 {
-    unsigned kinds[2] = {0, 0}; /* integers, floats */
-    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
-        kinds[dtype_is_float((enum dtype)i)] |= takers & 1U << i;
-    }
-    bool floats = dtype_is_float(asked) || kinds[0] == 0;
-    unsigned left = kinds[floats];
+    const unsigned integers = dtype_is_float(asked) ? 0 : widest_types(takers, false);
+    unsigned left = integers != 0 ? integers : widest_types(takers, true);
+    int bits = significant_bits(asked);
     const char *verb = (left & (left - 1)) == 0 ? " takes it" : " take it";
     const char *before = "; ";
     text[0] = '\0';
-    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+    for (unsigned i = 0; left != 0 && i < DTYPE_COUNT; i++) {
         if ((left & 1U << i) != 0) {
             left &= ~(1U << i);
             text_append(text, size, "%s%s%s", before, dtype_info((enum dtype)i)->name,
                         left == 0 ? verb : "");
             before = (left & (left - 1)) == 0 ? " and " : ", ";
+            const int kept = significant_bits((enum dtype)i);
+            bits = kept < bits ? kept : bits;
         }
+    }
+    if (text[0] != '\0' && !dtype_is_float(asked) && bits < significant_bits(asked)) {
+        text_append(text, size, ", with whole numbers beyond 2^%d rounded", bits);
     }
 }

@@ -74,9 +74,10 @@ bool dtype_find(enum dtype_family family, const char *text, size_t length, enum 
 /* "one of float16, bfloat16, ...": the names of one family, for messages. */
 void dtype_list(enum dtype_family family, char *text, size_t size);
 
-/* "; int16 and int32 take it": what else would take a number that `asked` does not, of the set
- * `takers` (bit i: type i). Of an integer type the integers, only if there is none the floats; ""
- * if there is none at all. */
+/* "; int64 and uint64 take it": the widest types that take a number that `asked` does not, of the
+ * set `takers` (bit i: type i). Sums wrap or overflow in a narrow type that just takes the number.
+ * Of an integer type the integers, only if there is none the floats, and then the text says from
+ * where on these round what `asked` holds; "" if there is none at all. */
 void dtype_takers(enum dtype asked, unsigned takers, char *text, size_t size);
 
 #endif

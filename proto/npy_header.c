@@ -23,6 +23,18 @@ enum {
     ALIGNMENT = 64
 };
 
+#define EXPECTED_TYPES "expected f2, f4, f8, i1, i2, i4, i8, u1, u2, u4 or u8, after < or >"
+#define TEXT_ADVICE                                                                        \
+    "text has no sum: if it is numbers, send x.astype('int64') where all are whole, else " \
+    "x.astype('float64'), which rounds to 53 bits"
+#define ONE_BYTE_ADVICE                                                                     \
+    "the file does not say of which type these bytes are (float8, int4, ...), and none of " \
+    "those has sums here: save x.astype('float32') of the array as it was, which holds "    \
+    "all of their values"
+#define LONG_DOUBLE_ADVICE                                                            \
+    "float64 is the widest float here: send x.astype('float64'), which rounds every " \
+    "element to 53 bits and makes an infinity of one beyond 1.8e308"
+
 static const char magic[MAGIC + 1] = "\x93NUMPY";
 
 static enum status not_npy(struct byte_view head, struct error *err)
@@ -128,29 +140,59 @@ static bool view_is(struct byte_view text, const char *word)
     return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
 }
 
-/* What a descr that is none of ours means, by its kind character. */
-static const char *kind_advice(char kind)
+/* Advice for a descr that is no type of the service. Each step that it names keeps every sum
+ * right: integers wrap modulo 2^n of their type, so booleans become int64, and a loss that cannot
+ * be avoided is named. */
+static const struct {
+    const char *type; /* the descr without its byte order; its kind alone stands for any size */
+    const char *advice; /* how the array can be sent */
+} unlike[] = {
+    {"b1",
+     "booleans have no sum here: send x.astype('int64'), whose sums count those that are True"},
+    {"c",
+     "a complex number has two parts, each with a sum of its own: send x.real and x.imag as "
+     "two arrays, and put the sums together again, re + 1j * im"},
+    {"O",
+     "Python objects are never unpickled: save x.astype('int64') where all are whole numbers "
+     "that int64 holds, else x.astype('float64'), which rounds to 53 bits"},
+    {"S", TEXT_ADVICE},
+    {"U", TEXT_ADVICE},
+    {"a", TEXT_ADVICE},
+    {"T", TEXT_ADVICE},
+    {"bfloat16", "NPY has no bfloat16: send the bytes as application/octet-stream with "
+                 "dtype=bfloat16"},
+    {"V2",
+     "the file does not say of which type these 2 bytes are; if it was bfloat16, which NumPy "
+     "saves so, send x.tobytes() as application/octet-stream with dtype=bfloat16"},
+    {"V1", ONE_BYTE_ADVICE},
+    {"f1", ONE_BYTE_ADVICE},
+    {"V", "the file does not say of which type these bytes are: convert x to a type that has "
+          "sums before it is saved, " EXPECTED_TYPES},
+    {"f12", LONG_DOUBLE_ADVICE},
+    {"f16", LONG_DOUBLE_ADVICE},
+    {"m",
+     "spans of time are summed as int64: send x.astype('int64') without NaT, which would "
+     "count as -2^63 (numpy.isnat finds it), and turn the sums back with .astype(x.dtype)"},
+    {"M", "points in time have no sum, the spans between them have: send "
+          "numpy.diff(x).astype('int64'), where x has no NaT (numpy.isnat finds it)"},
+    {"", EXPECTED_TYPES},
+};
+
+static bool view_begins(struct byte_view text, const char *start)
 {
-    switch (kind) {
-    case 'b':
-        return "booleans have no sum here: convert them, x.astype('uint8')";
-    case 'c':
-        return "complex numbers are not supported: send x.real and x.imag";
-    case 'O':
-        return "Python objects are never unpickled";
-    case 'S':
-    case 'U':
-    case 'a':
-        return "text is not supported";
-    case 'V':
-        return "raw bytes are not supported; bfloat16, which NumPy saves like that, can be "
-               "sent as application/octet-stream with dtype=bfloat16";
-    case 'm':
-    case 'M':
-        return "dates are not supported: send x.view('int64')";
-    default:
-        return "expected f2, f4, f8, i1, i2, i4, i8, u1, u2, u4 or u8, after < or >";
+    const size_t length = strlen(start);
+    return text.count >= length && memcmp(text.bytes, start, length) == 0;
+}
+
+/* The first row that matches: a kind matches all of its sizes, a kind with its size only itself. */
+static const char *unlike_advice(struct byte_view type)
+{
+    size_t at = 0;
+    while (strlen(unlike[at].type) > 1 ? !view_is(type, unlike[at].type)
+                                       : !view_begins(type, unlike[at].type)) {
+        at++;
     }
+    return unlike[at].advice;
 }
 
 static enum status parse_descr(struct cursor *cursor, struct npy_header *out, struct error *err)
@@ -181,13 +223,9 @@ static enum status parse_descr(struct cursor *cursor, struct npy_header *out, st
         }
     }
     int shown = descr.count < 40 ? (int)descr.count : 40;
-    char kind = (char)(type.count > 0 ? *(const char *)type.bytes : '\0');
-    if (view_is(type, "bfloat16")) { /* as others than NumPy may write it: no boolean */
-        kind = 'V';
-    }
     return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
                            "the NPY element type is '%.*s': %s", shown, text,
-                           kind_advice(kind));
+                           unlike_advice(type));
 }
 
 static enum status parse_order(struct cursor *cursor, struct npy_header *out, struct error *err)

@@ -116,6 +116,9 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
                "of float types";
     case '{':
         return "expected a number, not an object";
+    case 't':
+    case 'f':
+        return "expected a number; booleans have no sum: send 1 and 0, of type int64";
     default:
         break;
     }

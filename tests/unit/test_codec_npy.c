@@ -133,15 +133,25 @@ static const struct {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}",
      STATUS_INVALID_NPY, "a tuple"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,", STATUS_INVALID_NPY, "a tuple"},
-    {"{'descr': '|b1', " REST, STATUS_INVALID_DTYPE, "astype('uint8')"},
-    {"{'descr': '<c8', " REST, STATUS_INVALID_DTYPE, "x.real"},
+    {"{'descr': '|b1', " REST, STATUS_INVALID_DTYPE, "send x.astype('int64')"},
+    {"{'descr': '<c8', " REST, STATUS_INVALID_DTYPE, "send x.real and x.imag"},
+    {"{'descr': '>c16', " REST, STATUS_INVALID_DTYPE, "re + 1j * im"},
     {"{'descr': '|O', " REST, STATUS_INVALID_DTYPE, "unpickled"},
     {"{'descr': '|S5', " REST, STATUS_INVALID_DTYPE, "text"},
-    {"{'descr': '<U5', " REST, STATUS_INVALID_DTYPE, "text"},
-    {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "dates"},
-    {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE, "bfloat16"},
+    {"{'descr': '<U5', " REST, STATUS_INVALID_DTYPE, "'float64'), which rounds to 53 bits"},
+    {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "points in time have no sum"},
+    {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "numpy.diff(x).astype('int64')"},
+    {"{'descr': '>m8[ns]', " REST, STATUS_INVALID_DTYPE, "send x.astype('int64') without NaT"},
+    {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE, "if it was bfloat16"},
+    {"{'descr': '<V2', " REST, STATUS_INVALID_DTYPE, "x.tobytes()"},
+    {"{'descr': '|V1', " REST, STATUS_INVALID_DTYPE, "does not say of which type"},
+    {"{'descr': '<f1', " REST, STATUS_INVALID_DTYPE, "float8"},
+    {"{'descr': '|V16', " REST, STATUS_INVALID_DTYPE, "does not say of which type"},
     {"{'descr': 'bfloat16', " REST, STATUS_INVALID_DTYPE, "with dtype=bfloat16"},
-    {"{'descr': '<f16', " REST, STATUS_INVALID_DTYPE, "expected f2"},
+    {"{'descr': '<f16', " REST, STATUS_INVALID_DTYPE, "rounds every element"},
+    {"{'descr': '<f12', " REST, STATUS_INVALID_DTYPE, "rounds every element"},
+    {"{'descr': '<f3', " REST, STATUS_INVALID_DTYPE, "expected f2"},
+    {"{'descr': 'bogus', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '<i3', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '<', " REST, STATUS_INVALID_DTYPE, "expected f2"},
@@ -161,6 +171,34 @@ static void headers_that_are_anything_else_are_refused(void **state)
             fail_msg("%s: %s: %s", bad[i].dict, status_slug(err.status), err.detail);
         }
         assert_int_equal(header.rank, 77);
+    }
+}
+
+/* Steps that NumPy takes in silence and that change sums: a byte holds no count of 300, a view of a
+ * big-endian array swaps its bytes, a real part forgets the imaginary one. */
+static void no_advice_names_a_step_that_makes_sums_wrong(void **state)
+{
+    static const char *const types[] = {"|b1", "<c8",     "<c16",   "<c32",    "|O",  "|S5",
+                                        "<U5", "<m8[ns]", ">m8[D]", "<M8",     "|V1", "|V2",
+                                        "|V8", "<f1",     "<f16",   "bfloat16"};
+    static const char *const steps[] = {"'uint8'",   "'int8'", "'int32'",
+                                        "'float16'", "view(",  "abs("};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        char dict[200];
+        struct npy_header header;
+        struct error err;
+        (void)snprintf(dict, sizeof dict, "{'descr': '%s', " REST, types[i]);
+        assert_int_equal(parse(dict, &header, &err), STATUS_INVALID_DTYPE);
+        for (size_t k = 0; k < ARRAY_COUNT(steps); k++) {
+            if (strstr(err.detail, steps[k]) != NULL) {
+                fail_msg("%s: %s", types[i], err.detail);
+            }
+        }
+        assert_true(strlen(err.detail) < sizeof err.detail - 1); /* not cut */
+        assert_true((strstr(err.detail, "x.real") == NULL) ==
+                    (strstr(err.detail, "x.imag") == NULL));
+        assert_true(strstr(types[i], "V1") == NULL || strstr(err.detail, "bfloat16") == NULL);
     }
 }
 
@@ -366,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_are_parsed_as_the_literals_they_are),
         cmocka_unit_test(headers_that_are_anything_else_are_refused),
+        cmocka_unit_test(no_advice_names_a_step_that_makes_sums_wrong),
         cmocka_unit_test(more_than_64_dimensions_are_refused),
         cmocka_unit_test(a_header_of_ours_is_read_back_as_it_was_meant),
         cmocka_unit_test(every_version_is_read_and_only_those),

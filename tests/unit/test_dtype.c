@@ -78,7 +78,7 @@ static void small_whole_numbers_have_the_bits_of_their_type(void **state)
     assert_int_equal(dtype_bits(DTYPE_F16, 3), 0x4200);
 }
 
-static void takers_are_those_of_the_kind_that_was_asked_for(void **state)
+static void takers_are_the_widest_of_the_kind_that_was_asked_for(void **state)
 {
     (void)state;
     enum {
@@ -92,10 +92,19 @@ static void takers_are_those_of_the_kind_that_was_asked_for(void **state)
     } cases[] = {
         {DTYPE_I8, 0, ""},
         {DTYPE_I8, 1 << DTYPE_I16, "; int16 takes it"},
-        {DTYPE_I8, ALL & ~INTEGERS, "; float16, bfloat16, float32 and float64 take it"},
+        {DTYPE_I8, INTEGERS, "; int64 and uint64 take it"},
+        {DTYPE_U8, 1 << DTYPE_I16 | 1 << DTYPE_I32 | 1 << DTYPE_F64, "; int32 takes it"},
+        {DTYPE_I8, ALL & ~INTEGERS, "; float64 takes it"},
+        {DTYPE_I32, ALL & ~INTEGERS, "; float64 takes it"},
+        {DTYPE_I64, ALL & ~INTEGERS,
+         "; float64 takes it, with whole numbers beyond 2^53 rounded"},
+        {DTYPE_U32, 1 << DTYPE_F32 | 1 << DTYPE_F16,
+         "; float32 takes it, with whole numbers beyond 2^24 rounded"},
+        {DTYPE_U64, 1 << DTYPE_F16 | 1 << DTYPE_BF16,
+         "; float16 and bfloat16 take it, with whole numbers beyond 2^8 rounded"},
         {DTYPE_I8, 1 << DTYPE_I64 | 1 << DTYPE_U64 | 1 << DTYPE_F64,
          "; int64 and uint64 take it"},
-        {DTYPE_F16, ALL & ~(1 << DTYPE_F16), "; bfloat16, float32 and float64 take it"},
+        {DTYPE_F16, ALL & ~(1 << DTYPE_F16), "; float64 takes it"},
         {DTYPE_F16, INTEGERS, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -125,7 +134,7 @@ int main(void)
         cmocka_unit_test(every_type_has_its_names_and_a_size_that_its_name_says),
         cmocka_unit_test(names_are_found_in_their_family_only),
         cmocka_unit_test(small_whole_numbers_have_the_bits_of_their_type),
-        cmocka_unit_test(takers_are_those_of_the_kind_that_was_asked_for),
+        cmocka_unit_test(takers_are_the_widest_of_the_kind_that_was_asked_for),
         cmocka_unit_test(the_list_names_all_of_a_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
