@@ -78,7 +78,7 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                          base);
     }
     return error_set(err, STATUS_NOT_FOUND,
-                     "there is nothing at %.128s; did you mean %s %.256s%s?", sent,
+                     "there is nothing at %.80s; did you mean %s %.256s%s?", sent,
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 

@@ -2,6 +2,7 @@
 #include "server/http/routes.h"
 
 #include "proto/digits.h"
+#include "proto/models.h"
 #include "proto/text.h"
 #include "server/http/route_table.h"
 
@@ -71,8 +72,10 @@ struct route_match route_find(char *path)
 }
 
 enum {
-    NEAR_BYTES = 128, /* of a path that is compared with others: each costs its square */
-    NEAR_SEGMENTS = 2 /* that are the same make any route a near one */
+    NEAR_BYTES = 128,  /* of a path that is compared with others: each costs its square */
+    NEAR_SEGMENTS = 2, /* that are the same make any route a near one */
+    NEAR_NAME = 64,    /* bytes of a name that is repeated to its client */
+    ABSENT_NAME = 2    /* edits that a name costs where the path has none */
 };
 
 /* The next segment, "" behind the last one. */
@@ -86,28 +89,77 @@ static const char *take_segment(const char **path, char segment[NEAR_BYTES + 1])
     return segment;
 }
 
-/* Edits that make the path one of the pattern's, and how many segments at its begin are. The text
- * is the pattern, its open segments those of the path. */
-static size_t compare_path(const char *path, const char *pattern, size_t *same,
-                           char text[ROUTE_NEAR_BYTES])
+/* The model that a path may mean by a segment, kept from one route to the next: all routes of models
+ * have it in the same place. */
+struct near_model {
+    const char *at; /* where the segment begins in the path; NULL: none was looked at */
+    const char *name;
+    size_t distance;
+};
+
+static void find_near_model(const char *at, const char *found, struct near_model *model)
+{
+    if (model->at == at) {
+        return;
+    }
+    *model = (struct near_model){.at = at, .name = model_at(0)->name, .distance = SIZE_MAX};
+    for (size_t i = 0; i < model_count() && model->distance > 0; i++) {
+        const size_t distance = edit_distance(found, model_at(i)->name);
+        if (distance < model->distance) {
+            model->name = model_at(i)->name;
+            model->distance = distance;
+        }
+    }
+    model->distance = found[0] == '\0' ? ABSENT_NAME : model->distance;
+}
+
+/* Can this name of a region stand in a path as it is? */
+static bool is_plain(const char *name)
+{
+    const size_t bytes = strlen(name);
+    return bytes > 0 && bytes <= NEAR_NAME && text_span(name, bytes, "-._~") == bytes &&
+           strspn(name, ".") < bytes;
+}
+
+/* Edits that make the path one of the route's, and how many segments at its begin are. The text is
+ * a path of the route that exists. Its models and versions do, a region may have any name. But a
+ * page of one region exists only while that is registered, so the page of all takes its place. */
+static size_t compare_path(const char *path, const struct route *route,
+                           struct near_model *model, size_t *same, char text[ROUTE_NEAR_BYTES])
 {
     char of_path[NEAR_BYTES + 1];
     char of_pattern[NEAR_BYTES + 1];
+    const char *pattern = route->pattern;
     size_t distance = 0;
+    bool of_models = false; /* the segment before is "models" */
+    bool of_versions = false;
+    bool page_of_region = false;
     *same = 0;
     text[0] = '\0';
     while (*path != '\0' || *pattern != '\0') {
         const bool ended = *pattern == '\0';
+        const char *at = path;
         const char *found = take_segment(&path, of_path);
         const char *wanted = take_segment(&pattern, of_pattern);
         const bool open = strcmp(wanted, "{}") == 0;
-        distance += open && found[0] != '\0' ? 0 : edit_distance(found, wanted);
+        page_of_region = (open && page_of_region) ||
+                         ((route->methods & ROUTE_GET) != 0 && strcmp(wanted, "region") == 0);
+        if (open && of_models) {
+            find_near_model(at, found, model);
+            wanted = model->name;
+            distance += model->distance;
+        } else if (open && !of_versions) {
+            wanted = is_plain(found) ? found : "NAME";
+            distance += found[0] == '\0' ? ABSENT_NAME : 0;
+        } else {
+            wanted = open ? MODEL_VERSION : wanted;
+            distance += edit_distance(found, wanted);
+        }
         *same += distance == 0;
-        if (!ended) {
-            text_append(text, ROUTE_NEAR_BYTES, "/%s",
-                        !open              ? wanted
-                        : found[0] != '\0' ? found
-                                           : "NAME");
+        of_models = strcmp(wanted, "models") == 0;
+        of_versions = strcmp(wanted, "versions") == 0;
+        if (!ended && !page_of_region) {
+            text_append(text, ROUTE_NEAR_BYTES, "/%s", wanted);
         }
     }
     return distance;
@@ -117,11 +169,12 @@ const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
 {
     const size_t bytes = strlen(path);
     const struct route *nearest = NULL;
+    struct near_model model = {.at = NULL};
     size_t least = SIZE_MAX;
     for (size_t i = 0; path[0] == '/' && bytes <= NEAR_BYTES && i < ARRAY_COUNT(routes); i++) {
         char asked[ROUTE_NEAR_BYTES];
         size_t same = 0;
-        const size_t distance = compare_path(path, routes[i].pattern, &same, asked);
+        const size_t distance = compare_path(path, &routes[i], &model, &same, asked);
         if (distance < least && (same >= NEAR_SEGMENTS || distance <= bytes / 4)) {
             nearest = &routes[i];
             least = distance;

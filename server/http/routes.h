@@ -60,8 +60,10 @@ enum {
     ROUTE_NEAR_BYTES = 256 /* a pattern, and of paths that are near one at most 128 */
 };
 
-/* The row that somebody may have meant who asks for this path, which is none's; NULL: none is near.
- * text: what to ask for instead, its names those of the path, or NAME. */
+/* The row that a client may have meant which asks for this path; NULL: none is near. The path is no
+ * row's.
+ * text: a path of that row that is no 404: its models and versions exist, and the name of a region
+ *       is that of the path, or NAME */
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES]);
 
 /* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */

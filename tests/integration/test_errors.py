@@ -360,8 +360,8 @@ def test_unknown_path_is_404(client, path):
     [
         ("/v2/repository/list", "POST /v2/repository/index?"),
         ("/v2/systemsharedmemory", "GET /v2/systemsharedmemory/status?"),
-        ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/region/a/status?"),
-        ("/v2/models", "GET /v2/models/NAME?"),
+        ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/status?"),
+        ("/v2/models", "GET /v2/models/cumsum?"),
         ("/v1/cumsun", "POST /v1/cumsum?"),
     ],
 )
@@ -370,6 +370,45 @@ def test_an_unknown_path_is_told_which_one_is_near(start_server, client, path, m
     based = start_server("--base-path", "/sums").client().get("/sums" + path)
     says = "did you mean {} /sums{}".format(*meant.split())
     calls.expect_error(based, 404, "not_found", says=says)
+
+
+def near_misses(path):
+    """Paths that somebody may send who means this one."""
+    parts = path.strip("/").split("/")
+    for i, part in enumerate(parts):
+        for other in (part + "s", part[:-1], part[1:], part + ":predict", part.upper(), "x" + part, part + "/x"):
+            yield "/" + "/".join(parts[:i] + [other] + parts[i + 1 :])
+        yield "/" + "/".join(parts[:i] + parts[i + 1 :])
+    yield path + "/"
+    yield "/v1" + path[3:]
+    yield "/v2" + path[3:]
+
+
+def test_what_is_suggested_exists_with_that_method(client):
+    """Every route, with names that exist and names that do not, missed by a little: whoever does what
+    the refusal says finds neither 404 nor 405."""
+    names = {
+        "{model}": ["cumsum", "cumsum_fp32", "cumsun", "resnet50"],
+        "{version}": ["1", "2"],
+        "{region}": ["a", "a%20b"],
+    }
+    asked, told = {"/v1/models/cumsum:predict"}, set()
+    for pattern in client.get("/openapi.json").json()["paths"]:
+        forms = [pattern]
+        for name, values in names.items():
+            forms = [form.replace(name, value) for form in forms for value in values]
+        assert not any("{" in form for form in forms), pattern
+        asked.update(path for form in forms for path in near_misses(form))
+    for method in ("GET", "POST"):
+        for path in sorted(asked):
+            answer = client.request(method, path)
+            says = answer.json()["error"] if answer.status == 404 else ""
+            meant = re.search(r"(GET|POST) (/\S*)(?: lists|\?$)", says)
+            if meant:
+                told.add(meant.groups())
+    assert len(told) > 20
+    for method, path in sorted(told):
+        assert client.request(method, path).status not in (404, 405), (method, path)
 
 
 @pytest.mark.parametrize("path", ["/v1/cumsum%00", "/v1%2fcumsum", "/%zz", "/%"])

@@ -1,5 +1,8 @@
 /* routes.h: paths, methods, request targets. */
 #include "server/http/routes.h"
+
+#include "proto/models.h"
+#include "proto/text.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -51,20 +54,35 @@ static void the_nearest_path_is_told(void **state)
     static const char *const rows[][2] = {
         {"/v2/repository/indices", "/v2/repository/index"},
         {"/v2/repository/foo", "/v2/repository/index"},
-        {"/v2/repository/models/m/reload", "/v2/repository/models/m/load"},
+        {"/v2/repository/models/cumsum/reload", "/v2/repository/models/cumsum/load"},
         {"/v2/systemsharedmemory/state", "/v2/systemsharedmemory/status"},
         {"/v2/systemsharedmemory/region/r/registers",
          "/v2/systemsharedmemory/region/r/register"},
-        {"/v2/systemsharedmemory/region/r", "/v2/systemsharedmemory/region/r/status"},
+        {"/v2/systemsharedmemory/region/r", "/v2/systemsharedmemory/status"},
+        {"/v2/systemsharedmemory/region/a b/register/",
+         "/v2/systemsharedmemory/region/NAME/register"},
+        {"/v2/systemsharedmemory/region/../register/",
+         "/v2/systemsharedmemory/region/NAME/register"},
+        {"/v2/cudasharedmemory/region/r/state", "/v2/cudasharedmemory/status"},
         {"/v2/cudasharedmemory", "/v2/cudasharedmemory/status"},
-        {"/v2/models/m/infer/x", "/v2/models/m/infer"},
-        {"/v2/model/m/infer", "/v2/models/m/infer"},
-        {"/v2/models", "/v2/models/NAME"},
+        {"/v2/models/cumsum_fp32/infer/x", "/v2/models/cumsum_fp32/infer"},
+        {"/v2/model/cumsum/infer", "/v2/models/cumsum/infer"},
+        {"/v2/models/cumsun/infers", "/v2/models/cumsum/infer"},
+        {"/v2/models/resnet/infer/x", "/v2/models/cumsum/infer"},
+        {"/v2/models/cumsum/versions/2/infers", "/v2/models/cumsum/versions/1/infer"},
+        {"/v2/models", "/v2/models/cumsum"},
         {"/v1/cumsums", "/v1/cumsum"},
         {"/livz", "/livez"},
     };
-    static const char *const far[] = {"",    "*",         "/..",          "/a",
-                                      "/v9", "/v1/other", "/favicon.ico", "v1/cumsum"};
+    static const char *const far[] = {"",
+                                      "*",
+                                      "/..",
+                                      "/a",
+                                      "/v9",
+                                      "/v1/other",
+                                      "/favicon.ico",
+                                      "v1/cumsum",
+                                      "/v1/models/cumsum:predict"};
     char many[1000] = "/v1/cumsum";
     char near[ROUTE_NEAR_BYTES];
     (void)state;
@@ -77,6 +95,63 @@ static void the_nearest_path_is_told(void **state)
     }
     memset(many + strlen(many), '/', sizeof many - strlen(many) - 1);
     assert_null(route_nearest(many, near));
+}
+
+/* Every path of a row, with one segment changed, left out, doubled or added, and names that exist or
+ * do not. */
+static void a_path_that_is_told_is_one_of_its_row_and_its_model_exists(void **state)
+{
+    static const char *const paths[] = {"/v1/cumsum/totals",
+                                        "/v1/directml/cumulative_summation",
+                                        "/v1/openvino/cumsum-3",
+                                        "/v2/models/%s/infer",
+                                        "/v2/models/%s/versions/%s/infer",
+                                        "/v2/models/%s",
+                                        "/v2/models/%s/versions/%s",
+                                        "/v2/models/%s/versions/%s/config",
+                                        "/v2/models/%s/stats",
+                                        "/v2/models/%s/trace/setting",
+                                        "/v2/repository/models/%s/unload",
+                                        "/v2/systemsharedmemory/region/%s/status",
+                                        "/v2/cudasharedmemory/region/%s/register"};
+    static const char *const names[] = {
+        "cumsum", "cumsum_exclusive", "cumsun", "resnet50", "m", "1", "2", "", "a b", ".",
+        "NAME",   "models",           "region"};
+    static const char *const ends[] = {"", "/", "x", "/x", "s", ":predict", "/infer", "/v"};
+    int told = 0;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(paths) * ARRAY_COUNT(names) * ARRAY_COUNT(ends); i++) {
+        const char *name = names[i / ARRAY_COUNT(ends) % ARRAY_COUNT(names)];
+        const char *form = paths[i / ARRAY_COUNT(ends) / ARRAY_COUNT(names)];
+        char path[200] = "";
+        char copy[ROUTE_NEAR_BYTES];
+        char text[ROUTE_NEAR_BYTES];
+        for (const char *at = form; *at != '\0'; at++) { /* %s: the name, twice perhaps */
+            const bool named = at[0] == '%';
+            text_append(path, sizeof path, named ? "%s" : "%.1s", named ? name : at);
+            at += named;
+        }
+        text_append(path, sizeof path, "%s", ends[i % ARRAY_COUNT(ends)]);
+        if (find(path, copy, sizeof copy).route != NULL) {
+            continue;
+        }
+        const struct route *near = route_nearest(path, text);
+        if (near == NULL) {
+            continue;
+        }
+        told++;
+        const struct route_match match = find(text, copy, sizeof copy);
+        if (match.route == NULL || match.route->methods != near->methods) {
+            fail_msg("\"%s\" is told \"%s\"", path, text);
+        }
+        const bool model = strstr(near->pattern, "/models/{}") != NULL;
+        if (model &&
+            (model_find(match.segments[0]) == NULL ||
+             (match.segments[1] != NULL && strcmp(match.segments[1], MODEL_VERSION) != 0))) {
+            fail_msg("\"%s\" is told \"%s\"", path, text);
+        }
+    }
+    assert_true(told > 100);
 }
 
 static void open_segments_are_captured(void **state)
@@ -209,6 +284,7 @@ int main(void)
         cmocka_unit_test(known_paths_are_found),
         cmocka_unit_test(unknown_paths_are_not),
         cmocka_unit_test(the_nearest_path_is_told),
+        cmocka_unit_test(a_path_that_is_told_is_one_of_its_row_and_its_model_exists),
         cmocka_unit_test(open_segments_are_captured),
         cmocka_unit_test(allow_names_the_methods),
         cmocka_unit_test(targets_are_taken_apart_and_decoded),
