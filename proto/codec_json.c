@@ -199,7 +199,8 @@ static enum status json_decode(const struct codec_request *request, struct byte_
             err, STATUS_UNKNOWN_FIELD, request->params[0].name,
             "a JSON request takes no query parameters, such as %.40s: all is "
             "in its body, whose fields are %s; bytes are sent with Content-Type: "
-            "application/octet-stream, NPY files with application/x-npy",
+            "application/octet-stream, NPY files with application/x-npy (curl: by "
+            "--data-binary)",
             request->params[0].name, known);
     }
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));

@@ -30,13 +30,16 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
 {
     enum content_kind kind = content_guess(bytes.bytes, bytes.count);
     uint64_t more = found > expected ? found - expected : 0;
+    const bool seen = bytes.count > 0 || found == 0;
     if (kind != CONTENT_UNKNOWN) {
         text_append(err->detail, sizeof err->detail, "; the bytes look like %s: %s",
                     content_name(kind), content_advice(kind));
-    } else if (bytes.count == 0 && more > 0 && more <= NPY_USUAL_MAX && more % NPY_ALIGN == 0) {
+    } else if (!seen && more > 0 && more <= NPY_USUAL_MAX && more % NPY_ALIGN == 0) {
         text_append(err->detail, sizeof err->detail,
                     "; %llu bytes more, as the header of an NPY file takes: if it is one, %s",
                     (unsigned long long)more, content_advice(CONTENT_NPY));
+    } else if (seen && found < expected && content_may_be_stripped(bytes.bytes, bytes.count)) {
+        text_append(err->detail, sizeof err->detail, "; " CONTENT_STRIPPED_ADVICE);
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "proto/macros.h"
 
-#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static const struct {
@@ -28,10 +28,6 @@ static const struct {
     {CONTENT_PICKLE, 3, "\x80\x03}"},
     {CONTENT_PICKLE, 3, "\x80\x04\x95"},
     {CONTENT_PICKLE, 3, "\x80\x05\x95"},
-    {CONTENT_UTF16, 4, "\xff\xfe{\0"},
-    {CONTENT_UTF16, 4, "\xff\xfe[\0"},
-    {CONTENT_UTF16, 4, "\xfe\xff\0{"},
-    {CONTENT_UTF16, 4, "\xfe\xff\0["},
     {CONTENT_MARKED, 3, "\xef\xbb\xbf"},
     {CONTENT_ARRAY_TEXT, 6, "array("},
     {CONTENT_ARRAY_TEXT, 7, "tensor("},
@@ -101,6 +97,56 @@ static enum content_kind guess_object(const char *text)
                                    : CONTENT_UNKNOWN;
 }
 
+/* Encodings of more than a byte a character, UTF-32 first: its mark begins with that of UTF-16. */
+static const struct encoding {
+    enum content_kind kind;
+    unsigned char bytes; /* of a character */
+    bool big_endian;
+    char mark[4];
+} encodings[] = {
+    {CONTENT_UTF32LE, 4, false, "\xff\xfe\0"},
+    {CONTENT_UTF32BE, 4, true, "\0\0\xfe\xff"},
+    {CONTENT_UTF16LE, 2, false, "\xff\xfe"},
+    {CONTENT_UTF16BE, 2, true, "\xfe\xff"},
+};
+
+/* The text in one byte a character, 'x' for one beyond ASCII, up to a NUL or the last whole one. */
+static void narrow_text(const struct encoding *encoding, const char *bytes, size_t count,
+                        char text[CONTENT_GUESS_BYTES + 1])
+{
+    const size_t width = encoding->bytes;
+    size_t used = 0;
+    for (size_t at = 0; at + width <= count; at += width) {
+        uint32_t code = 0;
+        for (size_t i = 0; i < width; i++) {
+            const size_t from = at + (encoding->big_endian ? i : width - 1 - i);
+            code = code << 8 | (unsigned char)bytes[from];
+        }
+        text[used++] = (char)(code < 0x80 ? code : 'x');
+    }
+    text[used] = '\0';
+}
+
+/* Without a mark only what is JSON is taken for text: the bytes of numbers may look like a few
+ * characters. */
+static enum content_kind guess_wide(const char *start, size_t count)
+{
+    char room[CONTENT_GUESS_BYTES + 1];
+    for (size_t i = 0; i < ARRAY_COUNT(encodings); i++) {
+        const struct encoding *encoding = &encodings[i];
+        const size_t width = encoding->bytes;
+        const bool marked = count >= width && memcmp(start, encoding->mark, width) == 0;
+        narrow_text(encoding, start + (marked ? width : 0), count - (marked ? width : 0), room);
+        const char *text = skip(room, BLANKS);
+        const bool json = (*text == '{' && guess_object(text) == CONTENT_JSON) ||
+                          (*text == '[' && guess_array(text) == CONTENT_JSON);
+        if (json || (marked && is_one_of(*text, "{["))) {
+            return encoding->kind;
+        }
+    }
+    return CONTENT_UNKNOWN;
+}
+
 enum content_kind content_guess(const void *bytes, size_t count)
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
@@ -114,6 +160,12 @@ enum content_kind content_guess(const void *bytes, size_t count)
         }
     }
     const char *text = skip(start, BLANKS);
+    if (memchr(start, '\0', looked_at) != NULL) {
+        const enum content_kind wide = guess_wide(start, looked_at);
+        if (wide != CONTENT_UNKNOWN) {
+            return wide;
+        }
+    }
     if (*text == '{') {
         return guess_object(text);
     }
@@ -126,6 +178,18 @@ enum content_kind content_guess(const void *bytes, size_t count)
     }
     const char *behind = skip(text, NAME);
     return behind > text && *behind == '=' ? CONTENT_FORM : CONTENT_UNKNOWN;
+}
+
+bool content_is_wide(enum content_kind kind)
+{
+    return kind >= CONTENT_UTF16LE && kind <= CONTENT_UTF32BE;
+}
+
+bool content_may_be_stripped(const void *bytes, size_t count)
+{
+    return count == 0 ||
+           (memchr(bytes, '\0', count) == NULL && memchr(bytes, '\n', count) == NULL &&
+            memchr(bytes, '\r', count) == NULL);
 }
 
 static const struct {

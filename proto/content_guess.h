@@ -4,11 +4,14 @@
 #ifndef TALLY_PROTO_CONTENT_GUESS_H
 #define TALLY_PROTO_CONTENT_GUESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
     CONTENT_GUESS_BYTES = 256 /* no more are looked at */
 };
+
+#define CONTENT_UTF8_ADVICE "encode it as UTF-8, without a byte order mark"
 
 /* clang-format off */
 /*        kind         what it is                                    how to send it */
@@ -38,8 +41,10 @@ enum {
           "json= of requests)")                                                                    \
         X(FORM,        "the fields of a form",                                                     \
           "send a JSON object, {\"data\": [1,2,3]} (Python requests: json= instead of data=)")     \
-        X(UTF16,       "UTF-16 text",                                                              \
-          "save it as UTF-8")                                                                      \
+        X(UTF16LE,     "text in UTF-16LE",                           CONTENT_UTF8_ADVICE)          \
+        X(UTF16BE,     "text in UTF-16BE",                           CONTENT_UTF8_ADVICE)          \
+        X(UTF32LE,     "text in UTF-32LE",                           CONTENT_UTF8_ADVICE)          \
+        X(UTF32BE,     "text in UTF-32BE",                           CONTENT_UTF8_ADVICE)          \
         X(MARKED,      "UTF-8 text with a byte order mark",                                        \
           "save it without the mark")
 /* clang-format on */
@@ -51,6 +56,18 @@ enum content_kind {
 };
 
 enum content_kind content_guess(const void *bytes, size_t count);
+
+/* Whether the kind is a text of two or four bytes a character. */
+bool content_is_wide(enum content_kind kind);
+
+/* Whether a file of which these are the first bytes may have lost its NUL bytes and line ends, as
+ * files do that are sent by curl -d: none of them is there. */
+bool content_may_be_stripped(const void *bytes, size_t count);
+
+/* How to send such a file. */
+#define CONTENT_STRIPPED_ADVICE                                                     \
+    "curl -d (--data) strips NUL bytes and line ends from a file: with curl, send " \
+    "it by --data-binary @FILE"
 
 const char *content_name(enum content_kind kind);   /* "an NPY file" */
 const char *content_advice(enum content_kind kind); /* how to send it to the service */

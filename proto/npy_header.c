@@ -48,6 +48,22 @@ static enum status not_npy(struct byte_view head, struct error *err)
                      content_name(kind), content_advice(kind));
 }
 
+/* NumPy writes a NUL behind the version of the format, which is 1 to 3. */
+static bool lost_its_nul(struct byte_view head)
+{
+    const char *bytes = head.bytes;
+    return head.count > MAGIC && memcmp(bytes, magic, MAGIC) == 0 && bytes[MAGIC] >= 1 &&
+           bytes[MAGIC] <= 3 && (head.count == MAGIC + 1 || bytes[MAGIC + 1] != '\0');
+}
+
+static enum status refuse_stripped(struct error *err)
+{
+    return error_set(err, STATUS_INVALID_NPY,
+                     "the body begins as an NPY file does, but no NUL byte follows the version "
+                     "of its format; " CONTENT_STRIPPED_ADVICE
+                     ", with Content-Type: application/x-npy");
+}
+
 enum status npy_header_need(struct byte_view head, uint64_t *need, struct error *err)
 {
     const unsigned char *bytes = head.bytes;
@@ -57,6 +73,9 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
     }
     if (memcmp(bytes, magic, MAGIC) != 0) {
         return not_npy(head, err);
+    }
+    if (lost_its_nul(head)) {
+        return refuse_stripped(err);
     }
     int major = bytes[MAGIC];
     int minor = bytes[MAGIC + 1];
@@ -342,6 +361,9 @@ enum status npy_header_parse(struct byte_view head, struct npy_header *out, stru
     }
     if (memcmp(head.bytes, magic, head.count < MAGIC ? head.count : MAGIC) != 0) {
         return not_npy(head, err);
+    }
+    if (lost_its_nul(head)) {
+        return refuse_stripped(err);
     }
     if (head.count != need || need < SHORT_PREFIX) {
         return error_set(err, STATUS_INVALID_NPY,

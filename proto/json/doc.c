@@ -421,7 +421,10 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
     }
     size_t second = skip_space(&builder, first + 1);
     const bool all_space = text_is_space(text[first]); /* build_skeleton() says: too long */
-    if ((text[first] != '{' && !all_space) || (second < bytes && text[second] == '\'')) {
+    const bool wide =
+        second < bytes && text[second] == '\0' && content_is_wide(content_guess(text, bytes));
+    if ((text[first] != '{' && !all_space) || (second < bytes && text[second] == '\'') ||
+        wide) {
         return refuse_no_object(&builder, first, err);
     }
     status = build_skeleton(&builder, err);

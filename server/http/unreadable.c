@@ -18,20 +18,33 @@ enum {
     COARSE_MS = 8 /* so far off the system's count of milliseconds may be */
 };
 
-static const struct {
+/* The first row that matches is the refusal: what can be read as a request, and how to mend it. */
+static const struct refusal {
     unsigned http_status;
+    const char *word; /* of the page that libmicrohttpd would answer */
     enum status status;
+    const char *field;
     const char *advice;
 } refusals[] = {
-    {400, STATUS_INVALID_REQUEST,
+    {400, "chunk", STATUS_INVALID_REQUEST, "",
+     "expected in front of each chunk its size in hexadecimal digits (no blank, sign or 0x; an "
+     "extension follows as ;name=value), CR LF, as many bytes as that, CR LF, and at the end 0 "
+     "and two CR LF"},
+    {400, "Content-Length", STATUS_INVALID_REQUEST, "Content-Length",
+     "expected one header Content-Length, the number of the body's bytes in decimal digits"},
+    {400, "Host:", STATUS_INVALID_REQUEST, "Host",
+     "expected one header Host, the name or address that the server is reached by"},
+    {400, "", STATUS_INVALID_REQUEST, "",
      "expected METHOD /path HTTP/1.1 (a blank in the path is %20), then lines of the form "
      "Name: value, and a body of Content-Length bytes or in chunks"},
-    {413, STATUS_TOO_LARGE, "the server's --max-body-bytes is less: send less at once"},
-    {414, STATUS_HEADERS_TOO_LARGE, "the limit is the server's --max-header-bytes"},
-    {431, STATUS_HEADERS_TOO_LARGE,
+    {413, "Content-Length", STATUS_TOO_LARGE, "Content-Length",
+     "the server's --max-body-bytes is less: send less at once"},
+    {413, "", STATUS_TOO_LARGE, "", "the server's --max-body-bytes is less: send less at once"},
+    {414, "", STATUS_HEADERS_TOO_LARGE, "", "the limit is the server's --max-header-bytes"},
+    {431, "", STATUS_HEADERS_TOO_LARGE, "",
      "the limit is the server's --max-header-bytes: send fewer or shorter headers"},
-    {501, STATUS_UNSUPPORTED, "send the body with Content-Length, or chunked"},
-    {505, STATUS_HTTP_VERSION, "expected HTTP/1.1 or HTTP/1.0"},
+    {501, "", STATUS_UNSUPPORTED, "", "send the body with Content-Length, or chunked"},
+    {505, "", STATUS_HTTP_VERSION, "", "expected HTTP/1.1 or HTTP/1.0"},
 };
 
 /* May libmicrohttpd be reading a header or a chunk from it? Not while the connection is suspended.
@@ -104,8 +117,11 @@ static void page_text(const char *page, char text[SHOWN])
 void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page)
 {
     struct conn *conn = find_culprit(daemon, page);
+    char text[SHOWN];
     size_t row = 0;
-    while (row < ARRAY_COUNT(refusals) && refusals[row].http_status != http_status) {
+    page_text(page, text);
+    while (row < ARRAY_COUNT(refusals) && (refusals[row].http_status != http_status ||
+                                           strstr(text, refusals[row].word) == NULL)) {
         row++;
     }
     if (conn == NULL || conn->cut || row == ARRAY_COUNT(refusals)) {
@@ -119,12 +135,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
         request_state(&exchange->request) == REQUEST_PAUSED) {
         return;
     }
-    char text[SHOWN];
-    page_text(page, text);
-    const char *field = strstr(text, "Content-Length") != NULL ? "Content-Length"
-                        : strstr(text, "Host:") != NULL        ? "Host"
-                                                               : "";
-    (void)error_set_field(&exchange->request.error, refusals[row].status, field, "%s: %s", text,
-                          refusals[row].advice);
+    (void)error_set_field(&exchange->request.error, refusals[row].status, refusals[row].field,
+                          "%s: %s", text, refusals[row].advice);
     respond_early(exchange);
 }

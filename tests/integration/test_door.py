@@ -408,10 +408,15 @@ UNREADABLE = {
     "no colon": (MALFORMED["header without colon"], 400, "invalid_request", None, "expected"),
     "http 2": (MALFORMED["http 2 preface"], 505, "http_version", None, "HTTP/1.1"),
     "version 9": (MALFORMED["version 9"], 505, "http_version", None, "HTTP/1.1"),
-    "length -1": (LENGTH + b"-1\r\n\r\n", 400, "invalid_request", "Content-Length", "expected"),
-    "length x": (LENGTH + b"x\r\n\r\n", 400, "invalid_request", "Content-Length", "expected"),
+    "length -1": (LENGTH + b"-1\r\n\r\n", 400, "invalid_request", "Content-Length", "decimal digits"),
+    "length x": (LENGTH + b"x\r\n\r\n", 400, "invalid_request", "Content-Length", "decimal digits"),
     "length": (LENGTH + b"9" * 30 + b"\r\n\r\n", 413, "too_large", "Content-Length", "--max-body"),
-    "chunk": (CHUNKED + b"zz\r\n", 400, "invalid_request", None, "chunked"),
+    "chunk": (CHUNKED + b"zz\r\n", 400, "invalid_request", None, "hexadecimal digits"),
+    "sign before a chunk": (CHUNKED + b"+5\r\n", 400, "invalid_request", None, "no blank, sign"),
+    "chunk of another size": (
+        CHUNKED + b"2\r\n{} \r\n",
+        *(400, "invalid_request", None, "as many bytes as that"),
+    ),
     "long chunk": (CHUNKED + b"f" * 18 + b"\r\n", 413, "too_large", None, "--max-body-bytes"),
     "header": (
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 70000,
@@ -434,6 +439,19 @@ def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
             answer = wire.answer()
             calls.expect_error(answer, status, code, field, word)
             assert answer.headers["X-Request-Id"], name
+
+
+@pytest.mark.parametrize("blanks", [b" ", b"  \t", b" ;x=y"])
+def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_server, blanks):
+    """Or taken, as libmicrohttpd 1.0 may."""
+    server = start_server("--http-loops", "1")
+    with server.wire() as wire:
+        until(wire.is_alone)
+        head = CHUNKED.replace(b"Host: x", b"Host: x\r\nContent-Type: application/json")
+        answer = wire.send(head + b"b" + blanks + b'\r\n{"data":[]}\r\n0\r\n\r\n').answer()
+        if answer.status != 200:
+            document = calls.expect_error(answer, 400, "invalid_request", None, ["hexadecimal", "no blank"])
+            assert "METHOD" not in document["error"], document
 
 
 def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):

@@ -21,9 +21,27 @@ static const struct {
     {CONTENT_PICKLE, BYTES("\x80\x04\x95\x8f\x00")},
     {CONTENT_PICKLE, BYTES("\x80\x02]q\x00")},
     {CONTENT_PICKLE, BYTES("\x80\x05\x95\x0b\x00")},
-    {CONTENT_UTF16, BYTES("\xfe\xff\x00[\x00"
-                          "1")},
-    {CONTENT_UTF16, BYTES("\xff\xfe{\x00\"\x00")},
+    {CONTENT_UTF16BE, BYTES("\xfe\xff\x00[\x00"
+                            "1")},
+    {CONTENT_UTF16LE, BYTES("\xff\xfe{\x00\"\x00")},
+    {CONTENT_UTF16LE, BYTES("\xff\xfe{\x00")},
+    {CONTENT_UTF16LE, BYTES("{\x00\"\x00")},
+    {CONTENT_UTF16LE, BYTES("\n\x00{\x00 \x00}\x00")},
+    {CONTENT_UTF16LE, BYTES("[\x00"
+                            "1\x00,\x00")},
+    {CONTENT_UTF16BE, BYTES("\x00{\x00\"\x00\xe4")},
+    {CONTENT_UTF16BE, BYTES("\x00{\x00\"\x26\x3a")},
+    {CONTENT_UTF32LE, BYTES("{\x00\x00\x00\"\x00\x00\x00")},
+    {CONTENT_UTF32BE, BYTES("\x00\x00\x00{\x00\x00\x00}")},
+    {CONTENT_UTF32LE, BYTES("\xff\xfe\x00\x00{\x00\x00\x00")},
+    {CONTENT_UTF32BE, BYTES("\x00\x00\xfe\xff\x00\x00\x00[")},
+    {CONTENT_UNKNOWN, BYTES("{\x00")},
+    {CONTENT_UNKNOWN, BYTES("{\x00"
+                            "a\x00")},
+    {CONTENT_UNKNOWN, BYTES("{\x00\"")},
+    {CONTENT_UNKNOWN, BYTES("\xff\xfe")},
+    {CONTENT_UNKNOWN, BYTES("\xff\xfe\x01\x00")},
+    {CONTENT_UNKNOWN, BYTES("\x00\x00\x00\x00\x00\x00\x00\x00")},
     {CONTENT_MARKED, BYTES("\xef\xbb\xbf{\"data\":[1]}")},
     {CONTENT_JSON, BYTES("{\"data\":[1,2]}")},
     {CONTENT_JSON, BYTES(" {}")},
@@ -110,7 +128,12 @@ static void what_comes_as_json_is_named_and_how_to_send_it(void **state)
     refuses(json, "", BYTES("{'data': [1, 2]}"), SAYS("Python dictionary", "json.dumps()"));
     refuses(json, "", BYTES("data=1&data=2"),
             SAYS("fields of a form", "json= instead of data="));
-    refuses(json, "", BYTES("\xff\xfe{\x00"), SAYS("UTF-16", "UTF-8"));
+    refuses(json, "", BYTES("\xff\xfe{\x00"), SAYS("UTF-16LE", "UTF-8, without a byte order"));
+    refuses(json, "", BYTES("{\x00\"\x00"), SAYS("UTF-16LE", "UTF-8"));
+    refuses(json, "", BYTES("\x00{\x00}"), SAYS("UTF-16BE", "UTF-8"));
+    refuses(json, "", BYTES("{\x00\x00\x00}\x00\x00\x00"), SAYS("UTF-32LE", "UTF-8"));
+    refuses(json, "", BYTES("\x00\x00\x00\t\x00\x00\x00{\x00\x00\x00}"), SAYS("UTF-32BE"));
+    refuses(json, "", BYTES("{\x00 1}"), SAYS("holds a NUL byte"));
     refuses(json, "", BYTES("\xef\xbb\xbf{}"), SAYS("byte order mark"));
     refuses(json, "", BYTES(" [1,2]"), SAYS("an array, not an object", "{\"data\": [...]}"));
     refuses(json, "", BYTES("hello world"), SAYS("begins with 'hello world', expected '{'"));
@@ -130,6 +153,22 @@ static void a_long_file_that_comes_as_json_is_named_too(void **state)
     free(file);
 }
 
+/* Its numbers are not found as "data", so it would be called too long outside of that. */
+static void a_long_json_of_two_bytes_a_character_is_named_too(void **state)
+{
+    static const char start[] = "{\"data\":[1";
+    const size_t count = LIMIT_JSON_SKELETON * 2;
+    char *text = malloc(2 * count);
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < count; i++) {
+        text[2 * i] = i < sizeof start - 1 ? start[i] : ' ';
+        text[2 * i + 1] = 0;
+    }
+    refuses(CODEC_FORMAT_JSON, "", text, 2 * count, SAYS("UTF-16LE", "UTF-8"));
+    free(text);
+}
+
 static void what_comes_as_npy_is_named_and_how_to_send_it(void **state)
 {
     (void)state;
@@ -142,6 +181,13 @@ static void what_comes_as_npy_is_named_and_how_to_send_it(void **state)
     refuses(npy, "", BYTES("PK\x03\x04"), SAYS("no NPY file", "looks like a ZIP archive"));
     refuses(npy, "", BYTES("\x93NUM"), SAYS("ends inside its header: 4 bytes of at least 10"));
     refuses(npy, "", "", 0, SAYS("body is empty"));
+    /* what curl -d makes of a file: up to 8.4 of each line what stands before a NUL */
+    refuses(npy, "", BYTES("\x93NUMPY\x01"), SAYS("no NUL", "curl -d", "--data-binary @FILE"));
+    refuses(npy, "", BYTES("\x93NUMPY\x01\xd4\xfa"), SAYS("curl -d", "--data-binary @FILE"));
+    refuses(npy, "", BYTES("\x93NUMPY\x01v{'descr': '<f8', 'fortran_order': False, "),
+            SAYS("curl -d", "--data-binary @FILE", "application/x-npy"));
+    refuses(npy, "", BYTES("\x93NUMPY\x01\x00v\x00{'descr'"), SAYS("ends inside its header"));
+    refuses(npy, "", BYTES("\x93NUMPY\x09\x01v\x00{'descr'"), SAYS("NPY format version 9.1"));
     refuses(npy, "", BYTES("hello world"), SAYS("does not begin with \\x93NUMPY"));
 }
 
@@ -157,6 +203,25 @@ static void raw_bytes_of_another_length_are_named_if_they_look_like_something(vo
             SAYS("look like an NPY file", "application/x-npy"));
     refuses(raw, query, BYTES("{}"), SAYS("look like JSON"));
     refuses(raw, query, BYTES("1.5,2.5,3.5\n"), SAYS("look like CSV"));
+    refuses(raw, query, BYTES("\x80?\x80@"), SAYS("holds 4 bytes", "curl -d", "--data-binary"));
+    refuses(raw, query, "", 0, SAYS("holds 0 bytes", "curl -d", "--data-binary"));
+}
+
+static void only_bytes_that_curl_may_have_stripped_are_called_that(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t count;
+    } others[] = {{BYTES("\0\0\x80?")}, {BYTES("\x80?\n@")}, {BYTES("0123456789ABCDEFx")}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(others); i++) {
+        struct run run;
+        run_request(codec_cumsum(CODEC_FORMAT_RAW), "dtype=float32&shape=4", CODEC_FORMAT_JSON,
+                    (struct byte_view){others[i].bytes, others[i].count}, &run);
+        assert_int_equal(run.status, STATUS_LENGTH_MISMATCH);
+        assert_null(strstr(run.err.detail, "curl"));
+        run_deinit(&run);
+    }
 }
 
 /* A large body is refused before any byte of it has come: its length speaks. */
@@ -214,8 +279,10 @@ int main(void)
         cmocka_unit_test(bytes_are_named_for_what_they_look_like),
         cmocka_unit_test(what_comes_as_json_is_named_and_how_to_send_it),
         cmocka_unit_test(a_long_file_that_comes_as_json_is_named_too),
+        cmocka_unit_test(a_long_json_of_two_bytes_a_character_is_named_too),
         cmocka_unit_test(what_comes_as_npy_is_named_and_how_to_send_it),
         cmocka_unit_test(raw_bytes_of_another_length_are_named_if_they_look_like_something),
+        cmocka_unit_test(only_bytes_that_curl_may_have_stripped_are_called_that),
         cmocka_unit_test(a_large_body_that_is_a_header_too_long_is_called_what_it_may_be),
         cmocka_unit_test(raw_bytes_of_the_right_length_are_never_looked_at),
         cmocka_unit_test(raw_bytes_of_an_unknown_length_are_named_at_their_end),
