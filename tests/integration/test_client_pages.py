@@ -17,13 +17,13 @@ HERE = ["curl", "javascript", "python"]
 WITH_COMPILERS = ["go", "java", "r", "rust"]
 RUN = HERE + WITH_COMPILERS if os.environ.get("TALLY_ALL_CLIENTS") else HERE
 COMMANDS = {  # by language of the program
-    "sh": ("program.sh", ["sh", "-eu", "program.sh"]),
-    "js": ("program.mjs", ["node", "program.mjs"]),
-    "python": ("program.py", [sys.executable, "-W", "error", "program.py"]),
-    "go": ("program.go", ["go", "run", "program.go"]),
-    "java": ("Sums.java", ["java", "Sums.java"]),
-    "r": ("program.R", ["Rscript", "program.R"]),
-    "rust": ("program.rs", ["sh", "-c", "rustc --edition 2021 program.rs && ./program"]),
+    "sh": ("sums.sh", "sh -eu sums.sh"),
+    "js": ("sums.mjs", "node sums.mjs"),
+    "python": ("sums.py", f"{sys.executable} -W error sums.py"),
+    "go": ("sums.go", "go run sums.go"),
+    "java": ("Sums.java", "java Sums.java"),
+    "r": ("sums.R", "Rscript sums.R"),
+    "rust": ("sums.rs", "rustc --edition 2021 sums.rs && ./sums"),
 }
 # The most connections that each program makes: one, but where each curl has its own, and in Node,
 # which has not yet put the first away when the next call follows at once.
@@ -61,7 +61,12 @@ def test_a_program_prints_what_its_page_says_over_a_kept_connection(
     }
     before = server.metric("tally_connections_total")
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert without_id(done.stdout) == without_id(program.output)
@@ -76,3 +81,12 @@ def test_every_page_is_run_linked_and_short():
     for page in pages:
         assert f"]({page}.md)" in index
         assert len((FOLDER / f"{page}.md").read_text().splitlines()) < 120, page
+
+
+@pytest.mark.parametrize("page", ["javascript", *WITH_COMPILERS])
+def test_a_page_says_how_its_programs_are_saved_and_run(page):
+    """In the words that the tests run them by."""
+    text = (FOLDER / f"{page}.md").read_text()
+    for language in {program.language for program in programs_of(page)} - {BROWSER}:
+        for words in COMMANDS[language]:
+            assert f"`{words}`" in text, words
