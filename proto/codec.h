@@ -110,8 +110,9 @@ struct codec {
     enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,
                             struct error *err);
 
-    /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller; but
-     * of a part its head is the carry to answer, with CARRY_ROOM bytes behind it. */
+    /* output holds output_bytes bytes of the output buffer, which is packed if call->packs_output.
+     * *answer is zeroed by the caller; but of a part its head is the carry to answer, with
+     * CARRY_ROOM bytes behind it. */
     enum status (*encode)(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err);
 

@@ -4,6 +4,7 @@
 #include "proto/codec_cumsum.h"
 
 #include "proto/attributes.h"
+#include "proto/json/cells.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
 
@@ -138,6 +139,8 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
         TRY(cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err));
     }
     call->answer_format = request->answer_format;
+    call->packs_output =
+        request->answer_format == CODEC_FORMAT_JSON && json_cells_are_sparse(desc);
     if (request->answer_format == CODEC_FORMAT_NPY &&
         dtype_info(answer_dtype(call))->npy == NULL) {
         return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
@@ -217,13 +220,17 @@ enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_
     return STATUS_OK;
 }
 
-/* Elements of the answer: the output buffer's, gaps of output_strides included. */
+/* Numbers of the answer: the output buffer's cells, gaps of output_strides included. */
 static enum status output_elements(const struct scan_call *call, uint64_t output_bytes,
                                    uint64_t *elements, struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     uint64_t found = 0;
-    if (!output_reach(desc, &found) || found > output_bytes / dtype_info(desc->dtype)->bytes) {
+    uint64_t held = 0;
+    const bool packed = !desc->has_output_strides || call->packs_output;
+    if (!output_reach(desc, &found) ||
+        !buffer_reach(desc, packed ? NULL : desc->output_strides, &held) ||
+        held > output_bytes / dtype_info(desc->dtype)->bytes) {
         return error_set(err, STATUS_INTERNAL, "the output buffer is smaller than the answer");
     }
     *elements = found;

@@ -484,8 +484,9 @@ static enum status check_payload(const struct tensor *input, uint64_t found, str
         found, total, least, minimum);
 }
 
-/* The elements of a text: those the layout reaches, and no more than the buffer has. A text
- * answer has all elements of an output buffer whose size was given, else those reached. */
+/* The elements of a text: those the layout reaches, and no more than the buffer has. A text answer
+ * shows all elements of an output buffer whose size was given, else those reached. The zeros behind
+ * the last sum are no part of the buffer that is held. */
 static enum status locate_text(const struct codec_request *request, const struct directml *dml,
                                const struct json_array *array, struct scan_call *call,
                                struct error *err)
@@ -497,8 +498,7 @@ static enum status locate_text(const struct codec_request *request, const struct
     call->source = CALL_SOURCE_TEXT;
     call->data = array->cut;
     call->input_bytes = array->elements * size;
-    call->output_bytes =
-        dml->output.total_bytes != 0 ? dml->output.total_bytes : least_bytes(&dml->output);
+    call->packs_output = json_cells_are_sparse(&call->desc);
     return STATUS_OK;
 }
 
@@ -553,9 +553,33 @@ static enum status directml_complete(struct scan_call *call, void *input,
                             call->input_bytes / dtype_info(read.dtype)->bytes, input, err);
 }
 
+/* The output buffer as a text shows it: up to the size that was given, else up to the last sum.
+ * room: for its cells, where zeros lie between sums or behind them. */
+static struct json_print print_of(const struct scan_call *call, const void *output,
+                                  struct json_cells *room)
+{
+    const struct tensor *tensor = &((const struct directml *)call->dialect)->output;
+    const uint64_t count = tensor->total_bytes / dtype_info(tensor->scan.dtype)->bytes;
+    const bool sparse = call->packs_output && json_cells_strided(&call->desc, room);
+    struct json_print print = framed_print(call, output, least_bytes(tensor));
+    if (sparse) {
+        room->count = larger_of(room->count, count);
+    } else if (count > tensor->reach) {
+        json_cells_tailed(tensor->reach, count, room);
+    }
+    print.cells = sparse || count > tensor->reach ? room : NULL;
+    return print;
+}
+
 static uint64_t directml_head_max(const struct scan_call *call)
 {
-    return framed_head_max(call, call->source == CALL_SOURCE_TEXT);
+    const uint64_t around = framed_head_max(call, false);
+    struct json_cells cells;
+    if (call->source != CALL_SOURCE_TEXT) {
+        return around;
+    }
+    const struct json_print print = print_of(call, NULL, &cells);
+    return json_tensor_write_max(&print, around);
 }
 
 static enum status directml_encode(const struct scan_call *call, const void *output,
@@ -570,7 +594,8 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     json_writer_key(&w, "OutputTensor");
     json_writer_raw(&w, dml->framed.text, strlen(dml->framed.text));
     if (!framed) {
-        const struct json_print print = framed_print(call, output, call->output_bytes);
+        struct json_cells cells;
+        const struct json_print print = print_of(call, output, &cells);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

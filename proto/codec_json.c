@@ -226,16 +226,19 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
                             call->input_bytes / dtype_info(desc->dtype)->bytes, input, err);
 }
 
+/* room: for the cells that a packed output becomes. */
 static struct json_print print_of(const struct scan_call *call, const void *output,
-                                  uint64_t elements)
+                                  uint64_t elements, struct json_cells *room)
 {
     const struct scan_desc *desc = &call->desc;
+    const bool sparse = call->packs_output && json_cells_strided(desc, room);
     return (struct json_print){.dtype = desc->dtype,
                                .data = output,
                                .elements = elements,
                                .rank = call->nested ? desc->rank : 1,
                                .sizes = desc->sizes,
-                               .parallel = call->parallel};
+                               .parallel = call->parallel,
+                               .cells = sparse ? room : NULL};
 }
 
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
@@ -243,7 +246,8 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
     enum {
         KEYS = 120 /* bytes of keys, of the type's name, and of what stands between them */
     };
-    const struct json_print print = print_of(call, NULL, elements);
+    struct json_cells cells;
+    const struct json_print print = print_of(call, NULL, elements, &cells);
     const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
     if (carry > SIZE_MAX / 4) {
         return UINT64_MAX;
@@ -285,7 +289,8 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
                         struct answer *answer, struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
-    const struct json_print print = print_of(call, output, elements);
+    struct json_cells cells;
+    const struct json_print print = print_of(call, output, elements, &cells);
     struct json_writer w;
     answer_begin_text(answer, &w, answer_json_max(call, elements));
     json_writer_begin_object(&w);

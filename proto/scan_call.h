@@ -57,6 +57,9 @@ struct scan_call {
     uint64_t payload_offset; /* where the input buffer starts inside the payload */
     uint64_t output_bytes;   /* least size of the output buffer, its tail zero; 0: as planned */
     bool byte_swap;          /* payload is big-endian; complete() turns it round */
+    /* The output buffer is packed, and encode() lays it out in its text by desc.output_strides, with
+     * zeros between. */
+    bool packs_output;
     enum codec_format answer_format; /* JSON: the answer's numbers are text; the server reserves
                                       * memory for it. Other dialects' binary answers are RAW */
     bool nested;                     /* data came as nested JSON and is answered so */

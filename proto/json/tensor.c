@@ -487,6 +487,8 @@ struct layout {
     size_t item_bytes;
     int text_max; /* characters of an item */
     number_writer print_run;
+    const struct json_cells *cells; /* NULL: there is an item for each number */
+    struct json_cells_text cells_text;
 };
 
 static char *print_empty(const void *value, uint64_t count, char *out)
@@ -503,6 +505,15 @@ static char *print_empty(const void *value, uint64_t count, char *out)
 static struct layout layout_of(const struct json_print *print)
 {
     const bool nested = print->rank > 1;
+    if (print->cells != NULL) {
+        struct layout layout = {.rank = 1,
+                                .sizes = (const int64_t *)&print->cells->count,
+                                .items = print->cells->count,
+                                .text_max = number_text_max(print->dtype),
+                                .cells = print->cells};
+        json_cells_text_init(print->dtype, print->data, &layout.cells_text);
+        return layout;
+    }
     if (print->elements > 0) {
         return (struct layout){.rank = nested ? print->rank : 1,
                                .sizes =
@@ -525,12 +536,29 @@ static struct layout layout_of(const struct json_print *print)
     return empty;
 }
 
+/* Most bytes that the items and their commas take; false if that overflows. A zero of a gap takes
+ * less than a sum may. */
+static bool items_max(const struct layout *layout, uint64_t first, uint64_t count,
+                      uint64_t *bytes)
+{
+    uint64_t zeros = 0;
+    if (layout->cells != NULL) {
+        const uint64_t sums = json_cells_sums_before(layout->cells, first + count) -
+                              json_cells_sums_before(layout->cells, first);
+        zeros = count - sums;
+        count = sums;
+    }
+    return !__builtin_mul_overflow(count, layout->text_max + 1, bytes) &&
+           !__builtin_mul_overflow(zeros, layout->cells_text.zero_bytes, &zeros) &&
+           !__builtin_add_overflow(*bytes, zeros, bytes);
+}
+
 /* Most bytes that print_items() writes, or scribbles on; UINT64_MAX if that overflows. */
-static uint64_t print_max(const struct layout *layout, uint64_t count)
+static uint64_t print_max(const struct layout *layout, uint64_t first, uint64_t count)
 {
     uint64_t bytes = 0;
     uint64_t span = 1; /* items of one array at the level */
-    bool overflow = __builtin_mul_overflow(count, layout->text_max + 1, &bytes);
+    bool overflow = !items_max(layout, first, count, &bytes);
     for (int d = layout->rank - 1; d >= 0; d--) {
         if (__builtin_mul_overflow(span, (uint64_t)layout->sizes[d], &span)) {
             span = UINT64_MAX;
@@ -568,6 +596,12 @@ static int arrays_ended(const struct layout *layout, uint64_t rows)
  * whole also with those before it: so the texts of consecutive ranges join to that of the whole. */
 static char *print_items(const struct layout *layout, uint64_t first, uint64_t count, char *out)
 {
+    if (layout->cells != NULL) {
+        out = put_repeated(out, '[', first == 0);
+        out = json_cells_print(layout->cells, &layout->cells_text, first, count, out);
+        out[-1] = first + count == layout->items ? ']' : ',';
+        return out;
+    }
     const uint64_t row_items = (uint64_t)layout->sizes[layout->rank - 1];
     const char *item = layout->data + first * layout->item_bytes;
     uint64_t rows = first / row_items;
@@ -599,8 +633,8 @@ uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
     const struct layout layout = layout_of(print);
     /* Long ones are printed in pieces, each with room for the brackets around it. */
     const int pieces = layout.items > PRINT_CHUNK ? ROUND_PIECES : 1;
-    uint64_t bytes = print_max(&layout, layout.items);
-    around += print_max(&layout, 0) * (uint64_t)pieces;
+    uint64_t bytes = print_max(&layout, 0, layout.items);
+    around += print_max(&layout, 0, 0) * (uint64_t)pieces;
     return __builtin_add_overflow(bytes, around, &bytes) ? UINT64_MAX : bytes;
 }
 
@@ -609,7 +643,7 @@ struct round {
     uint64_t first; /* item the round begins with */
     uint64_t piece; /* items of every piece but perhaps the last */
     char *room;
-    size_t piece_room; /* bytes for each */
+    size_t at[ROUND_PIECES + 1]; /* where the room of each begins */
     size_t bytes[ROUND_PIECES];
     atomic_int joined;   /* pieces whose texts lie together from the start of the room, ... */
     size_t joined_bytes; /* ... and how long they are: the next piece's to read and write */
@@ -621,7 +655,7 @@ static void print_piece(void *context, int index)
     uint64_t first = round->first + (uint64_t)index * round->piece;
     uint64_t count = smaller_of(round->piece, round->layout->items - first);
     const bool joins = atomic_load(&round->joined) == index;
-    char *to = round->room + (joins ? round->joined_bytes : (size_t)index * round->piece_room);
+    char *to = round->room + (joins ? round->joined_bytes : round->at[index]);
     round->bytes[index] = (size_t)(print_items(round->layout, first, count, to) - to);
     if (joins) {
         round->joined_bytes += round->bytes[index];
@@ -634,8 +668,7 @@ static size_t close_up(const struct round *round, int count)
 {
     size_t bytes = round->joined_bytes;
     for (int i = atomic_load(&round->joined); i < count; i++) {
-        memmove(round->room + bytes, round->room + (size_t)i * round->piece_room,
-                round->bytes[i]);
+        memmove(round->room + bytes, round->room + round->at[i], round->bytes[i]);
         bytes += round->bytes[i];
     }
     return bytes;
@@ -647,15 +680,16 @@ static size_t close_up(const struct round *round, int count)
 static void write_pieces(const struct layout *layout, uint64_t piece,
                          const struct parallel *parallel, struct json_writer *w)
 {
-    struct round round = {
-        .layout = layout, .piece = piece, .piece_room = print_max(layout, piece)};
+    struct round round = {.layout = layout, .piece = piece};
     while (round.first < layout->items && json_writer_ok(w)) {
         uint64_t left = layout->items - round.first;
         int count = (int)smaller_of((left - 1) / piece + 1, ROUND_PIECES);
-        uint64_t before_last = (uint64_t)(count - 1);
-        uint64_t last = smaller_of(left - before_last * piece, piece);
-        round.room = json_writer_space(
-            w, (size_t)(before_last * round.piece_room + print_max(layout, last)));
+        for (int i = 0; i < count; i++) {
+            const uint64_t begin = (uint64_t)i * piece;
+            round.at[i + 1] = round.at[i] + print_max(layout, round.first + begin,
+                                                      smaller_of(left - begin, piece));
+        }
+        round.room = json_writer_space(w, round.at[count]);
         atomic_store(&round.joined, 0);
         round.joined_bytes = 0;
         if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
@@ -684,7 +718,7 @@ void json_tensor_write(const struct json_print *print, struct json_writer *w)
     }
     for (uint64_t first = 0; first < layout.items; first += PRINT_CHUNK) {
         uint64_t count = smaller_of(layout.items - first, PRINT_CHUNK);
-        char *to = json_writer_space(w, print_max(&layout, count));
+        char *to = json_writer_space(w, print_max(&layout, first, count));
         if (to == NULL) {
             return;
         }

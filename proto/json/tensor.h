@@ -10,6 +10,7 @@
 #ifndef TALLY_PROTO_JSON_TENSOR_H
 #define TALLY_PROTO_JSON_TENSOR_H
 
+#include "proto/json/cells.h"
 #include "proto/json/writer.h"
 #include "proto/parallel.h"
 #include "proto/scan_call.h"
@@ -115,6 +116,9 @@ struct json_print {
     int rank;                        /* 0 or 1: one flat array; else nested */
     const int64_t *sizes;            /* of rank > 1; their product is `elements`. Borrowed */
     const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */
+    const struct json_cells
+        *cells; /* flat: the elements are those sums, and `elements` says how
+                                      * many cells are printed; NULL: no zeros. Borrowed */
 };
 
 /* Most bytes that json_tensor_write() asks a writer for, and `around` bytes of other text;

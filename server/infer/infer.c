@@ -39,9 +39,20 @@ static const char *dialect_field(const struct request *request, const char *fiel
     return name != NULL ? name : field;
 }
 
+/* Without strides of an output that is laid out by its text alone; they have been checked. */
+static enum status plan_packed(struct request *request, struct error *err)
+{
+    struct scan_desc packed = request->call.desc;
+    packed.has_output_strides = false;
+    return scan_plan_make(&packed, &request->plan, err);
+}
+
 static enum status plan_scan(struct request *request, struct error *err)
 {
     enum status status = scan_plan_make(&request->call.desc, &request->plan, err);
+    if (status == STATUS_OK && request->call.packs_output) {
+        status = plan_packed(request, err);
+    }
     if (status != STATUS_OK && err->field[0] != '\0') {
         const char *field = dialect_field(request, err->field);
         if (field != err->field) {

@@ -408,7 +408,13 @@ UNREADABLE = {
     "no colon": (MALFORMED["header without colon"], 400, "invalid_request", None, "expected"),
     "http 2": (MALFORMED["http 2 preface"], 505, "http_version", None, "HTTP/1.1"),
     "version 9": (MALFORMED["version 9"], 505, "http_version", None, "HTTP/1.1"),
-    "length -1": (LENGTH + b"-1\r\n\r\n", 400, "invalid_request", "Content-Length", "decimal digits"),
+    "length -1": (
+        LENGTH + b"-1\r\n\r\n",
+        400,
+        "invalid_request",
+        "Content-Length",
+        "decimal digits",
+    ),
     "length x": (LENGTH + b"x\r\n\r\n", 400, "invalid_request", "Content-Length", "decimal digits"),
     "length": (LENGTH + b"9" * 30 + b"\r\n\r\n", 413, "too_large", "Content-Length", "--max-body"),
     "chunk": (CHUNKED + b"zz\r\n", 400, "invalid_request", None, "hexadecimal digits"),
@@ -450,7 +456,9 @@ def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_s
         head = CHUNKED.replace(b"Host: x", b"Host: x\r\nContent-Type: application/json")
         answer = wire.send(head + b"b" + blanks + b'\r\n{"data":[]}\r\n0\r\n\r\n').answer()
         if answer.status != 200:
-            document = calls.expect_error(answer, 400, "invalid_request", None, ["hexadecimal", "no blank"])
+            document = calls.expect_error(
+                answer, 400, "invalid_request", None, ["hexadecimal", "no blank"]
+            )
             assert "METHOD" not in document["error"], document
 
 

@@ -376,7 +376,15 @@ def near_misses(path):
     """Paths that somebody may send who means this one."""
     parts = path.strip("/").split("/")
     for i, part in enumerate(parts):
-        for other in (part + "s", part[:-1], part[1:], part + ":predict", part.upper(), "x" + part, part + "/x"):
+        for other in (
+            part + "s",
+            part[:-1],
+            part[1:],
+            part + ":predict",
+            part.upper(),
+            "x" + part,
+            part + "/x",
+        ):
             yield "/" + "/".join(parts[:i] + [other] + parts[i + 1 :])
         yield "/" + "/".join(parts[:i] + parts[i + 1 :])
     yield path + "/"

@@ -68,6 +68,39 @@ def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
     assert peak <= bound + SPARE, f"{peak / MIB:.0f} MiB, {bound / MIB:.0f} needed"
 
 
+def zeros_of(kind, cells):
+    """A short request for a long text of zeros, and the end of that."""
+    if kind == "tail":
+        tensor = {"DataType": "FLOAT32", "Sizes": [2]}
+        total = {"TotalTensorSizeInBytes": 4 * cells}
+        desc = {"InputTensor": tensor, "OutputTensor": {**tensor, **total}, "Axis": 0}
+        desc.update({"AxisDirection": "INCREASING", "HasExclusiveSum": False})
+        path = "/v1/directml/cumulative_summation"
+        return path, {"desc": desc, "data": [1, 2]}, b"[1.0,3.0,0.0,", b",0.0]}"
+    gaps = {"data": [1, 2, 3, 4], "shape": [2, 2], "dtype": "float32", "axis": 1}
+    gaps["output_strides"] = [cells - 2, 1]
+    return "/v1/cumsum", gaps, b"[1.0,3.0,0.0,", b",0.0,3.0,7.0]}"
+
+
+@pytest.mark.parametrize("kind", ["tail", "gaps"])
+def test_zeros_that_a_text_shows_are_held_by_their_text_alone(start_server, kind):
+    """No buffer of them, and no room for longer numbers: the budget has room for their text."""
+    cells = 6 * MIB
+    path, document, begin, end = zeros_of(kind, cells)
+    server = start_server("--memory-budget", "40MiB", "--log-requests", "false")
+    client = server.client(60)
+    assert client.post_json(path, zeros_of(kind, 1000)[1]).status == 200
+    answers = []
+    peak = peak_of(server, lambda: answers.append(client.post_json(path, document)))
+    answer = answers[0]
+    assert answer.status == 200, answer
+    assert begin in answer.body[:300] and answer.body.endswith(end)
+    assert answer.body.count(b",0.0") == cells - (2 if kind == "tail" else 4)
+    assert peak <= 4 * cells + SPARE, f"{peak / MIB:.0f} MiB"
+    client.close()
+    server.stop()
+
+
 def request_and_sums(kind):
     """(request of some 8 MiB, the end of its answer)"""
     path = f"/v1/cumsum?dtype=int8&shape={8 * MIB}"

@@ -70,6 +70,11 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
             memcpy(probe->error.field, name, sizeof name);
         }
     }
+    struct scan_desc computed = call->desc; /* what a device is given */
+    computed.has_output_strides = computed.has_output_strides && !call->packs_output;
+    if (status == STATUS_OK) {
+        status = scan_plan_make(&computed, &plan, &probe->error);
+    }
     if (status != STATUS_OK) {
         return status;
     }
@@ -81,7 +86,7 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
     }
     char *output = calloc(1, out_bytes + 1);
     if (plan.elements > 0) {
-        oracle_scan(&call->desc, input, output);
+        oracle_scan(&computed, input, output);
     }
     struct answer answer = {0};
     status = codec->encode(call, output, out_bytes, &answer, &probe->error);

@@ -108,6 +108,14 @@ static enum status run_carry_out(struct run *run)
     return run->answer.head != NULL ? STATUS_OK : run_no_memory(run);
 }
 
+/* What a device is given. */
+static struct scan_desc run_computed(const struct scan_call *call)
+{
+    struct scan_desc desc = call->desc;
+    desc.has_output_strides = desc.has_output_strides && !call->packs_output;
+    return desc;
+}
+
 static enum status run_compute(const struct codec *codec, void *input, struct run *run)
 {
     uint64_t bytes = run->plan.out_elements * dtype_info(run->plan.dtype)->bytes;
@@ -122,7 +130,8 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
         return run_no_memory(run);
     }
     if (run->plan.elements > 0) {
-        oracle_scan(&run->call.desc, input, output);
+        const struct scan_desc computed = run_computed(&run->call);
+        oracle_scan(&computed, input, output);
     }
     enum status status = run_carry_out(run);
     if (status == STATUS_OK) {
@@ -154,7 +163,11 @@ static enum status run_payload(const struct codec *codec, struct byte_view paylo
                                struct run *run)
 {
     struct scan_call *call = &run->call;
+    const struct scan_desc computed = run_computed(call);
     enum status status = scan_plan_make(&call->desc, &run->plan, &run->err);
+    if (status == STATUS_OK) {
+        status = scan_plan_make(&computed, &run->plan, &run->err);
+    }
     if (status != STATUS_OK) {
         return status;
     }

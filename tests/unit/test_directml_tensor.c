@@ -181,6 +181,12 @@ static void output_strides_lay_out_the_answer_with_zero_gaps(void **state)
     (void)state;
     gives(F32("\"Sizes\":[2,2]"), F32("\"Sizes\":[2,2],\"Strides\":[4,1]"), "[1,2,3,4]",
           "[1.0,2.0,0.0,0.0,4.0,6.0]");
+    /* so many that the output buffer is not held */
+    gives(F32("\"Sizes\":[1,2]"), F32("\"Sizes\":[1,2],\"Strides\":[1,17]"), "[1,2]",
+          "[1.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0]}");
+    gives(F32("\"Sizes\":[1,2]"),
+          F32("\"Sizes\":[1,2],\"Strides\":[1,17],\"TotalTensorSizeInBytes\":80"), "[1,2]",
+          "[1.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0,0.0,0.0]}");
 }
 
 static void an_output_whose_elements_share_an_address_is_refused(void **state)
@@ -232,6 +238,9 @@ static void a_larger_total_size_leaves_room_behind_the_elements(void **state)
     (void)state;
     gives(F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"),
           F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"), "[1,2,9,9]", "[1.0,3.0,0.0,0.0]");
+    gives(F32("\"Sizes\":[2,2]"),
+          F32("\"Sizes\":[2,2],\"Strides\":[3,1],\"TotalTensorSizeInBytes\":28"), "[1,2,3,4]",
+          "[1.0,2.0,0.0,4.0,6.0,0.0,0.0]");
     gives(F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"), F32("\"Sizes\":[2]"), "[1,2,9]",
           "[1.0,3.0]}");
     refused(F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"), F32("\"Sizes\":[2]"),
@@ -284,8 +293,8 @@ static void a_number_out_of_range_is_offered_types_of_the_level_only(void **stat
         snprintf(json, sizeof json, "{\"feature_level\":\"%s\",%s", levels[i],
                  request_of(int32, int32, "[1,3000000000]") + 1);
         assert_int_equal(probe_json(&probe, &codec_directml, json), STATUS_INVALID_DATA);
-        assert_non_null(strstr(probe.error.detail, "uint32"));
-        assert_int_equal(strstr(probe.error.detail, "int64") != NULL, i == 1);
+        assert_non_null(strstr(probe.error.detail,
+                               i == 0 ? "; uint32 takes it" : "; int64 and uint64 take it"));
     }
 }
 

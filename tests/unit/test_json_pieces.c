@@ -291,6 +291,46 @@ static void every_length_prints_as_in_one_go(void **state)
     assert_true(pieces_run > 1000);
 }
 
+static void check_cells(const struct json_cells *cells)
+{
+    int64_t sums[40];
+    for (size_t i = 0; i < ARRAY_COUNT(sums); i++) {
+        sums[i] = (int64_t)(i * i * i * 1000003);
+    }
+    const struct json_print print = {
+        .dtype = DTYPE_I64, .data = sums, .elements = cells->count, .cells = cells};
+    struct json_writer whole;
+    print_with(NULL, &print, &whole);
+    for (size_t i = 0; i < ARRAY_COUNT(runners); i++) {
+        struct json_writer pieces;
+        print_with(&runners[i], &print, &pieces);
+        assert_true(json_writer_ok(&pieces));
+        assert_string_equal(pieces.text, whole.text);
+        json_writer_deinit(&pieces);
+    }
+    json_writer_deinit(&whole);
+}
+
+static void zeros_between_and_behind_sums_print_as_in_one_go(void **state)
+{
+    struct scan_desc desc = {.dtype = DTYPE_I64,
+                             .rank = 2,
+                             .sizes = {5, 8},
+                             .has_output_strides = true,
+                             .output_strides = {120, 1}};
+    struct json_cells cells;
+    (void)state;
+    assert_true(json_cells_strided(&desc, &cells));
+    check_cells(&cells);
+    cells.count += 333;
+    check_cells(&cells);
+    desc.output_strides[1] = 13;
+    assert_true(json_cells_strided(&desc, &cells));
+    check_cells(&cells);
+    json_cells_tailed(40, 1000, &cells);
+    check_cells(&cells);
+}
+
 static void printing_that_is_given_up_fails(void **state)
 {
     (void)state;
@@ -313,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup(reading_that_is_given_up_says_so, set_up),
         cmocka_unit_test_setup(short_texts_are_not_cut, set_up),
         cmocka_unit_test_setup(every_length_prints_as_in_one_go, set_up),
+        cmocka_unit_test_setup(zeros_between_and_behind_sums_print_as_in_one_go, set_up),
         cmocka_unit_test_setup(printing_that_is_given_up_fails, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -527,8 +527,8 @@ static void check_print(int rank, const int64_t *sizes, uint64_t elements, const
     }
     for (size_t piece = 0; piece <= elements / 2; piece++) {
         const struct parallel parallel = {.grain = 16 * piece - 15, .run = run_in_turn};
-        const struct json_print print = {DTYPE_I32, data,  elements,
-                                         rank,      sizes, piece > 0 ? &parallel : NULL};
+        const struct json_print print = {
+            DTYPE_I32, data, elements, rank, sizes, piece > 0 ? &parallel : NULL, NULL};
         struct json_writer w;
         json_writer_init(&w);
         json_tensor_write(&print, &w);
@@ -573,7 +573,7 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
             data[i] = seed;
         }
         const int64_t sizes[] = {50, 20, 5};
-        const struct json_print print = {(enum dtype)dtype, data, COUNT, 3, sizes, NULL};
+        const struct json_print print = {(enum dtype)dtype, data, COUNT, 3, sizes, NULL, NULL};
         struct json_writer w;
         json_writer_init(&w);
         json_tensor_write(&print, &w);
@@ -585,7 +585,8 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
         assert_int_equal(json_tensor_read(&read, cut, COUNT, back, &err), STATUS_OK);
         struct json_writer again;
         json_writer_init(&again);
-        const struct json_print print_back = {(enum dtype)dtype, back, COUNT, 3, sizes, NULL};
+        const struct json_print print_back = {
+            (enum dtype)dtype, back, COUNT, 3, sizes, NULL, NULL};
         json_tensor_write(&print_back, &again);
         assert_string_equal(again.text, w.text);
         if (dtype_info((enum dtype)dtype)->kind != DTYPE_KIND_FLOAT) {
@@ -602,10 +603,10 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
 static void a_bound_that_overflows_says_so(void **state)
 {
     (void)state;
-    const struct json_print print = {DTYPE_F64, NULL, UINT64_MAX, 1, NULL, NULL};
+    const struct json_print print = {DTYPE_F64, NULL, UINT64_MAX, 1, NULL, NULL, NULL};
     assert_true(json_tensor_write_max(&print, 0) == UINT64_MAX);
     const int64_t sizes[] = {INT64_MAX, INT64_MAX, 2};
-    const struct json_print huge = {DTYPE_F64, NULL, 1, 3, sizes, NULL};
+    const struct json_print huge = {DTYPE_F64, NULL, 1, 3, sizes, NULL, NULL};
     assert_true(json_tensor_write_max(&huge, 0) < 1000);
 }
 
