@@ -26,10 +26,12 @@ static const struct refusal {
     const char *field;
     const char *advice;
 } refusals[] = {
-    {400, "chunk", STATUS_INVALID_REQUEST, "",
+    {400, "chunked encoding", STATUS_INVALID_REQUEST, "",
      "expected in front of each chunk its size in hexadecimal digits (no blank, sign or 0x; an "
      "extension follows as ;name=value), CR LF, as many bytes as that, CR LF, and at the end 0 "
      "and two CR LF"},
+    {400, "Transfer-Encoding", STATUS_INVALID_REQUEST, "",
+     "send Transfer-Encoding: chunked and no Content-Length, or a Content-Length alone"},
     {400, "Content-Length", STATUS_INVALID_REQUEST, "Content-Length",
      "expected one header Content-Length, the number of the body's bytes in decimal digits"},
     {400, "Host:", STATUS_INVALID_REQUEST, "Host",
