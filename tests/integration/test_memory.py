@@ -82,6 +82,7 @@ def zeros_of(kind, cells):
     return "/v1/cumsum", gaps, b"[1.0,3.0,0.0,", b",0.0,3.0,7.0]}"
 
 
+@pytest.mark.release_only
 @pytest.mark.parametrize("kind", ["tail", "gaps"])
 def test_zeros_that_a_text_shows_are_held_by_their_text_alone(start_server, kind):
     """No buffer of them, and no room for longer numbers: the budget has room for their text."""
