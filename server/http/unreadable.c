@@ -18,7 +18,7 @@ enum {
     COARSE_MS = 8 /* so far off the system's count of milliseconds may be */
 };
 
-/* The first row that matches is the refusal: what can be read as a request, and how to mend it. */
+/* The first row that matches gives the status, the field and the advice of a refusal. */
 static const struct refusal {
     unsigned http_status;
     const char *word; /* of the page that libmicrohttpd would answer */

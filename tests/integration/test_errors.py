@@ -373,7 +373,7 @@ def test_an_unknown_path_is_told_which_one_is_near(start_server, client, path, m
 
 
 def near_misses(path):
-    """Paths that somebody may send who means this one."""
+    """Paths that a client may send by mistake for this one."""
     parts = path.strip("/").split("/")
     for i, part in enumerate(parts):
         for other in (
@@ -393,8 +393,8 @@ def near_misses(path):
 
 
 def test_what_is_suggested_exists_with_that_method(client):
-    """Every route, with names that exist and names that do not, missed by a little: whoever does what
-    the refusal says finds neither 404 nor 405."""
+    """Every route, with names that exist and names that do not, missed by a little: the request that
+    a refusal suggests is neither 404 nor 405."""
     names = {
         "{model}": ["cumsum", "cumsum_fp32", "cumsun", "resnet50"],
         "{version}": ["1", "2"],
