@@ -431,8 +431,9 @@ static int check_job(struct parts_job *job)
         return complain(
             EXIT_USAGE,
             job->source.is_text
-                ? "--reverse sums from the end, and text is read from its start: "
-                  "reverse the lines (tac), or give an NPY or raw file"
+                ? "--reverse sums from the end, and text is read from its start: turn the "
+                  "lines round before and after, tac FILE | tally cumsum ... | tac, or give an "
+                  "NPY or raw file"
                 : "--reverse sums from the end, and a line is larger than a part: that "
                   "needs a file as input and as output (-o FILE)");
     }

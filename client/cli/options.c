@@ -163,7 +163,9 @@ static const char *type_advice(const char *word)
     if (word[0] == '>') {
         return "; raw numbers are little-endian, only an NPY file may have the other order";
     }
-    return strcasecmp(word, "bool") == 0 ? "; sum booleans as uint8" : NULL;
+    return strcasecmp(word, "bool") == 0 ? "; sum booleans as int64 (NumPy: "
+                                           "x.astype('int64')): sums of a narrower type wrap"
+                                         : NULL;
 }
 
 /* A bound in digits, whatever its size, as who reads it would write it. */

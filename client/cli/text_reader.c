@@ -3,6 +3,7 @@
  * again. */
 #include "client/cli/text_reader.h"
 
+#include "client/cli/line_guess.h"
 #include "client/cli/terminal.h"
 #include "proto/json/number_text.h"
 
@@ -18,7 +19,22 @@ enum {
     ELEMENT_MOST = 8,
     QUOTE_BYTES = 40, /* of a number in a complaint */
     SPELLED_BYTES = 512,
-    TAKERS_TEXT = 128 /* names of all types */
+    ADVICE_TEXT = 192
+};
+
+/* A line of numbers. */
+struct row {
+    uint64_t count; /* numbers; 0 for an empty line */
+    bool commas;    /* the delimiter stands between some numbers */
+    bool blanks;    /* blanks alone stand between some numbers */
+};
+
+/* A word that is refused, and the line that has it. */
+struct word {
+    const char *text;
+    size_t count;
+    const char *line;
+    const char *end; /* of the line, without its LF and the CRs before it */
 };
 
 /* ---- numbers ---- */
@@ -111,82 +127,135 @@ static int refuse_return(const struct text_reader *reader)
                     reader->bytes->name, reader->line);
 }
 
-/* The types that take what the one that was asked for does not, or ""; where the first line
- * made it that, the one to ask for: what uint64 holds it sums exactly. */
-static void takers_text(const struct text_reader *reader, const char *text, size_t count,
-                        char takers[TAKERS_TEXT])
+/* The text "; give --dtype float64", or "" if no such type takes the number. The advice names
+ * the widest type alone: sums of a narrower type would wrap, or would be rounded more. */
+static void advise_type(const struct text_reader *reader, const struct word *word,
+                        char advice[ADVICE_TEXT])
 {
+    static const enum tally_dtype wide[] = {TALLY_INT64, TALLY_UINT64, TALLY_FLOAT64};
     struct text_reader other = *reader;
-    unsigned set = 0;
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    bool integer = !dtype_is_float((enum dtype)reader->dtype);
+    bool whole = strspn(word->text, "+-0123456789") >= word->count;
+    bool taken = false;
+    for (size_t i = integer ? 0 : 2; i < ARRAY_COUNT(wide) && !taken; i++) {
         char stored[ELEMENT_MOST];
-        other.dtype = (enum tally_dtype)i;
-        set |= (unsigned)read_odd_number(&other, text, count, stored) << i;
+        other.dtype = wide[i];
+        taken = wide[i] != reader->dtype &&
+                read_odd_number(&other, word->text, word->count, stored);
     }
-    unsigned wider = set & (1U << DTYPE_U64 | 1U << DTYPE_F64);
-    if (!reader->typed && reader->dtype == TALLY_INT64 && wider != 0) {
-        (void)snprintf(takers, TAKERS_TEXT, ", which the first line made it; give --dtype %s",
-                       (wider >> DTYPE_U64 & 1U) != 0 ? "uint64" : "float64");
-        return;
+    advice[0] = '\0';
+    if (taken) {
+        (void)snprintf(advice, ADVICE_TEXT, "%s; give --dtype %s%s",
+                       reader->typed ? "" : ", which the first line made it",
+                       tally_dtype_name(other.dtype),
+                       integer && whole && other.dtype == TALLY_FLOAT64
+                           ? ", which rounds integers beyond 2^53"
+                           : "");
     }
-    dtype_takers((enum dtype)reader->dtype, set, takers, TAKERS_TEXT);
 }
 
-/* What to do about a word that is no number. */
-static const char *advice_about(const struct text_reader *reader, const char *text,
-                                size_t count)
+/* Store what to do about a word that is not a number. */
+static void advise_word(const struct text_reader *reader, const struct word *word,
+                        char advice[ADVICE_TEXT])
 {
     const char *delimiter = NULL;
-    for (size_t i = 0; i < count && delimiter == NULL; i++) {
-        delimiter = strchr(",;|", text[i]);
+    const char *told = "";
+    for (size_t i = 0; i < word->count && delimiter == NULL; i++) {
+        delimiter = word->text[i] != '\0' ? strchr(",;|", word->text[i]) : NULL;
     }
-    if ((unsigned char)*text >= 0xFE) {
-        return "; it is UTF-16 text: save it as UTF-8";
+    enum word_kind kind = word_guess(word->text, word->count);
+    if ((unsigned char)*word->text >= 0xFE) {
+        told = "; it is UTF-16 text: save it as UTF-8";
+    } else if (kind == WORD_MISSING) {
+        told = dtype_is_float((enum dtype)reader->dtype)
+                   ? "; write NaN or 0 for a value that is missing"
+                   : "; write 0 for a value that is missing, or NaN and --dtype float64";
+    } else if (kind == WORD_TRUTH) {
+        told = "; write 1 for true and 0 for false";
+    } else if (*word->text == '"' || *word->text == '\'') {
+        told = quotes_have_comma(word->text, word->end)
+                   ? "; write it without quotes, " PLAIN_NUMBER
+                   : "; write it without quotes";
+    } else if (delimiter != NULL && *delimiter == ',') {
+        told = "; write it " PLAIN_NUMBER;
+    } else if (delimiter != NULL) {
+        bool commas = memchr(word->line, ',', (size_t)(word->end - word->line)) != NULL;
+        (void)snprintf(advice, ADVICE_TEXT, "; give --delimiter '%c'%s", *delimiter,
+                       commas ? ", and write numbers " PLAIN_NUMBER : "");
+        return;
     }
-    if (*text == '"' || *text == '\'') {
-        return "; write it without quotes";
-    }
-    if (delimiter != NULL && *delimiter != '\0') {
-        return *delimiter == ','   ? "; write a point in a number, not a comma"
-               : *delimiter == ';' ? "; give --delimiter ';'"
-                                   : "; give --delimiter '|'";
-    }
-    bool first = reader->columns == 0 && reader->header == NULL;
-    return first ? "; if the line is none of numbers, give --header" : "";
+    (void)snprintf(advice, ADVICE_TEXT, "%s", told);
 }
 
-static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
+static int refuse_number(const struct text_reader *reader, const struct word *word)
 {
     char quote[QUOTE_BYTES + 1] = "";
-    if (count == 0) {
+    char advice[ADVICE_TEXT] = "";
+    bool first = reader->columns == 0 && reader->header == NULL;
+    bool names =
+        first && line_has_names(word->line, word->end, reader->delimiter, reader->strict);
+    if (word->count == 0 && !names) {
         return complain(EXIT_USAGE,
                         "%s: line %" PRIu64 ": a number is missing between two delimiters, or "
                         "behind the last: write 0 or NaN there, or take the delimiter away",
                         reader->bytes->name, reader->line);
     }
-    for (size_t i = 0; i < count && i < QUOTE_BYTES; i++) {
-        quote[i] = isprint((unsigned char)text[i]) != 0 ? text[i] : '?';
+    for (size_t i = 0; i < word->count && i < QUOTE_BYTES; i++) {
+        quote[i] = isprint((unsigned char)word->text[i]) != 0 ? word->text[i] : '?';
     }
-    char takers[TAKERS_TEXT];
-    takers_text(reader, text, count, takers);
+    advise_type(reader, word, advice);
+    if (names) {
+        (void)snprintf(advice, sizeof advice,
+                       "; if the line has the names of columns, give --header");
+    } else if (advice[0] == '\0') {
+        advise_word(reader, word, advice);
+    }
     return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s",
                     reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
-                    takers[0] != '\0' ? takers : advice_about(reader, text, count));
+                    advice);
 }
 
-/* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
- * reader->columns; *count is how many there are, 0 for an empty line. */
-static int read_line(const struct text_reader *reader, const char *text, const char *end,
-                     char *out, uint64_t *count)
+/* `found`: what the line has between its numbers. */
+static int refuse_mixture(const struct text_reader *reader, const char *found)
 {
+    return complain(
+        EXIT_USAGE,
+        "%s: line %" PRIu64 " has %s: write numbers " PLAIN_NUMBER ", and the same "
+        "between all of them (tr , ' ' makes blanks of commas that separate numbers)",
+        reader->bytes->name, reader->line, found);
+}
+
+/* Between the numbers of all lines stand commas, or blanks alone. A decimal comma in a line with
+ * blanks would be taken for a delimiter. */
+static int check_separators(const struct text_reader *reader, const struct row *row)
+{
+    if (row->commas && row->blanks) {
+        return refuse_mixture(reader,
+                              "commas between some of its numbers and blanks between others");
+    }
+    if (reader->columns < 2 || row->count < 2 || row->commas == reader->commas) {
+        return EXIT_DONE;
+    }
+    return refuse_mixture(
+        reader, row->commas ? "commas between its numbers, and the lines before it have blanks"
+                            : "blanks between its numbers, and the lines before it have "
+                              "commas");
+}
+
+/* Read the numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
+ * reader->columns, and describe the line in *row. */
+static int read_line(const struct text_reader *reader, const char *text, const char *end,
+                     char *out, struct row *row)
+{
+    const char *line = text;
     number_reader read = number_reader_of((enum dtype)reader->dtype);
     size_t element = tally_dtype_bytes(reader->dtype);
-    uint64_t found = 0;
     bool comma = false; /* the last thing was a delimiter: a number must follow */
+    *row = (struct row){.count = 0};
     end = before_returns(text, end);
     for (;;) {
         text = after_blanks(reader, text);
-        if (text == end && (found == 0 || !comma)) {
+        if (text == end && (row->count == 0 || !comma)) {
             break;
         }
         enum number_result result = NUMBER_OK;
@@ -202,25 +271,28 @@ static int read_line(const struct text_reader *reader, const char *text, const c
                 text++;
             }
             if (!read_odd_number(reader, start, (size_t)(text - start), stored)) {
-                return refuse_number(reader, start, (size_t)(text - start));
+                return refuse_number(reader,
+                                     &(struct word){start, (size_t)(text - start), line, end});
             }
         }
-        if (found < reader->columns) {
-            memcpy(out + found * element, stored, element);
+        if (row->count < reader->columns) {
+            memcpy(out + row->count * element, stored, element);
         }
-        found++;
+        row->count++;
         text = after_blanks(reader, text);
         comma = text < end && *text == reader->delimiter;
-        if (!comma && text < end && *text != '\r' && reader->strict) {
+        bool blank = !comma && text < end && *text != '\r';
+        if (blank && reader->strict) {
             return complain(EXIT_USAGE,
                             "%s: line %" PRIu64 " has a blank inside a number, or between two: "
                             "with --delimiter it does not part them",
                             reader->bytes->name, reader->line);
         }
+        row->commas = row->commas || comma;
+        row->blanks = row->blanks || blank;
         text += comma;
     }
-    *count = found;
-    return EXIT_DONE;
+    return check_separators(reader, row);
 }
 
 /* ---- lines ---- */
@@ -315,11 +387,45 @@ static int keep_header(struct text_reader *reader)
     return EXIT_DONE;
 }
 
-/* Columns and type, by the first line that is not empty. */
+/* Commas in quotes are part of a name. */
+static uint64_t count_commas(const char *at, const char *end)
+{
+    uint64_t count = 0;
+    bool quoted = false;
+    for (; at < end; at++) {
+        quoted = quoted != (*at == '"');
+        count += *at == ',' && !quoted;
+    }
+    return count;
+}
+
+/* Refuse a first line that can be read in two ways. --delimiter says which is meant, and so does
+ * a header with as many commas. */
+static int check_meaning(const struct text_reader *reader, const char *line, const char *end)
+{
+    end = before_returns(line, end);
+    const char *header = reader->header;
+    bool named = header != NULL &&
+                 count_commas(header, header + reader->header_bytes) == count_commas(line, end);
+    if (reader->delimiter_given || named || !line_may_be_one_number(line, end)) {
+        return EXIT_DONE;
+    }
+    line = after_blanks(reader, line);
+    size_t count = smaller_of(strcspn(line, " \t\r\n"), QUOTE_BYTES);
+    return complain(EXIT_USAGE,
+                    "%s: line %" PRIu64 " is '%.*s', which can be several numbers, or one with "
+                    "a decimal comma or separators of thousands: give --delimiter , if commas "
+                    "separate numbers here, else write the number " PLAIN_NUMBER,
+                    reader->bytes->name, reader->line, (int)count, line);
+}
+
+/* The first line that is not empty says how many columns there are, what separates them, and
+ * the type. */
 static int look_at_first_line(struct text_reader *reader)
 {
     char *line = NULL;
     char *end = NULL;
+    struct row row = {.count = 0};
     do {
         STEP(first_line(reader, &line, &end));
         if (line == NULL) {
@@ -330,8 +436,11 @@ static int look_at_first_line(struct text_reader *reader)
             integers[sizeof integers - 2] = reader->delimiter;
             reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
         }
-        STEP(read_line(reader, line, end, NULL, &reader->columns));
-    } while (reader->columns == 0);
+        STEP(check_meaning(reader, line, end));
+        STEP(read_line(reader, line, end, NULL, &row));
+    } while (row.count == 0);
+    reader->columns = row.count;
+    reader->commas = row.commas;
     step_back(reader, line); /* there is room for its numbers then */
     return EXIT_DONE;
 }
@@ -345,6 +454,7 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
                                    .typed = settings->dtype != NULL};
     if (settings->delimiter != NULL) {
         reader->delimiter = settings->delimiter[0];
+        reader->delimiter_given = true;
         reader->strict = reader->delimiter != ' ';
     }
     if (reader->typed) {
@@ -365,7 +475,7 @@ void text_reader_close(struct text_reader *reader)
 int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      uint64_t *count)
 {
-    size_t row = reader->columns * tally_dtype_bytes(reader->dtype);
+    size_t row_bytes = reader->columns * tally_dtype_bytes(reader->dtype);
     int64_t since_ns = 0; /* when there was a first line */
     int status = EXIT_DONE;
     *count = 0;
@@ -384,19 +494,24 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int g
             }
             continue;
         }
-        uint64_t columns = 0;
-        status = read_line(reader, line, end, to + *count * row, &columns);
-        if (status == EXIT_DONE && columns != 0 && columns != reader->columns) {
+        struct row row;
+        status = read_line(reader, line, end, to + *count * row_bytes, &row);
+        if (status == EXIT_DONE && row.count != 0 && row.count != reader->columns) {
+            bool commas = row.commas || reader->commas;
             return complain(EXIT_USAGE,
                             "%s: line %" PRIu64 " has %" PRIu64 " number%s, and the lines "
-                            "before it have %" PRIu64 ": each line needs as many",
-                            reader->bytes->name, reader->line, columns, columns == 1 ? "" : "s",
-                            reader->columns);
+                            "before it have %" PRIu64 ": each line needs as many%s",
+                            reader->bytes->name, reader->line, row.count,
+                            row.count == 1 ? "" : "s", reader->columns,
+                            commas && reader->delimiter == ','
+                                ? " (commas separate numbers here: write numbers " PLAIN_NUMBER
+                                  ")"
+                                : "");
         }
         if (*count == 0) {
             since_ns = now_ns();
         }
-        *count += columns > 0;
+        *count += row.count > 0;
     }
     return status;
 }

@@ -564,7 +564,7 @@ class Cumsum(Directory):
             (["cumsum", raw, "-d", "float33", "-s", "2"], "did you mean float32?"),
             (["cumsum", raw, "-d", "FLOAT32", "-s", "2"], "did you mean float32?"),
             (["cumsum", raw, "-d", "int", "-s", "2"], "uint32 or uint64\n"),
-            (["cumsum", raw, "-d", "bool", "-s", "2"], "sum booleans as uint8"),
+            (["cumsum", raw, "-d", "bool", "-s", "2"], "as int64", "x.astype('int64')", "wrap"),
             (["cumsum", raw, "-d", ">f4", "-s", "2"], "raw numbers are little-endian"),
             (["cumsum", raw, "-d", "int8", "-s", "(2,5)"], "like 3,4, of which one may be -1"),
             (["cumsum", raw, "-d", "int8", "-s", "2;5"], "like 3,4, of which one may be -1"),

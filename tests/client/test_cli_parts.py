@@ -1394,34 +1394,32 @@ class Text(Directory):
         for text, flags, *says in (
             ("1\n2\nx\n", [], "line 3", "'x' is not a number of type int64"),
             ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
-            ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
+            ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'", "int64; give --dtype float64\n"),
             ("1 2\n3\n", [], "line 2 has 1 number, and the lines before it have 2"),
             ("1,,2\n", [], "line 1", "a number is missing", "write 0 or NaN"),
             ("1,2\n3,\n", [], "line 2", "a number is missing"),
             ('"1","2"\n', [], "line 1", "write it without quotes"),
             ("'1'\n", [], "line 1", "write it without quotes"),
             ("a,b\n1,2\n", [], "line 1", "'a'", "give --header"),
-            ("1\nNA\n", [], "line 2", "'NA' is not a number of type int64\n"),
             ("1;2\n", [], "give --delimiter ';'"),
             ("1|2\n", [], "give --delimiter '|'"),
-            ("1,5;2\n", ["--delimiter", ";"], "'1,5'", "write a point"),
+            ("1,5;2\n", ["--delimiter", ";"], "'1,5'", "with a decimal point and without separat"),
             ("1 000;2\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
             ("1;2 000\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
-            ("1\n", ["--reverse"], "text is read from its start"),
+            ("1\n", ["--reverse"], "text is read from its start", "tac FILE | tally", "| tac,"),
             ("1,2,\n", [], "line 1", "a number is missing"),
             ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "a number is missing"),
             ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "a number is missing"),
-            (
-                "300\n",
-                ["-d", "int8"],
-                "'300' is not a number of type int8; int64 and uint64 take it",
-            ),
-            ("+1.5\n", ["-d", "int32"], "; float64 takes it"),
-            ("nan\n", ["-d", "int32"], "; float64 takes it"),
-            ("70000\n", ["-d", "float16"], "; float64 takes it"),
+            # The sums of a type that just takes the element would wrap, or be rounded more.
+            ("300\n", ["-d", "int8"], "'300' is not a number of type int8; give --dtype int64\n"),
+            ("-1\n", ["-d", "uint8"], "'-1' is not a number of type uint8; give --dtype int64\n"),
+            ("+1.5\n", ["-d", "int32"], "type int32; give --dtype float64\n"),
+            ("nan\n", ["-d", "int32"], "type int32; give --dtype float64\n"),
+            ("70000\n", ["-d", "float16"], "type float16; give --dtype float64\n"),
+            ("1e999\n", ["-d", "float16"], "'1e999' is not a number of type float16\n"),
             ("1\n9223372036854775808\n", [], "line 2", "give --dtype uint64\n"),
-            ("18446744073709551616\n", [], "line 1", "give --dtype float64\n"),
-            ("-9223372036854775809\n", [], "line 1", "give --dtype float64\n"),
+            ("18446744073709551616\n", [], "line 1", "float64, which rounds integers beyond 2^53"),
+            ("-9223372036854775809\n", [], "line 1", "float64, which rounds integers beyond 2^53"),
             ("1;2\n", [], "'1;2'"),
             ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
             ("1\n", ["--delimiter", "\\t"], "(a tab is $'\\t')"),
@@ -1443,6 +1441,127 @@ class Text(Directory):
             with self.subTest(text=text):
                 done = tally("cumsum", "-f", "text", *flags, stdin=text.encode("latin1"))
                 self.assert_failed(done, 2, *says)
+
+    def test_a_line_that_can_be_one_number_or_several_is_refused_before_anything_is_printed(self):
+        for text, flags in (
+            ("12,60\n7,55\n", []),
+            ("  -12,60 \r\n7,55\n", []),
+            ("0,05\n", []),
+            ("3,14159\n", []),
+            ("1,50E+03\n", []),
+            ("1,234\n", []),
+            ("1,234,567\n", []),
+            ("+1,234,567.5\n", []),
+            ("1.234,56\n", []),
+            ("1.234.567,89\n", []),
+            ("\n12,60\n", []),
+            ("\ufeff12,60\n", []),
+            ("price\n12,60\n", ["--header"]),
+            ('"price, net"\n12,60\n', ["--header"]),
+            ("12,60\n", ["-d", "float32"]),
+        ):
+            for name in "csv", "text":
+                with self.subTest(text=text, name=name):
+                    done = tally("cumsum", "-f", name, *flags, stdin=text.encode())
+                    line = 2 if flags == ["--header"] or text[0] == "\n" else 1
+                    self.assert_failed(done, 2, f"line {line} is '", "', which can be several nu")
+                    self.assertNotIn(b" '", done.stderr.partition(b" is '")[2])
+                    self.assertIn(b"give --delimiter , ", done.stderr)
+                    self.assertIn(b"with a decimal point and without", done.stderr)
+                    self.assertEqual(done.stdout, b"")
+
+    def test_ordinary_csv_is_what_it_was(self):
+        for text, flags, expected in (
+            ("1,2\n3,4\n", [], "1,2\n4,6\n"),
+            ("12,60,3\n", [], "12,60,3\n"),
+            ("12, 60\n7, 55\n", [], "12,60\n19,115\n"),
+            ("12 ,60\n", [], "12,60\n"),
+            ("12,-60\n", [], "12,-60\n"),
+            ("12,+60\n", [], "12,60\n"),
+            ("12,60.5\n", [], "12.0,60.5\n"),
+            ("0.5,20\n", [], "0.5,20.0\n"),
+            ("1.25,20\n", [], "1.25,20.0\n"),
+            ("1.234,5\n", [], "1.234,5.0\n"),
+            ("0,5\n1,7\n", [], "0,5\n1,12\n"),
+            ("1,5e+06\n", [], "1.0,5000000.0\n"),
+            ("0,100,200\n", [], "0,100,200\n"),
+            ("1234,100,200\n", [], "1234,100,200\n"),
+            ("100,200,30\n", [], "100,200,30\n"),
+            ("1,2\n12,60\n", [], "1,2\n13,62\n"),  # the first line decides
+            ("12.60\n7.55\n", [], "12.6\n20.15\n"),
+            ("12,60\n7,55\n", ["--delimiter", ","], "12,60\n19,115\n"),
+            ("1,234,567\n", ["--delimiter", ","], "1,234,567\n"),
+            ("a,b\n12,60\n7,55\n", ["--header"], "a,b\n12,60\n19,115\n"),
+            ("12;60\n", ["--delimiter", ";"], "12;60\n"),
+        ):
+            with self.subTest(text=text, flags=flags):
+                self.assertEqual(self.sums(text, "-f", "csv", *flags), expected)
+
+    def test_commas_and_blanks_between_the_numbers_of_one_text_are_refused(self):
+        """They are decimal commas, or separators of thousands."""
+        for text, flags, *says in (
+            ("1,5 2,5\n", [], "line 1 has commas between some of its numbers and blanks between"),
+            ("1,5\t2,5\n", [], "line 1 has commas between some"),
+            ("1,234,567.5 2,000.5\n", [], "line 1 has commas between some"),
+            ("1 000,5\n", [], "line 1 has commas between some"),
+            ("1 2\n3,5 4\n", [], "line 2 has commas between some"),
+            ("1 2\n3,5\n", [], "line 2 has commas between its numbers, and the lines before"),
+            ("3, 5\n1 2\n", [], "line 2 has blanks between its numbers, and the lines before"),
+            ("3\n2,5\n", [], "line 2 has 2 numbers, and the", "commas separate numbers here"),
+            ("2,5\n3\n", [], "line 2 has 1 number, and the", "commas separate numbers here"),
+            ("12,60;7,55\n", [], "'60;7'", "give --delimiter ';', and write numbers with a decima"),
+            ("12,60;7,55\n", ["--delimiter", ";"], "'12,60'", "with a decimal point and without"),
+            ("1,234,567.5;2\n", ["--delimiter", ";"], "'1,234,567.5'", "without separators of th"),
+            ("12,60\t7\n", ["--delimiter", "\t"], "'12,60'", "with a decimal point and without"),
+            ('"1,5","2,5"\n', [], "without quotes, with a decimal point and without separators"),
+        ):
+            for name in "csv", "text":
+                with self.subTest(text=text, name=name):
+                    done = tally("cumsum", "-f", name, *flags, stdin=text.encode())
+                    self.assert_failed(done, 2, *says)
+                    self.assertEqual(done.stdout, b"")
+        for text, expected in (
+            ("1, 2, 3\n", "1 2 3\n"),
+            ("1,\t2\n3 , 4\n", "1 2\n4 6\n"),
+            ("1 2\t3\n", "1 2 3\n"),
+        ):
+            self.assertEqual(self.sums(text, "-f", "text"), expected)
+
+    def test_a_header_is_suggested_for_names_of_columns_alone(self):
+        """As a header a row of data would be left out of the sums."""
+        for text in (
+            "a,b\n1,2\n",
+            "total price\n1\n",
+            ",a,b\n0,1,2\n",
+            '"a","b"\n1,2\n',
+            "größe\n1\n",
+            "id,(EUR)\n1,2\n",
+            "Na,K,Cl\n1,2,3\n",
+        ):
+            with self.subTest(text=text):
+                done = tally("cumsum", "-f", "csv", stdin=text.encode())
+                self.assert_failed(done, 2, "line 1", "; if the line has the names of columns, giv")
+        missing = "for a value that is missing"
+        for text, flags, *says in (
+            ("NA,1\n2,3\n", [], "'NA'", f"; write NaN or 0 {missing}"),
+            ("1,NA\n2,3\n", [], "'NA'", f"; write NaN or 0 {missing}"),
+            ("null\n1\n", [], "'null'", f"; write NaN or 0 {missing}"),
+            ("a,null\n1,2\n", [], "'a' is not a number of type float64\n"),
+            ("-,1\n", [], "'-'", f"; write 0 {missing}"),
+            ('"N/A",1\n', [], "write NaN or 0"),
+            ("null\n", ["-d", "int32"], f"write 0 {missing}, or NaN and --dtype float64"),
+            ("1\nNA\n", [], "line 2", "int64", f"; write 0 {missing}, or NaN and --dtype float64"),
+            ("true\nfalse\n", [], "'true'", "; write 1 for true and 0 for false"),
+            ("False,1\n", [], "'False'", "; write 1 for true and 0 for false"),
+            ("id,1\n", [], "'id' is not a number of type float64\n"),
+            ("2024-01-01\n", [], "'2024-01-01' is not a number of type int64\n"),
+            ("day,2024-01-01\n", [], "'day' is not a number of type float64\n"),
+            (",1\n", [], "a number is missing"),
+        ):
+            with self.subTest(text=text):
+                done = tally("cumsum", "-f", "csv", *flags, stdin=text.encode())
+                self.assert_failed(done, 2, *says)
+                self.assertNotIn(b"--header", done.stderr)
 
     def test_a_file_that_is_something_else_than_text_is_named(self):
         source = self.path("in.csv", b"[[1,2],[3,4]]\n")

@@ -3,6 +3,7 @@
 #include "tests/client/lib/support.h"
 
 #include "client/cli/histogram.h"
+#include "client/cli/line_guess.h"
 #include "client/cli/terminal.h"
 #include "client/cumsum_call.h"
 #include "client/internal.h"
@@ -569,6 +570,31 @@ static void prefixes_and_noise_are_never_overread(void **state)
     }
 }
 
+static void lines_of_noise_are_never_overread(void **state)
+{
+    (void)state;
+    static const char characters[] = "0123456789,,,.;+-eE \t\"'NAtrue\xc3\xff[{";
+    static const char *const cut[] = {".na", "+.in", "-.",     "N/",
+                                      "tru", "1,23", "1.234,", "\"1"};
+    unsigned seed = 12345;
+    for (size_t round = 0; round < 20000; round++) {
+        bool is_cut = round < sizeof cut / sizeof *cut;
+        size_t count = is_cut ? strlen(cut[round]) : round % 14;
+        char *line = malloc(count + (count == 0));
+        for (size_t i = 0; i < count; i++) {
+            seed = seed * 1103515245 + 12345;
+            line[i] = is_cut ? cut[round][i] : characters[(seed >> 16) % sizeof characters];
+        }
+        (void)line_may_be_one_number(line, line + count);
+        (void)line_has_names(line, line + count, ',', round % 2 != 0);
+        if (count > 0) {
+            (void)word_guess(line, count);
+            (void)quotes_have_comma(line, line + count);
+        }
+        free(line);
+    }
+}
+
 static void media_types_are_compared_without_parameters(void **state)
 {
     (void)state;
@@ -651,6 +677,7 @@ int main(void)
         cmocka_unit_test(escapes_of_json_become_characters),
         cmocka_unit_test(texts_are_made_safe_for_terminals),
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
+        cmocka_unit_test(lines_of_noise_are_never_overread),
         cmocka_unit_test(media_types_are_compared_without_parameters),
         cmocka_unit_test(percentiles_are_within_a_64th),
         cmocka_unit_test(extreme_latencies_have_a_place),
