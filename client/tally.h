@@ -291,7 +291,8 @@ struct tally_request {
     int (*read_body)(void *user, uint64_t offset, void *to, size_t count);
     /* The head of a 200 answer; non-zero refuses it (TALLY_BAD_ANSWER). NULL: accept. */
     int (*check_answer)(void *user, const struct tally_answer *answer);
-    /* Answer bytes from `offset` on; starts again at 0 on a retry. Non-zero fails the call. */
+    /* Answer bytes from `offset` on; starts again at 0 on a retry. Non-zero fails the call.
+     * A server can send any number of bytes: fail the call behind the most that there can be. */
     int (*write_answer)(void *user, uint64_t offset, const void *bytes, size_t count);
     tally_progress_fn progress;
     void *user;

@@ -51,7 +51,7 @@ int command_devices(const struct settings *settings, struct tally *client)
     static struct tally_device devices[DEVICES_MAX];
     if (settings->json) { /* the server's own, as it is */
         struct expectation page = {
-            .format = FORMAT_JSON, .member = "devices", .unsaid_most = PAGE_MOST};
+            .format = FORMAT_JSON, .member = "devices", .most = PAGE_MOST};
         struct tally_request request = {.method = "GET", .path = "/v1/devices"};
         return exchange(client, request, &page, NULL, true, &err);
     }

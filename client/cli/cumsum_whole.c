@@ -10,16 +10,36 @@
 #include "proto/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
-    JSON_SHARE = 32,     /* most bytes of an answer for one of the request: "1,", 25 digits */
-    JSON_LEAST = 1 << 30 /* that may be answered whatever the request: strides make gaps */
+    OPTIONS_TEXT = 8192,     /* three lists of 64 numbers, and words */
+    NUMBER_TEXT = 64,        /* of a size in JSON */
+    ANSWER_BESIDE = 1 << 16, /* most bytes of an answer beside its elements */
+    ANSWER_ELEMENT = 32,     /* most bytes of an element in JSON: 25 digits and a comma */
+    ANSWER_CARRY = 512       /* the same, with its share of a carry in base64 */
 };
 
-/* A list of sizes that an object has; none where it has none, or spells one otherwise (2e0). */
+/* A size as JSON may spell it: 2, 2.0 or 2e0; -1 if the text is not a size. */
+static int64_t size_of(struct json_text number)
+{
+    char text[NUMBER_TEXT];
+    char *end = NULL;
+    int64_t size = json_text_integer(number, -1);
+    if (size >= 0 || number.count >= sizeof text) {
+        return size;
+    }
+    memcpy(text, number.at, number.count);
+    text[number.count] = '\0';
+    double value = strtod(text, &end);
+    bool whole = end != text && *end == '\0' && value >= 0 && value < 0x1p63 &&
+                 fabs(value - trunc(value)) <= 0;
+    return whole ? (int64_t)value : -1;
+}
+
+/* A list of sizes that an object has; none where it has none, or no list of sizes. */
 static struct number_list member_list(struct json_text object, const char *key)
 {
     struct number_list list = {.count = 0};
@@ -28,7 +48,7 @@ static struct number_list member_list(struct json_text object, const char *key)
     struct json_text number = {"", 0};
     if (json_text_member(object, key, &rest)) {
         while (list.count < TALLY_MAX_RANK && json_text_next(&rest, &unused, &number)) {
-            list.numbers[list.count] = json_text_integer(number, -1);
+            list.numbers[list.count] = size_of(number);
             if (list.numbers[list.count++] < 0) {
                 return (struct number_list){.count = 0};
             }
@@ -110,6 +130,31 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     return EXIT_DONE;
 }
 
+/* The most bytes that the answer can have. A request has no more elements than bytes, unless it
+ * says a shape: then strides may repeat elements, and output strides make gaps. The carry of a
+ * part has sums of lines without elements, too. */
+static uint64_t most_of_answer(const struct expectation *expected, uint64_t request_bytes,
+                               bool part)
+{
+    const struct number_list *shape = &expected->shape;
+    const bool strided = expected->strides.count == shape->count;
+    uint64_t elements = 1;
+    uint64_t most = 0;
+    bool overflow = false;
+    for (int i = 0; i < shape->count; i++) {
+        const uint64_t size = larger_of((uint64_t)shape->numbers[i], 1);
+        uint64_t reach = 0;
+        overflow |= strided ? __builtin_mul_overflow(
+                                  size - 1, (uint64_t)expected->strides.numbers[i], &reach) ||
+                                  __builtin_add_overflow(elements, reach, &elements)
+                            : __builtin_mul_overflow(elements, size, &elements);
+    }
+    overflow |= __builtin_mul_overflow(larger_of(elements, request_bytes),
+                                       part ? ANSWER_CARRY : ANSWER_ELEMENT, &most) ||
+                __builtin_add_overflow(most, ANSWER_BESIDE, &most);
+    return overflow ? UINT64_MAX : most;
+}
+
 /* ---- the call ---- */
 
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
@@ -118,6 +163,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     char path[OPTIONS_TEXT] = "/v1/cumsum";
     char *wrapped = NULL;
     size_t bytes = 0;
+    struct json_text part = {"", 0};
     struct expectation expected = {.format = output,
                                    .dtype = settings->dtype,
                                    .shape = settings->shape,
@@ -136,7 +182,9 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     if (wrapped == NULL) {
         bytes = source->bytes;
     }
-    expected.unsaid_most = bytes > JSON_LEAST / JSON_SHARE ? bytes * JSON_SHARE : JSON_LEAST;
+    struct json_text request_text = {source->memory, source->bytes};
+    expected.most = most_of_answer(
+        &expected, bytes, wrapped == NULL && json_text_member(request_text, "part", &part));
     struct tally_error err = {.status = TALLY_OK};
     struct tally_request request = {
         .path = path,

@@ -18,7 +18,7 @@ struct exchange {
     const struct expectation *expected;
     struct destination destination;
     uint64_t received; /* bytes of the answer */
-    uint64_t most;     /* it may have */
+    uint64_t most;     /* bytes that it may have */
     char *bytes;       /* owned: those of JSON */
     size_t room;
     char head[NPY_HEADER_MAX]; /* of an NPY file */
@@ -28,7 +28,11 @@ struct exchange {
 
 static int complain_too_long(uint64_t most)
 {
-    return complain(EXIT_SERVER, "the answer is longer than %" PRIu64 " bytes", most);
+    return complain(EXIT_SERVER,
+                    "the answer is longer than %" PRIu64
+                    " bytes, the most that this request can have as its answer; is this a "
+                    "Tally server?",
+                    most);
 }
 
 /* Type and shape of the answer are those that were expected, and say how many bytes it has. */
@@ -55,8 +59,8 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
                         dtype, shape, expected->dtype != NULL ? expected->dtype : "a type",
                         wanted[0] != '\0' ? wanted : "a shape");
     }
-    if (expected->shape.count == 0 && exchange->most > expected->unsaid_most) {
-        return complain_too_long(expected->unsaid_most);
+    if (expected->shape.count == 0 && exchange->most > expected->most) {
+        return complain_too_long(expected->most);
     }
     if (expected->format != FORMAT_NPY) {
         return EXIT_DONE;
@@ -77,7 +81,7 @@ static int begin_answer(struct exchange *exchange, const struct tally_answer *an
 {
     const char *wanted = format_content_type(exchange->expected->format);
     exchange->received = 0;
-    exchange->most = exchange->expected->unsaid_most;
+    exchange->most = exchange->expected->most;
     if (exchange->destination.temporary != NULL) {
         STEP(destination_clear(&exchange->destination));
     }
@@ -98,7 +102,7 @@ static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count
 {
     const size_t have = (size_t)exchange->received;
     if (have + count > exchange->room) {
-        size_t room = (have + count) * 2;
+        size_t room = smaller_of((have + count) * 2, exchange->most);
         char *larger = realloc(exchange->bytes, room);
         if (larger == NULL) {
             return complain_no_memory();

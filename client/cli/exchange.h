@@ -20,8 +20,8 @@ struct expectation {
     struct number_list strides; /* of raw numbers, where they do not lie packed */
     const char *member;         /* that JSON has */
     bool bare;                  /* of JSON that member alone is written */
-    uint64_t unsaid_most;       /* bytes of JSON, and of numbers without a shape here: what is
-                                   longer is no answer */
+    uint64_t most;              /* bytes that the answer to this request can have at most: JSON,
+                                   or numbers without a shape here */
 };
 
 /* `request` says what is asked, not what becomes of the answer; *err is what went wrong with

@@ -936,12 +936,99 @@ class Cumsum(Directory):
                 self.assert_failed(done, 6, 'a tensor of type "float64" and shape "3"')
 
     def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
-        for bytes_, status in ((1 << 30, 3), ((1 << 30) + 1, 6)):
+        """64 KiB, and 32 bytes for each of the request's, {"data":[1],"axis":0}."""
+        most = (1 << 16) + 32 * 21
+        for bytes_, status in ((most, 3), (most + 1, 6), (1 << 62, 6)):
             cut = answer(b'{"data":[').replace(b"Length: 9", b"Length: %d" % bytes_)
             with Server(lambda *_, cut=cut: cut) as s:
                 done = tally("cumsum", "--retries", "0", stdin=b"[1]", url=s.url)
                 self.assertEqual(done.returncode, status, done.stderr)
-        self.assertIn(b"the answer is longer than 1073741824 bytes", done.stderr)
+        told = f"the answer is longer than {most} bytes, the most that this request can have"
+        self.assertIn(told.encode(), done.stderr)
+
+    def test_an_answer_without_end_is_cut_off(self):
+        """Whatever it says of itself; its server sends no more than a few buffers hold."""
+        chunks = "Transfer-Encoding: chunked\r\n\r\n"
+        kind = "Content-Type: application/json\r\n"
+        spaces = b"10000\r\n" + b" " * (1 << 16) + b"\r\n"
+        at_most = 64 << 20
+
+        for arguments, head, piece, says in (
+            ([], f"200 OK\r\n{kind}{chunks}", spaces, "longer than"),
+            ([], f"200 OK\r\n{kind}\r\n", spaces, "longer than"),
+            ([], f"200 OK\r\n{kind}Content-Length: {1 << 40}\r\n\r\n", spaces, "longer than"),
+            ([], f"500 X\r\n{kind}{chunks}", spaces, "HTTP 500"),
+            (["-F", "raw"], f"500 X\r\n{kind}{chunks}", spaces, "HTTP 500"),
+            (
+                ["-F", "raw"],
+                "200 OK\r\nContent-Type: application/octet-stream\r\nTally-Dtype: int64\r\n"
+                f"Tally-Shape: 2\r\n{chunks}",
+                spaces,
+                "longer than 16 bytes",
+            ),
+            ([], f"200 OK\r\n{kind}", b"X-More: and more\r\n", "longer than 65536 bytes"),
+        ):
+            sent = []
+
+            def script(*_, head=head, piece=piece, sent=sent):
+                yield b"HTTP/1.1 " + head.encode()
+                while sum(sent) < at_most:
+                    sent.append(len(piece))
+                    yield piece
+
+            with self.subTest(head=head), Server(script) as s:
+                done = tally("cumsum", "--retries", "0", *arguments, stdin=b"[1,2]", url=s.url)
+                self.assert_failed(done, 6, says)
+                self.assertEqual(done.stdout[16:], b"")
+                self.assertLess(sum(sent), at_most)
+
+    def test_a_page_without_end_is_cut_off(self):
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+        at_most = 64 << 20
+        array = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        of_array = b"Tally-Dtype: float32\r\nTally-Shape: 1,2,1\r\n\r\n"
+        for command, told, says in (
+            (["devices"], head, "longer than 1 MiB"),
+            (["devices", "--json"], head, "longer than 1048576 bytes"),
+            (["version"], head, "longer than 1 MiB"),
+            (["health"], head, "longer than 1 MiB"),
+            (
+                ["cumsum", array],
+                head.replace(b"json\r\n\r\n", b"octet-stream\r\n" + of_array),
+                "longer than the expected 8 bytes",
+            ),
+        ):
+            sent = []
+
+            def script(*_, told=told, sent=sent):
+                yield told
+                while sum(sent) < at_most:
+                    sent.append(1 << 16)
+                    yield b" " * (1 << 16)
+
+            with self.subTest(command), Server(script) as s:
+                self.assert_failed(tally(*command, "--timeout", "60", url=s.url), 6, says)
+                self.assertLess(sum(sent), at_most)
+
+    def test_what_a_short_request_asks_for_may_be_long(self):
+        deep = b"[" * 32 + b",".join([b"-1e-300"] * 2000) + b"]" * 32
+        count = 100000
+        wide = b'{"data":[1],"shape":[%s],"strides":[0]}'
+        for text, elements in (
+            (deep, 2000),
+            (wide % b"100000", count),
+            (wide % b"1e5", count),
+            (b'{"data":[1,2],"shape":[2],"output_strides":[100000]}', count + 1),
+        ):
+            with self.subTest(text=text[:60]):
+                done = tally("cumsum", *(["-a", "-1"] if text is deep else []), stdin=text)
+                self.assert_done(done)
+                data = done.stdout[done.stdout.rindex(b"[") :]
+                self.assertEqual(data.count(b",") + 1, elements)
+        # The carry of a part has a sum of each line, also of lines without elements.
+        done = tally("cumsum", stdin=b'{"data":[],"shape":[20000,0],"axis":1,"part":"first"}')
+        self.assert_done(done)
+        self.assertGreater(len(json.loads(done.stdout)["carry"]), 20000 * 16)
 
     def test_numbers_of_a_shape_that_no_request_has_do_not_fill_the_disk(self):
         """What JSON has in it, the server reads; but it has no more elements than bytes."""
@@ -953,12 +1040,14 @@ class Cumsum(Directory):
             )
 
         out = ["-F", "raw", "-o", self.path("out"), "--retries", "0"]
+        most = ((1 << 16) + 32 * 23) // 8  # 32 bytes for each of {"data":[1,2],"axis":0}
         for request, shape, status in (
-            (b"[1,2]", 1 << 27, 3),  # it is waited for, and the connection broken
-            (b"[1,2]", (1 << 27) + 1, 6),
+            (b"[1,2]", most, 3),  # it is waited for, and the connection broken
+            (b"[1,2]", most + 1, 6),
             (b'{"data":[1,2]}', 1 << 40, 6),
             (b'{"data":[1],"shape":[1099511627776],"strides":[0]}', 1 << 40, 3),
             (b'{"data":[1,2],"shape":[2]}', 3, 6),
+            (b'{"data":[1,2],"shape":[2e0]}', 3, 6),
         ):
             with Server(lambda *_, shape=shape: claims(shape) + b"1\r\n1\r\n") as s:
                 done = tally("cumsum", *out, "-f", "json", stdin=request, url=s.url)

@@ -956,6 +956,7 @@ class Servers(Directory):
         library = self.path("write.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
         data = bytes(1 << 17)  # more than a pipe takes
+        asked = b'{"data":[0],"shape":[131072],"strides":[0],"dtype":"uint8"}'
         os.mkfifo(self.path("out"))
         reader = os.open(self.path("out"), os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
@@ -971,7 +972,7 @@ class Servers(Directory):
                 )
                 try:
                     _, shown = process.communicate(
-                        b"[1]" if described[0] == "-f" else data, timeout=60
+                        asked if described[0] == "-f" else data, timeout=60
                     )
                 finally:
                     process.kill()
