@@ -194,6 +194,31 @@ void destination_close(struct destination *destination)
     free(destination->temporary);
 }
 
+/* True of /dev/stdout, too. */
+static bool is_standard_output(int fd)
+{
+    struct stat about;
+    struct stat standard;
+    return fd == STDOUT_FILENO ||
+           (fstat(fd, &about) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+            about.st_dev == standard.st_dev && about.st_ino == standard.st_ino);
+}
+
+/* A stream could not be written to, or a file. */
+static int refuse_write(const struct destination *destination)
+{
+    const int reason = errno;
+    if (interrupted()) {
+        return complain(EXIT_INTERRUPTED, "interrupted");
+    }
+    if (reason == EPIPE && is_standard_output(destination->fd)) {
+        end_by_broken_pipe();
+    }
+    errno = reason;
+    return complain_errno(EXIT_LOCAL,
+                          destination->name == NULL ? "standard output" : destination->name);
+}
+
 int destination_place(const struct destination *destination, uint64_t offset, const void *bytes,
                       size_t count)
 {
@@ -206,10 +231,7 @@ int destination_place(const struct destination *destination, uint64_t offset, co
             continue;
         }
         if (done < 0) {
-            const char *name =
-                destination->name == NULL ? "standard output" : destination->name;
-            return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
-                                 : complain_errno(EXIT_LOCAL, name);
+            return refuse_write(destination);
         }
         from += done;
         offset += (uint64_t)done;

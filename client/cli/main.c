@@ -9,6 +9,7 @@
 #include "client/cli/terminal.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -138,18 +139,32 @@ static int run_command_line(int argc, char **argv)
     if (status == EXIT_DONE && settings.help) {
         options_help(command, stdout);
     } else if (status == EXIT_DONE) {
-        write_errors_not_signals();
         status = call_command(command, &settings);
     }
     return status;
 }
 
+/* Whether the standard output is a pipe or a socket that nobody reads any more. The error of a
+ * write that failed earlier is not known. */
+static bool reader_has_left(void)
+{
+    struct pollfd about = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return isatty(STDOUT_FILENO) == 0 && poll(&about, 1, 0) == 1 &&
+           (about.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 int main(int argc, char **argv)
 {
     keep_standard_numbers();
+    write_errors_not_signals();
     int status = run_command_line(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == EXIT_DONE) {
-        status = complain(EXIT_LOCAL, "standard output: it could not be written");
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        if (reader_has_left()) {
+            end_by_broken_pipe();
+        }
+        if (status == EXIT_DONE) {
+            status = complain(EXIT_LOCAL, "standard output: it could not be written");
+        }
     }
     return status;
 }

@@ -443,7 +443,8 @@ void options_overview(FILE *to)
         "environment: TALLY_URL (server), TALLY_TOKEN (bearer token), NO_COLOR\n"
         "exit status: 0 done, 1 refused by the server, 2 wrong usage or input,\n"
         "  3 server not reached, 4 server busy or not ready, 5 timeout, 6 server failed,\n"
-        "  7 local input or output failed, 130 interrupted\n",
+        "  7 local input or output failed, 130 interrupted; ended by SIGPIPE where nobody\n"
+        "  reads the standard output any more\n",
         to);
 }
 

@@ -34,7 +34,8 @@ static atomic_int interrupt_seen; /* set by the handler, asked for by every thre
 static int64_t interrupt_ns;      /* of the first; used by the handler only */
 static atomic_bool bar_drawn;     /* on the last line of standard error */
 static atomic_bool complained;
-static bool progress_shown; /* standard error is a terminal and --quiet was not given */
+static bool pipe_signal_ignored; /* by the parent process; set once, at the start */
+static bool progress_shown;      /* standard error is a terminal and --quiet was not given */
 static int64_t progress_start_ns;
 static int64_t progress_drawn_ns; /* last redraw */
 
@@ -75,8 +76,17 @@ void catch_interrupts(void)
 
 void write_errors_not_signals(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
+    pipe_signal_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
     (void)signal(SIGXFSZ, SIG_IGN);
+}
+
+void end_by_broken_pipe(void)
+{
+    if (!pipe_signal_ignored) {
+        progress_end();
+        (void)signal(SIGPIPE, SIG_DFL);
+        (void)raise(SIGPIPE);
+    }
 }
 
 void wake_thread(pthread_t thread)

@@ -51,8 +51,13 @@ int complain_error(const struct tally_error *err);
 /* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* A closed pipe and a file that becomes too large are errors of write() instead of signals. */
+/* A closed pipe and a file that becomes too large are errors of write() instead of signals:
+ * sockets fail so, too. */
 void write_errors_not_signals(void);
+/* Nobody reads the standard output any more: end the process by SIGPIPE, as programs end that do
+ * not catch the signal. Returns only where the parent process ignored SIGPIPE. The output must
+ * be the only one of the process, since files under temporary names stay. Thread: any. */
+void end_by_broken_pipe(void);
 
 /* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true
  * from now on, a second one half a second later ends the process. Once interrupted, the main

@@ -1097,14 +1097,93 @@ class Cumsum(Directory):
                 self.assert_failed(done, 1, "no")
                 self.assertEqual(done.stdout, b"")
 
-    def test_a_closed_pipe_ends_quietly_enough(self):
-        source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
-        line = f'"{TALLY}" cumsum "{source}" | head -c 5 >/dev/null; echo "${{PIPESTATUS[0]}}"'
-        done = subprocess.run(
-            ["bash", "-c", line], capture_output=True, env={**os.environ, "TALLY_URL": URL}
-        )
-        self.assertEqual(done.stdout, b"7\n")
-        self.assertIn(b"Broken pipe", done.stderr)
+    def unread(self, *arguments, ignored=False, stdin=subprocess.DEVNULL, env=None):
+        """Run the command with a pipe as its output that nobody reads; SIGPIPE may be ignored."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            return subprocess.run(
+                [TALLY, *arguments],
+                stdin=stdin,
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "TALLY_URL": URL, **(env or {})},
+                restore_signals=not ignored,  # Python ignores it
+                timeout=60,
+            )
+        finally:
+            os.close(writer)
+
+    def test_who_reads_no_more_ends_every_command_as_others(self):
+        """By the signal, and without a word."""
+        array = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
+        text = self.path("in.csv", b"1\n2\n")
+        asked = self.path("in.json", b"[1,2]")
+        for arguments in (
+            ["cumsum", array],
+            ["cumsum", array, "-o", "/dev/stdout"],
+            ["cumsum", text],
+            ["cumsum", text, "-F", "json"],
+            ["cumsum", asked],
+            ["cumsum", asked, "-F", "raw"],
+            ["cumsum", "--help"],
+            ["--help"],
+            ["--version"],
+            ["devices"],
+            ["devices", "--json"],
+            ["health"],
+            ["version"],
+            ["console"],
+            ["bench", "-t", "0.01", "--warmup", "0", URL],
+            ["token", "new", "ci"],
+            ["completion", "bash"],
+        ):
+            with self.subTest(arguments):
+                done = self.unread(*arguments, env={"PATH": ""})
+                self.assertEqual(done.returncode, -signal.SIGPIPE, done.stderr)
+                if "token" not in arguments:
+                    self.assertEqual(done.stderr, b"")
+        for arguments in (["cumsum", array], ["cumsum", text], ["devices"], ["--version"]):
+            with self.subTest(arguments, ignored=True):
+                done = self.unread(*arguments, ignored=True)
+                self.assert_failed(done, 7, "standard output")
+
+    def test_who_reads_no_more_ends_a_command_whose_input_goes_on(self):
+        reader, writer = os.pipe()
+        command = [TALLY, "cumsum", "-u", URL, "-f", "text", "--part-bytes", "8"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=writer, stderr=subprocess.PIPE
+        ) as process:
+            os.close(writer)
+            process.stdin.write(b"1\n2\n")
+            process.stdin.flush()
+            self.assertEqual(os.read(reader, 2), b"1\n")
+            os.close(reader)
+            process.stdin.write(b"3\n4\n")
+            process.stdin.flush()
+            self.assertEqual((process.wait(60), process.stderr.read()), (-signal.SIGPIPE, b""))
+
+    def test_a_pipe_that_is_not_the_standard_output_fails_where_nobody_reads_it(self):
+        os.mkfifo(self.path("pipe"))
+        readers = []
+
+        def script(*_):
+            os.close(readers.pop())
+            return sums(bytes(8), "float32", "1,2,1")
+
+        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        with Server(script) as s:
+            readers.append(os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK))
+            done = tally("cumsum", source, "-o", self.path("pipe"), url=s.url)
+        self.assert_failed(done, 7, "pipe: Broken pipe")
+
+    def test_a_file_is_finished_though_nobody_reads_the_standard_output(self):
+        source = self.path("in.npy", npy("<i4", (2,), struct.pack("<2i", 1, 2)))
+        job = ["--checkpoint", self.path("job")]
+        done = self.unread("cumsum", source, "-o", self.path("out.npy"), *job)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], struct.pack("<2i", 1, 3))
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
 
     def test_signals_leave_nothing_behind(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
