@@ -22,6 +22,7 @@ from tally.errors import (
     Rejected,
     ServerError,
     TallyError,
+    WrapWarning,
 )
 
 __version__ = "0.1.0"
@@ -43,4 +44,5 @@ __all__ = [
     "Rejected",
     "ServerError",
     "TallyError",
+    "WrapWarning",
 ]

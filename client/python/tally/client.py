@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
 import numbers
 import ssl
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Literal, NamedTuple, SupportsIndex, TypedDict, TypeVar
@@ -18,7 +20,7 @@ import numpy.typing as npt
 
 from tally.address import parse_address
 from tally.call import Call, Caller, Request
-from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
+from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, WrapWarning
 from tally.layout import (
     Array,
     Operand,
@@ -46,6 +48,11 @@ from tally.transport import Pool, cut_off, run, tls_context
 Precision = Literal["wide", "native"]
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 RAW = "application/octet-stream"
+# What NumPy sums types in that may wrap here.
+NUMPYS = {
+    **{"int8": "int64", "int16": "int64", "int32": "int64"},
+    **{"uint8": "uint64", "uint16": "uint64", "uint32": "uint64"},
+}
 
 
 class Health(NamedTuple):
@@ -315,7 +322,10 @@ class Client(Options[Parts]):
                 broadcast arrays are sent as they are.
             axis: -rank to rank - 1. None sums the flattened array, as NumPy does.
             dtype: what ``x`` is converted to first. None: the sums have the type of ``x``, where
-                NumPy widens small integers; integers wrap.
+                NumPy widens small integers; integers wrap. A :class:`WrapWarning` says so of
+                integers below 64 bits, where the axis has more than one element; with ``dtype``
+                there is none. Conversions that would drop something silently are refused:
+                complex numbers, times, objects that are no integers for an integer type.
             exclusive: leave each element out of its own sum.
             reverse: sum from the last element to the first.
             precision: "wide" adds 16- and 32-bit floats up in float64 and rounds each sum once,
@@ -435,6 +445,10 @@ def prepare(
     """Check the arguments of cumsum()."""
     operand = as_operand(x, axis, dtype)
     attributes = attributes_of(exclusive, reverse, precision)
+    if dtype is None and operand.dtype in NUMPYS:  # of a part the axis goes on
+        warn_of_wrapping(
+            operand, math.inf if packed else operand.array.shape[operand.axis], exclusive
+        )
     due = math.inf
     if deadline is not None:
         if not _is_positive(deadline):
@@ -443,6 +457,24 @@ def prepare(
             )
         due = time.monotonic() + deadline
     return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+
+
+def warn_of_wrapping(operand: Operand, length: float, exclusive: bool) -> None:
+    """Warn of the sums of one of those types along an axis of that length, NaN if unknown: they may
+    wrap where NumPy's, of 64 bits, do not."""
+    if length <= 1 + exclusive:
+        return
+    name, bits = operand.dtype, 8 * operand.array.itemsize
+    wide = NUMPYS[name]
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tally":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"sums of {name} wrap modulo 2^{bits}, where NumPy's are {wide}: give dtype={wide!r} for "
+        f"those, or dtype={name!r} for sums that may wrap",
+        WrapWarning,
+        stacklevel=level,
+    )
 
 
 def _is_positive(seconds: Any) -> bool:

@@ -37,6 +37,21 @@ V2_NAMES = {
 }
 # Those names by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(name): name for name in V2_NAMES if name != "bfloat16"}
+# What to do about elements that no conversion leaves as they are, by NumPy's kind of their type.
+_NO_CONVERSION = {
+    "c": "sum x.real and x.imag, each in a call of its own",
+    "m": "replace its NaT (numpy.isnat finds them), sum x.astype('int64'), and convert the sums to "
+    "the type of x",
+    "M": "points in time have no sum; sum the differences between them (numpy.diff)",
+}
+# What to do about others.
+_TEXT = "dtype='int64' or 'float64' reads them as numbers"
+_CONVERSIONS = {
+    "f": "dtype='float64' rounds each of them first",
+    "O": "dtype='int64' if all are integers below 2^63, or 'float64', which rounds decimals, "
+    "fractions and larger integers",
+    **{"S": _TEXT, "U": _TEXT, "T": _TEXT},
+}
 
 
 class Operand(NamedTuple):
@@ -58,11 +73,7 @@ def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
             raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
     array: Array = x
     if dtype is not None:
-        wanted = _wanted(dtype)
-        try:
-            array = array.astype(wanted, copy=False)
-        except (ValueError, TypeError, OverflowError) as error:  # texts, say, or objects
-            raise InvalidArgument(f"x cannot become {wanted}: {error}", field="x") from error
+        array = _converted(array, _wanted(dtype))
     elif array.dtype == np.bool_:
         array = array.astype(np.int64)
     name = _NAMES.get(array.dtype)
@@ -107,11 +118,47 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
         dtype = ml_dtypes.bfloat16
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
-        if wanted.subdtype is None:  # one of arrays would change the shape
-            return wanted
     except (TypeError, ValueError, SyntaxError):  # it is Python to NumPy, some of it
-        pass
-    raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype")
+        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
+    if _native(wanted) not in _NAMES and wanted.name != "bfloat16":
+        raise InvalidArgument(
+            f"dtype is {wanted}, expected one of {', '.join(V2_NAMES)}", field="dtype"
+        )
+    return wanted
+
+
+def _refuse_changes(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that a conversion to numbers would change silently: it drops imaginary parts,
+    and takes NaT for a number."""
+    advice = _NO_CONVERSION.get(dtype.kind)
+    if dtype.names:
+        advice = f"sum one of its fields, x[{dtype.names[0]!r}]"
+    elif dtype.type is np.void and dtype.itemsize == 2:
+        advice = (
+            "if they are bfloat16, which files of NumPy do not name, x.view(ml_dtypes.bfloat16)"
+        )
+    elif dtype.type is np.void:
+        advice = "they are bytes without a type: view them as what they are, x.view(dtype)"
+    if advice is not None:
+        raise InvalidArgument(f"elements of type {dtype} cannot be summed: {advice}", field="x")
+
+
+def _converted(array: Array, wanted: np.dtype[Any]) -> Array:
+    """An array of the wanted type. Python objects become integers only where they are some."""
+    _refuse_changes(array.dtype)
+    try:
+        converted: Array = array.astype(wanted, copy=False)
+    except (ValueError, TypeError, OverflowError) as error:  # texts, say, or objects
+        raise InvalidArgument(f"x cannot become {wanted}: {error}", field="x") from error
+    if array.dtype == np.object_ and wanted.kind in "iu":
+        integers = converted.reshape(-1).tolist()
+        for (index, before), after in zip(np.ndenumerate(array), integers):
+            if before != after and not isinstance(before, (str, bytes)):
+                place = ", ".join(map(str, index))
+                raise InvalidArgument(
+                    f"x[{place}] is {before!r}, which {wanted} does not hold", field="x"
+                )
+    return converted
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -131,10 +178,14 @@ def _adopt(array: Array) -> tuple[str, Array]:
     if array.dtype.name == "bfloat16" and array.dtype.itemsize == 2:
         _NAMES[array.dtype] = "bfloat16"
         return "bfloat16", array
+    _refuse_changes(array.dtype)
+    advice = _CONVERSIONS.get(array.dtype.kind, "convert them to a type of numbers first")
+    for wide in ("int64", "float64"):
+        if np.can_cast(array.dtype, wide):
+            advice = f"give dtype={wide!r}, which holds all of their values"
+            break
     raise InvalidArgument(
-        f"elements of type {array.dtype} cannot be summed: give a dtype to convert them to, one of "
-        f"{', '.join(V2_NAMES)}",
-        field="dtype",
+        f"elements of type {array.dtype} cannot be summed: {advice}", field="dtype"
     )
 
 

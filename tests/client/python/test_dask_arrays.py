@@ -1,6 +1,7 @@
 """tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
 
 import threading
+import warnings
 import weakref
 
 import ml_dtypes
@@ -120,6 +121,28 @@ def test_types_are_those_of_the_client(server, one):
                 sums = tally.dask.cumsum(d, 1, dtype=dtype, method=method, urls=server.url)
                 expected = one.cumsum(x, 1, dtype=dtype)
                 assert sums.dtype == expected.dtype and same(sums.compute(), expected)
+
+
+def test_sums_that_may_wrap_are_warned_of_where_they_are_asked_for(server):
+    x = np.full(300, 1, np.uint8)
+    d = da.from_array(x, chunks=100)
+    with pytest.warns(tally.WrapWarning, match="dtype='uint64' .* dtype='uint8'") as told:
+        sums = tally.dask.cumsum(d, urls=server.url)
+    assert [one.filename for one in told] == [__file__]
+    with warnings.catch_warnings():  # no worker says so again
+        warnings.simplefilter("error")
+        assert sums.compute()[-1] == 300 % 256
+        assert tally.dask.cumsum(d, dtype="uint64", urls=server.url).compute()[-1] == 300
+        tally.dask.cumsum(d, dtype="uint8")
+        tally.dask.cumsum(d[:1])
+        tally.dask.cumsum(d > 0)
+
+
+def test_elements_that_have_no_sum_are_refused_where_it_is_asked_for():
+    for x, says in ((np.ones(3, "c8"), "x.real and x.imag"), (np.ones(3, "m8[s]"), "NaT")):
+        for dtype in (None, "float64"):
+            with pytest.raises(tally.InvalidArgument, match=says):
+                tally.dask.cumsum(da.from_array(x, chunks=2), dtype=dtype)
 
 
 def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):

@@ -2,9 +2,15 @@
 copied that need not be."""
 
 import array as arrays
+import decimal
+import fractions
 import pathlib
 import pickle
+import re
+import subprocess
+import sys
 import tracemalloc
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -209,6 +215,82 @@ def test_types_are_kept_or_converted(client):
     assert client.cumsum(3, -1).tolist() == [3]
 
 
+NARROW = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_sums_that_may_wrap_where_numpys_do_not_are_warned_of(client, name):
+    x = np.full(3, 100, name)
+    wide = "uint64" if name[0] == "u" else "int64"
+    assert np.cumsum(x).dtype == wide
+    with pytest.warns(tally.WrapWarning, match=f"dtype='{wide}' .* dtype='{name}'") as told:
+        assert client.cumsum(x).tolist() == np.cumsum(x, dtype=name).tolist()
+    assert f"sums of {name} wrap modulo 2^{8 * x.itemsize}" in str(told[0].message)
+    assert len(told) == 1
+    with pytest.warns(tally.WrapWarning):
+        client.cumsum(x.astype(x.dtype.newbyteorder(">")), out=x)
+
+
+def test_sums_of_a_part_are_warned_of_whatever_its_length(server):
+    x = np.full(1, 100, np.uint8)
+    with tally.Client(server.url) as client:
+        with pytest.warns(tally.WrapWarning, match="dtype='uint64' .* dtype='uint8'"):
+            client.parts(0).cumsum(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            client.parts(0).cumsum(x, dtype=np.uint8)
+
+
+def test_sums_that_cannot_wrap_or_may_are_not_warned_of(client):
+    x = np.full((2, 1), 100, np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert client.cumsum(x, 0, dtype="uint64").tolist() == [[100], [200]]
+        assert client.cumsum(x, 0, dtype="uint8").tolist() == [[100], [200]]  # who says so knows
+        assert client.cumsum(x, 1).tolist() == [[100], [100]]
+        assert client.cumsum(x, 0, exclusive=True).tolist() == [[0], [100]]
+        assert client.cumsum([True] * 300)[-1] == 300
+        for wide in ("int64", "uint64", "float16", "float64"):
+            client.cumsum(x.astype(wide), 0)
+
+
+def test_a_warning_names_the_callers_line_once_in_a_process_or_ends_the_call(server):
+    """Of each type, by the filters of the warnings module."""
+    program = """
+import asyncio, sys, numpy as np, tally
+x = np.full(300, 1, np.uint8)
+client = tally.Client(sys.argv[1])
+for _ in range(3):
+    client.cumsum(x)        # line 6
+client.cumsum(x)
+async def main():
+    async with tally.AsyncClient(sys.argv[1]) as client:
+        await client.cumsum(x)
+        await client.cumsum(x.astype(np.int8))  # line 11
+asyncio.run(main())
+"""
+    path = str(pathlib.Path(tally.__file__).parents[1])
+
+    def run(*options):
+        return subprocess.run(
+            [sys.executable, *options, "-c", program, server.url],
+            env={"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    done = run()
+    assert done.returncode == 0
+    assert re.findall(r"<string>:(\d+): WrapWarning: sums of (\w+)", done.stderr) == [
+        ("6", "uint8"),
+        ("11", "int8"),
+    ]
+    assert run("-W", "ignore").stderr == ""
+    done = run("-W", "error")
+    assert done.returncode == 1 and "WrapWarning" in done.stderr.splitlines()[-1]
+
+
 def test_64_dimensions(client):
     x = np.arange(4).reshape((2,) + (1,) * 62 + (2,))
     assert (client.cumsum(x, -1) == np.cumsum(x, -1)).all()
@@ -248,8 +330,8 @@ READ_ONLY.flags.writeable = False
         ("dtype", GOOD, 0, {"dtype": "(2,)f4"}),
         ("dtype", np.array(["a"]), 0, {}),
         ("dtype", np.array([{}]), 0, {}),
-        ("dtype", np.array([1j]), 0, {}),
-        ("dtype", np.array([1], "M8[s]"), 0, {}),
+        ("x", np.array([1j]), 0, {}),
+        ("x", np.array([1], "M8[s]"), 0, {}),
         ("dtype", np.array(["1"], np.dtypes.StringDType()), 0, {}),
         ("x", np.ma.masked_equal([1, 2], 2), 0, {}),
         ("out", GOOD, 0, {"out": np.ones((3, 2), np.float32)}),
@@ -275,6 +357,90 @@ def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, opti
     with pytest.raises(tally.InvalidArgument) as caught:
         connect("http://127.0.0.1:1").cumsum(x, axis, **options)
     assert caught.value.field == field and isinstance(caught.value, ValueError)
+
+
+NAMED = np.zeros(2, [("price", "f4"), ("count", "i4")])
+REAL_AND_IMAGINARY = "sum x.real and x.imag, each in a call of its own"
+FILL_NAT = r"replace its NaT .* sum x.astype\('int64'\), .* the type of x"
+DIFFERENCES = "points in time have no sum; sum the differences"
+VIEW = r"bytes without a type: view .* x.view\(dtype\)"
+
+
+@pytest.mark.parametrize("dtype", [None, "float64", "int64", "float32"])
+@pytest.mark.parametrize(
+    ("x", "advice"),
+    [
+        (np.array([1 + 2j]), REAL_AND_IMAGINARY),
+        (np.array([1 + 2j], np.complex64), REAL_AND_IMAGINARY),
+        (np.array([1 + 2j], np.clongdouble), REAL_AND_IMAGINARY),
+        ([1 + 2j], REAL_AND_IMAGINARY),
+        (np.array([1, "NaT"], "m8[s]"), FILL_NAT),
+        (np.array([1, 2], ">m8[ns]"), FILL_NAT),
+        (np.array(["2024-01-01"], "M8[D]"), DIFFERENCES),
+        (np.zeros(2, "V1"), VIEW),
+        (np.zeros(2, "V3"), VIEW),
+        (np.zeros(2, "V2"), r"x.view\(ml_dtypes.bfloat16\)"),
+        (NAMED, r"one of its fields, x\['price'\]"),
+        (NAMED[["price"]], r"one of its fields, x\['price'\]"),
+    ],
+    ids=lambda given: None if isinstance(given, str) else str(np.asarray(given).dtype),
+)
+def test_what_a_conversion_would_change_is_refused_whatever_the_dtype(connect, x, advice, dtype):
+    with pytest.raises(tally.InvalidArgument, match=advice) as caught:
+        connect("http://127.0.0.1:1").cumsum(x, dtype=dtype)
+    assert caught.value.field == "x"
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype", "advice"),
+    [
+        (np.array([1], np.longdouble), "float64", "dtype='float64' rounds each of them first"),
+        (np.array([1], ml_dtypes.int4), "int64", "give dtype='int64', which holds all of their"),
+        (np.array([1], ml_dtypes.float8_e5m2), "float64", "dtype='float64', which holds all of"),
+        (np.array([decimal.Decimal("0.1")]), "float64", "'int64' .* or 'float64', which rounds"),
+        ([2**64], "float64", "dtype='int64' .* or 'float64', which rounds"),
+        (np.array([7], object), "int64", "dtype='int64' if all are integers below"),
+        (np.array(["1"]), "int64", "dtype='int64' or 'float64' reads them as numbers"),
+        (np.array([b"1.5"]), "float64", "dtype='int64' or 'float64' reads them as numbers"),
+        (np.array(["1"], np.dtypes.StringDType()), "int64", "dtype='int64' or 'float64' reads"),
+    ],
+    ids=lambda given: None if isinstance(given, str) else str(np.asarray(given).dtype),
+)
+def test_the_advice_for_other_types_says_what_it_costs(connect, server, x, dtype, advice):
+    client = connect(server.url)
+    with pytest.raises(tally.InvalidArgument, match=advice) as caught:
+        client.cumsum(x)
+    assert caught.value.field == "dtype"
+    assert client.cumsum(x, dtype=dtype).tolist() == [float(np.asarray(x)[0])]
+
+
+@pytest.mark.parametrize(
+    ("x", "odd"),
+    [
+        ([1, decimal.Decimal("1.5")], r"x\[1\] is Decimal\('1.5'\)"),
+        ([[2, 3], [4, 0.5]], r"x\[1, 1\] is 0.5"),
+        ([fractions.Fraction(1, 3)], r"x\[0\] is Fraction\(1, 3\)"),
+    ],
+)
+def test_objects_are_not_cut_to_integers(connect, server, x, odd):
+    client = connect(server.url)
+    given = np.array(x, object)
+    with pytest.raises(tally.InvalidArgument, match=f"{odd}, which int64 does not hold") as caught:
+        client.cumsum(given, dtype="int64")
+    assert caught.value.field == "x"
+    sums = client.cumsum(given, dtype="float64")
+    assert (sums == np.cumsum(given.astype(float))).all()
+    whole = np.array([decimal.Decimal("2"), 3, True, "4"], object)
+    assert client.cumsum(whole, dtype="int64").tolist() == [2, 5, 6, 10]
+
+
+def test_a_dtype_that_has_no_sums_is_named(connect):
+    for dtype in ("complex64", "m8[s]", "longdouble", "S3", object):
+        with pytest.raises(
+            tally.InvalidArgument, match=r"dtype is .*, expected one of float16, "
+        ) as e:
+            connect("http://127.0.0.1:1").cumsum(np.ones(2), dtype=dtype)
+        assert e.value.field == "dtype"
 
 
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])

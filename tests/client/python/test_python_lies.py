@@ -419,5 +419,17 @@ def test_a_text_without_end_is_cut_off(connect):
             connect(server.url, retries=0).devices()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_refusal_without_end_is_cut_off(connect, chunked):
+    framing = b"Transfer-Encoding: chunked\r\n\r\n" if chunked else b"\r\n"
+    piece = b"10000\r\n" + b" " * (1 << 16) + b"\r\n" if chunked else b" " * (1 << 16)
+    with LyingServer(lambda seen: Told(b"HTTP/1.1 500 X\r\n" + framing + 99 * piece)) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(2):  # of the second no byte is taken from the first
+            with pytest.raises(tally.ServerError, match="HTTP 500"):
+                client.cumsum([1])
+        assert server.connections == 2
+
+
 def test_the_sums_of_the_script_are_those_of_its_input():
     assert np.cumsum(lying_server.INPUT).tolist() == lying_server.SUMS

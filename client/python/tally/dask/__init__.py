@@ -41,7 +41,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from tally.address import parse_address
-from tally.client import Client, Precision, attributes_of
+from tally.client import NUMPYS, Client, Precision, attributes_of, warn_of_wrapping
 from tally.dask import tasks
 from tally.errors import InvalidArgument
 from tally.layout import as_operand
@@ -118,6 +118,8 @@ def cumsum(
         array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
     _refuse_unknown(array, [operand.axis])
     attributes_of(exclusive, reverse, precision)  # checked
+    if dtype is None and operand.dtype in NUMPYS:
+        warn_of_wrapping(operand, array.shape[operand.axis], exclusive)
     asked = tasks.Sum(
         operand.axis,
         operand.array.dtype,
