@@ -305,6 +305,13 @@ def test_the_newest_of_file_and_text_counts(page, tmp_path):
     assert page["data-hint"].text == ""
 
 
+def test_a_blank_says_that_commas_separate_numbers(page):
+    for text, sums in (("12, 60\n7, 55", [[12, 60], [19, 115]]), ("1,2\n3,4", [[1, 2], [4, 6]])):
+        page.set(**FORM | {"data": text, "axis": "0"})
+        page.send()
+        assert page.answered() and page.sums() == sums
+
+
 def test_a_slider_chooses_the_plane_that_is_drawn(page):
     page.set(data=json.dumps(np.arange(24).reshape(2, 3, 4).tolist()), axis="2", dtype="")
     page.send()
@@ -375,6 +382,13 @@ WRONG = [
     ({"data": "1,2,x", "axis": "0"}, "data", "line 1, column 3"),
     ({"data": "1,2\n3", "axis": "0", "dialect": "v2"}, "data", "line 2 has 1 number, expected 2"),
     ({"data": "1,5;2,5", "axis": "0"}, "data", 'column 1 is "1,5", expected a number, like -1.5'),
+    (
+        {"data": "12,60\n7,55", "axis": "0"},
+        "data",
+        '"12,60" can be one number or several: write 1, 234',
+    ),
+    ({"data": "1,234,567.5", "axis": "0"}, "data", '"1,234,567.5" can be one number or several'),
+    ({"data": "1.234,56", "axis": "0"}, "data", '"1.234,56" can be one number or several'),
     ({"axis": "007"}, "axis", "expected a whole number"),
     ({"shape": "3,x"}, "shape", "separated by commas"),
     (
