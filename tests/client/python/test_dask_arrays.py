@@ -145,6 +145,14 @@ def test_elements_that_have_no_sum_are_refused_where_it_is_asked_for():
                 tally.dask.cumsum(da.from_array(x, chunks=2), dtype=dtype)
 
 
+def test_the_advice_for_a_masked_array_leaves_masked_elements_out(server):
+    d = da.ma.masked_equal(da.from_array(np.arange(4), chunks=2), 2)
+    with pytest.raises(tally.InvalidArgument, match=r"da.ma.filled\(d, 0\)"):
+        tally.dask.cumsum(d, urls=server.url)
+    sums = tally.dask.cumsum(da.ma.filled(d, 0), urls=server.url).compute()
+    assert sums.tolist() == [0, 1, 1, 4]
+
+
 def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):
     x = random_array((4, 30, 7))
     sums = tally.dask.cumsum(da.from_array(x, chunks=(1, 10, 3)), urls=server.url)

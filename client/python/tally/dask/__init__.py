@@ -106,9 +106,10 @@ def cumsum(
         )
     array: Any = d
     if type(array._meta) is not np.ndarray:
+        masked = isinstance(array._meta, np.ma.MaskedArray)  # numpy.asarray() would drop the mask
         raise InvalidArgument(
             f"the chunks of d are of type {type(array._meta).__name__}, expected NumPy arrays: "
-            "d.map_blocks(numpy.asarray), or what fills in its gaps",
+            + ("fill it first, da.ma.filled(d, 0)" if masked else "d.map_blocks(numpy.asarray)"),
             field="d",
         )
     operand = as_operand(np.empty((0,) * d.ndim, d.dtype), axis, dtype)
