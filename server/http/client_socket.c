@@ -2,6 +2,7 @@
  * whose struct tcp_info counts bytes, cannot be included together with the C library's. */
 #include "server/http/exchange.h"
 
+#include <limits.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -27,10 +28,11 @@ bool client_socket_ended(int fd)
     return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+/* Peeking at a Unix socket that counts looks past the bytes that wait in it. */
 bool client_socket_closed(int fd)
 {
     char next;
-    return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0 && !client_socket_unread(fd);
 }
 
 /* False for a Unix socket, too. */
@@ -40,12 +42,30 @@ static bool read_tcp_info(int fd, struct tcp_info *info)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
 }
 
+/* "If data is removed from the front of the queue via a call to recv(2) (or similar) without the
+ * MSG_PEEK flag, the peek offset will be decreased by the number of bytes removed" (socket(7),
+ * SO_PEEK_OFF), and not below 0. So the system counts the bytes that libmicrohttpd reads. */
+void client_socket_begin_count(int fd)
+{
+    const int offset = INT_MAX;
+    (void)setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset);
+}
+
 bool client_socket_received(int fd, uint64_t *bytes)
 {
     struct tcp_info info = {0};
-    bool known = read_tcp_info(fd, &info);
-    *bytes = info.tcpi_bytes_received;
-    return known;
+    int offset = 0;
+    socklen_t size = sizeof offset;
+    const bool fin = client_socket_closed(fd); /* TCP counts it as a byte */
+    if (read_tcp_info(fd, &info)) {
+        *bytes = info.tcpi_bytes_received - fin;
+        return true;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, &size) != 0 || offset <= 0) {
+        return false;
+    }
+    *bytes = (uint64_t)(INT_MAX - offset);
+    return true;
 }
 
 void client_socket_acknowledge(int fd)

@@ -12,6 +12,13 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+
+enum {
+    RECOUNT_BYTES = 1 << 30, /* of a Unix socket, which counts twice as far */
+    LAST_CHUNK_BYTES = 5,
+    CHUNK_ENDS_BYTES = 4 /* two line ends */
+};
 
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
 {
@@ -32,6 +39,9 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     conn->client = accepted->client;
     accepted->client = NULL;
     (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
+    if (conn->peer.family == AF_UNIX) {
+        client_socket_begin_count(conn->fd);
+    }
     TAILQ_INSERT_TAIL(&daemon->conns, conn, link);
     conn_begin(conn);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
@@ -96,23 +106,45 @@ bool conn_unread(const struct conn *conn)
     return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
-void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes)
+void conn_count_request(struct conn *conn, uint64_t bytes)
 {
-    conn->asked_unknown = conn->asked_unknown || body_bytes < 0;
-    conn->asked_bytes += header_bytes + (body_bytes < 0 ? 0 : (uint64_t)body_bytes);
+    uint64_t read_bytes = 0;
+    if (conn->peer.family == AF_UNIX &&
+        conn->asked_bytes > conn->counted_bytes + RECOUNT_BYTES &&
+        client_socket_received(conn->fd, &read_bytes)) {
+        conn->counted_bytes += read_bytes;
+        client_socket_begin_count(conn->fd);
+    }
+    conn->asked_bytes += bytes;
 }
 
-/* MHD does not say what it has read of the next request. Where bytes cannot be counted, the
- * result is true if it is likely enough: an answer that says close loses what is behind it, and
- * one that does not costs its client only a request more on this connection. */
+/* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and behind the last one "0" CRLF CRLF
+ * (RFC 9112, 7.1): fewest bytes frame the data as one chunk. */
+void conn_count_chunks(struct conn *conn, uint64_t bytes)
+{
+    uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);
+    for (uint64_t rest = bytes; rest > 0; rest >>= 4) {
+        frames++; /* a digit of the size */
+    }
+    conn->asked_bytes += bytes + frames;
+}
+
+/* Bytes of requests that were received, over TLS as they were before they were encrypted. */
+static bool received_bytes(const struct conn *conn, uint64_t *bytes)
+{
+    if (conn->tls != NULL) {
+        return tls_received(conn, bytes);
+    }
+    if (!client_socket_received(conn->fd, bytes)) {
+        return false;
+    }
+    *bytes += conn->counted_bytes;
+    return true;
+}
+
+/* MHD does not say what it has read of the next request, so bytes are counted. */
 bool conn_has_next(const struct conn *conn)
 {
     uint64_t came = 0;
-    if (conn_unread(conn)) {
-        return true;
-    }
-    if (conn->tls == NULL && !conn->asked_unknown && client_socket_received(conn->fd, &came)) {
-        return came > conn->asked_bytes + client_socket_closed(conn->fd);
-    }
-    return conn->exchange->in_pipe;
+    return conn_unread(conn) || !received_bytes(conn, &came) || came != conn->asked_bytes;
 }

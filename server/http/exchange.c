@@ -99,10 +99,6 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;
-    /* The request may have others behind it: it came behind one itself, or it is from before a
-     * drain, which tells clients to ask for no more. */
-    exchange->in_pipe = (conn->used && conn->ended_run == conn->daemon->runs) ||
-                        server_phase(loop->server) < SERVER_DRAINING;
     conn->exchange = exchange;
     conn->used = true;
     conn_begin(conn);
@@ -327,6 +323,9 @@ static void make_page(struct exchange *exchange)
 enum exchange_step exchange_body_end(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
+    if (exchange->header.chunked) {
+        conn_count_chunks(exchange->conn, request->body.received);
+    }
     if (request_state(request) != REQUEST_BODY) {
         return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
     }
@@ -378,7 +377,6 @@ static void end_exchange(struct exchange *exchange)
                           rate_of(exchange));
     }
     exchange->conn->exchange = NULL;
-    exchange->conn->ended_run = exchange->conn->daemon->runs;
     exchange->conn->answer_bytes = 0;
     conn_begin(exchange->conn);
     exchange->magic = 0;

@@ -42,11 +42,11 @@ struct conn {
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
     uint64_t since_ns;                   /* when what it is bounded by now began */
     uint64_t body_ns;                    /* PAUSED: how much of the time of its body was over */
-    uint64_t asked_bytes;  /* of its requests, with the one that is on it now; ... */
-    bool asked_unknown;    /* ... not with chunks, whose frames nobody counts */
-    uint64_t ended_run;    /* of the daemon, in which the last request on it ended */
-    uint64_t answer_bytes; /* of the answer being sent */
-    uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
+    uint64_t asked_bytes;   /* of its requests so far; of a chunked body at least so many */
+    uint64_t counted_bytes; /* Unix socket: received before its counter last began anew */
+    uint64_t pulled_bytes;  /* TLS: received behind the handshake, as records */
+    uint64_t answer_bytes;  /* of the answer being sent */
+    uint64_t answer_given;  /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
         uint64_t at_ns;      /* of a heartbeat, 0: none yet ... */
         uint64_t moved;      /* ... and how many bytes the client had sent or taken by then */
@@ -91,7 +91,6 @@ struct exchange {
     bool preflight;     /* a browser asks what a page may do with this route (cors.h) */
     bool bodiless; /* OPTIONS: a preflight, or of the service in general; a header says all */
     bool close;    /* the connection ends with this answer */
-    bool in_pipe;  /* another may have come together with it, and lie in MHD's buffer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
@@ -146,11 +145,13 @@ void conn_renew(struct conn *conn);
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
 
-/* The header of a request has come: how long that and the body are, as they come. Negative: that is
- * not known. */
-void conn_count_request(struct conn *conn, size_t header_bytes, int64_t body_bytes);
-/* Whether bytes came behind the body of the request that is on it now, read by MHD or not: those
- * of the next one. */
+/* Count the bytes of a request on the connection: its header, and its body if that has a length. */
+void conn_count_request(struct conn *conn, uint64_t bytes);
+/* Count a chunked body that has come to its end: the least bytes that `bytes` of data take. */
+void conn_count_chunks(struct conn *conn, uint64_t bytes);
+/* Whether bytes of another request may have come behind the body of the request that is on the
+ * connection now, read by MHD or not. False is certain: every byte that came belongs to the requests
+ * so far. True may be wrong where a body came in several chunks, whose frames are not counted. */
 bool conn_has_next(const struct conn *conn);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
@@ -232,7 +233,11 @@ bool client_socket_full(int fd);
 /* Whether nothing can go either way any more: the client has reset it, or we have cut it. */
 bool client_socket_ended(int fd);
 
-/* How many bytes have come from the client so far, its FIN being one. False: that is not known. */
+/* Have a Unix socket count the bytes that are read from it from now on. */
+void client_socket_begin_count(int fd);
+
+/* Bytes from the client so far: by TCP all that came, of a Unix socket those that were read since
+ * client_socket_begin_count(). False: the number is not known, as for a Unix socket behind 2 GiB. */
 bool client_socket_received(int fd, uint64_t *bytes);
 
 /* Whether the client has closed its side, and all before that is read. */

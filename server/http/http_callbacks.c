@@ -170,12 +170,9 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     (void)url; /* it refuses such lines */
     (void)method;
 #endif
-    if (head == NULL || check->chunked || check->unframed) {
-        conn_count_request(exchange->conn, 0, -1);
-    } else {
-        conn_count_request(exchange->conn, head->header_size,
-                           check->content_length < 0 ? 0 : check->content_length);
-    }
+    conn_count_request(exchange->conn,
+                       (head != NULL ? head->header_size : 0) +
+                           (check->content_length > 0 ? (uint64_t)check->content_length : 0));
     /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
      * that is there already, for a piece of it: it asks for an answer that it does not take yet,
      * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the

@@ -116,6 +116,7 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     if (count <= 0) {
         return count;
     }
+    conn->pulled_bytes += conn->handshaking ? 0 : (uint64_t)count;
     daemon->progress = true;
     daemon->handshake = conn->handshaking ? conn : daemon->handshake;
     const bool first = !conn->heard;
@@ -628,6 +629,24 @@ void tls_end(struct conn *conn)
 bool tls_unread(const struct conn *conn)
 {
     return gnutls_record_check_pending(conn->tls) > 0;
+}
+
+/* Each record that came has the same overhead. GnuTLS numbers the records that it has decrypted,
+ * with TLS 1.2 from the client's Finished on, which is one. A renewed key begins with 0 again, and a
+ * padded record has more overhead: both are bytes too many here. */
+bool tls_received(const struct conn *conn, uint64_t *bytes)
+{
+    unsigned char number[8];
+    uint64_t records = 0;
+    if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof number; i++) {
+        records = records << 8 | number[i];
+    }
+    records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
+    *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
+    return true;
 }
 
 static bool name_subject(gnutls_x509_crt_t certificate, char name[TLS_SUBJECT_CHARS + 1])

@@ -52,6 +52,10 @@ void tls_end(struct conn *conn);
 /* Whether bytes that came are there that MHD has not taken yet, besides those in the socket. */
 bool tls_unread(const struct conn *conn);
 
+/* Bytes from the client so far, decrypted, but for records of which a part came: these count as they
+ * came. False: not known. */
+bool tls_received(const struct conn *conn, uint64_t *bytes);
+
 enum {
     TLS_SUBJECT_CHARS = 64
 };

@@ -4,9 +4,11 @@ import collections
 import concurrent.futures
 import contextlib
 import os
+import random
 import selectors
 import signal
 import socket
+import ssl
 import threading
 import time
 
@@ -237,7 +239,6 @@ def test_during_the_drain_delay_it_serves_whoever_comes_and_says_close(start_ser
     server = start_server("--drain-delay-ms", "60000")
     with server.wire() as kept, server.wire() as chunked, server.wire() as late:
         assert "Connection" not in kept.send(SteadyLoad.REQUEST).answer().headers
-        # what comes on this one can no longer be counted
         assert "Connection" not in chunked.send(numbered(1, "chunked")).answer().headers
         server.signal(signal.SIGTERM)
         client = server.client()
@@ -290,12 +291,63 @@ def test_requests_in_the_pipe_are_answered_in_a_drain(start_server):
 
 
 def numbered(number, framing):
+    """chunked: as one chunk, as most clients do; chunks: several, whose frames nobody counts."""
     body = np.array([number, 1, 1, 1], np.int32).tobytes()
     request = post_bytes(PATH, body, [("Content-Type", calls.RAW)])
-    if framing == "chunked":
+    if framing != "length":
         head = request[: -len(body)].replace(b"Content-Length: 16", b"Transfer-Encoding: chunked")
-        request = head + b"10\r\n" + body + b"\r\n0\r\n\r\n"
+        size = 16 if framing == "chunked" else 4
+        pieces = [body[at : at + size] for at in range(0, 16, size)]
+        request = head + b"".join(b"%x\r\n%s\r\n" % (size, piece) for piece in pieces)
+        request += b"0\r\n\r\n"
     return request
+
+
+FRAMINGS = ["length", "chunked", "chunks"]
+
+
+def old_tls(context):
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def slow_tls(context):
+    old_tls(context)
+    context.set_ciphers("ECDHE+CHACHA20")
+
+
+KINDS = {
+    "tcp": None,
+    "tls": lambda context: None,
+    "tls 1.2": old_tls,
+    "chacha": slow_tls,
+    "unix": None,
+}
+
+
+@pytest.fixture(params=KINDS)
+def start_piped(request, start_server, tmp_path):
+    """start_piped(*flags): a server, and a way to make a wire to it of that kind."""
+
+    def start(*flags):
+        path = str(tmp_path / "s")
+        prepare = KINDS[request.param]
+        tls = None if prepare is None else Tls(tmp_path / "tls")
+        server = start_server(*flags, "--listen", f"unix:{path}", tls=tls)
+        if prepare is not None:
+            prepare(server.context)
+
+        def wire():
+            made = server.wire()
+            if request.param == "unix":
+                made.close()
+                made.socket = socket.socket(socket.AF_UNIX)
+                made.socket.settimeout(30)
+                made.socket.connect(path)
+            return made
+
+        return server, wire
+
+    return start
 
 
 def answers_of_pipe(wire, count):
@@ -306,31 +358,26 @@ def answers_of_pipe(wire, count):
         assert np.frombuffer(answer.body, np.int32).tolist() == expected(number)
         if number + 1 < count:
             assert "Connection" not in answer.headers
-    assert wire.closed()
     return answer
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("kind", ["tcp", "tls", "unix"])
-def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(
-    start_server, tmp_path, kind, framing
-):
+def says_when_it_ends(framing, last):
+    """An answer says close where all bytes that came are known to belong to requests so far."""
+    return last.headers["Connection"] == (None if framing == "chunks" else "close")
+
+
+def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(start_piped):
     """The first of them is computed when the signal comes; the others have been read with it."""
-    tls = Tls(tmp_path / "tls") if kind == "tls" else None
-    path = str(tmp_path / "s")
-    server = start_server("--batch-delay-us", "50000", "--listen", f"unix:{path}", tls=tls)
-    with server.wire() as wire:
-        if kind == "unix":
-            wire.close()
-            wire.socket = socket.socket(socket.AF_UNIX)
-            wire.socket.settimeout(30)
-            wire.socket.connect(path)
-        wire.send(b"".join(numbered(at, framing) for at in range(20)))
-        server.await_active(1)
+    server, make_wire = start_piped("--batch-delay-us", "50000")
+    with contextlib.ExitStack() as stack:
+        wires = {framing: stack.enter_context(make_wire()) for framing in FRAMINGS}
+        for framing, wire in wires.items():
+            wire.send(b"".join(numbered(at, framing) for at in range(20)))
+        until(lambda: server.metric("tally_active_requests") > 1)
         server.signal(signal.SIGTERM)
-        last = answers_of_pipe(wire, 20)
-        if (kind, framing) == ("tcp", "length"):
-            assert last.headers["Connection"] == "close"
+        for framing, wire in wires.items():
+            last = answers_of_pipe(wire, 20)
+            assert says_when_it_ends(framing, last) and wire.closed()
     assert server.wait() == 0
 
 
@@ -361,20 +408,56 @@ def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(star
         server.await_active(1)
         server.signal(signal.SIGTERM)
         assert answers_of_pipe(wire, 12).headers["Connection"] == "close"
+        assert wire.closed()
     assert server.wait() == 0
 
 
-def test_all_that_come_in_one_go_during_a_drain_are_answered(start_server):
-    server = start_server("--drain-delay-ms", "60000")
-    with server.wire() as fresh, server.wire() as used:
-        used.send(SteadyLoad.REQUEST).answer()
+def test_all_that_come_in_one_go_during_a_drain_are_answered(start_piped):
+    """On a connection that is new, that was idle, or on which half of a request had come."""
+    server, make_wire = start_piped("--drain-delay-ms", "60000")
+    pipes = {framing: b"".join(numbered(at, framing) for at in range(20)) for framing in FRAMINGS}
+    begins = ("", "used", "begun")
+    with contextlib.ExitStack() as stack:
+        wires = {
+            (framing, begin): stack.enter_context(make_wire())
+            for framing in FRAMINGS
+            for begin in begins
+        }
+        for framing in FRAMINGS:
+            wires[framing, "used"].send(SteadyLoad.REQUEST).answer()
+            wires[framing, "begun"].send(pipes[framing][:50])
         server.signal(signal.SIGTERM)
         client = server.client()
         until(lambda: client.get("/readyz").status == 503)
         client.close()
-        for wire in (fresh, used):
-            wire.send(b"".join(numbered(at, "length") for at in range(20)))
-            assert answers_of_pipe(wire, 20).headers["Connection"] == "close"
+        for (framing, begin), wire in wires.items():
+            wire.send(pipes[framing][50 if begin == "begun" else 0 :])
+            assert says_when_it_ends(framing, answers_of_pipe(wire, 20))
+
+
+@pytest.mark.parametrize("number", range(DRAINS))
+def test_no_request_that_was_sent_before_the_signal_is_lost(start_piped, number):
+    """Many clients send many requests each, in any framing and in pieces that end anywhere. Most wait
+    in sockets, or half of them in libmicrohttpd's buffers, when the signal comes."""
+    server, make_wire = start_piped()
+    rng = random.Random(number)
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(make_wire()) for _ in range(24)]
+        pipes = [b"".join(numbered(at, rng.choice(FRAMINGS)) for at in range(30)) for _ in wires]
+        for wire in wires[::2]:
+            wire.send(SteadyLoad.REQUEST).answer()
+        for wire, pipe in zip(wires, pipes):
+            cut = rng.randrange(1, len(pipe))
+            wire.send(pipe[:cut]).send(pipe[cut:])
+        server.signal(signal.SIGTERM)
+        lost = 0
+        for wire in wires:
+            try:
+                answers_of_pipe(wire, 30)
+            except ConnectionError:
+                lost += 1
+    assert lost == 0
+    assert server.wait() == 0
 
 
 def test_what_is_refused_in_a_drain_does_not_end_the_pipe_either(start_server):

@@ -1,0 +1,133 @@
+/* Whether another request may have come behind one (server/http/conn.c), by the bytes that a socket
+ * has received and those that requests have taken. */
+#include "server/http/exchange.h"
+#include "tests/lib/unit.h"
+
+#include <limits.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A connection by a Unix socket whose client has sent nothing yet. */
+struct pair {
+    int client;
+    struct conn conn;
+};
+
+static int set_up(void **state)
+{
+    static struct pair pair;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    pair = (struct pair){.client = fds[0], .conn = {.fd = fds[1], .peer = {.family = AF_UNIX}}};
+    client_socket_begin_count(pair.conn.fd);
+    *state = &pair;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct pair *pair = *state;
+    (void)close(pair->client);
+    (void)close(pair->conn.fd);
+    return 0;
+}
+
+/* The client sends so many bytes, and libmicrohttpd reads as many. */
+static void move_bytes(const struct pair *pair, size_t count)
+{
+    char bytes[64] = {0};
+    assert_int_equal(send(pair->client, bytes, count, 0), count);
+    assert_int_equal(recv(pair->conn.fd, bytes, sizeof bytes, 0), count);
+}
+
+static void what_was_read_behind_a_request_is_another_one(void **state)
+{
+    struct pair *pair = *state;
+    move_bytes(pair, 30);
+    conn_count_request(&pair->conn, 30);
+    assert_false(conn_has_next(&pair->conn));
+    move_bytes(pair, 31);
+    conn_count_request(&pair->conn, 30);
+    assert_true(conn_has_next(&pair->conn));
+}
+
+static void what_waits_in_the_socket_is_another_one(void **state)
+{
+    struct pair *pair = *state;
+    move_bytes(pair, 30);
+    conn_count_request(&pair->conn, 30);
+    assert_int_equal(send(pair->client, "G", 1, 0), 1);
+    assert_true(conn_has_next(&pair->conn));
+    assert_int_equal(shutdown(pair->client, SHUT_WR), 0);
+    assert_true(conn_has_next(&pair->conn));
+    assert_false(client_socket_closed(pair->conn.fd));
+}
+
+static void the_end_of_what_the_client_sends_is_none(void **state)
+{
+    struct pair *pair = *state;
+    move_bytes(pair, 30);
+    conn_count_request(&pair->conn, 30);
+    assert_int_equal(shutdown(pair->client, SHUT_WR), 0);
+    assert_true(client_socket_closed(pair->conn.fd));
+    assert_false(conn_has_next(&pair->conn));
+}
+
+static void a_body_in_one_chunk_is_counted_with_its_frame(void **state)
+{
+    static const struct {
+        size_t data;
+        size_t framed;
+    } rows[] = {{0, 5}, {1, 11}, {15, 25}, {16, 27}};
+    struct pair *pair = *state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        move_bytes(pair, 20);
+        move_bytes(pair, rows[i].framed);
+        conn_count_request(&pair->conn, 20);
+        conn_count_chunks(&pair->conn, rows[i].data);
+        assert_false(conn_has_next(&pair->conn));
+    }
+}
+
+/* The system counts down to 0 and stays there. */
+static void a_unix_socket_is_counted_beyond_two_gibibytes(void **state)
+{
+    struct pair *pair = *state;
+    const uint64_t most = UINT64_C(1) << 30;
+    for (int gibibyte = 0; gibibyte < 4; gibibyte++) {
+        const int offset = INT_MAX - (int)most;
+        assert_int_equal(
+            setsockopt(pair->conn.fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset), 0);
+        conn_count_request(&pair->conn, most);
+        move_bytes(pair, 9);
+        conn_count_request(&pair->conn, 9);
+        assert_false(conn_has_next(&pair->conn));
+        move_bytes(pair, 9);
+        assert_true(conn_has_next(&pair->conn));
+        conn_count_request(&pair->conn, 9);
+        assert_false(conn_has_next(&pair->conn));
+    }
+}
+
+static void where_nobody_knows_what_was_read_there_may_be_another_one(void **state)
+{
+    static const int over = 0;
+    struct pair *pair = *state;
+    assert_int_equal(setsockopt(pair->conn.fd, SOL_SOCKET, SO_PEEK_OFF, &over, sizeof over), 0);
+    assert_true(conn_has_next(&pair->conn));
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(what_was_read_behind_a_request_is_another_one),
+        T(what_waits_in_the_socket_is_another_one),
+        T(the_end_of_what_the_client_sends_is_none),
+        T(a_body_in_one_chunk_is_counted_with_its_frame),
+        T(a_unix_socket_is_counted_beyond_two_gibibytes),
+        T(where_nobody_knows_what_was_read_there_may_be_another_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
