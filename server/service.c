@@ -82,7 +82,7 @@ static enum status build_server(struct config *config, struct server *server,
                                     .json = config->log_format == 1,
                                     .level = (enum log_level)config->log_level,
                                     .requests = config->log_requests,
-                                    .request_rate = config->log_rate};
+                                    .bytes_per_s = config->log_bytes_per_s};
     const struct memory_options memory = {.budget_bytes = config->memory_budget,
                                           .small_slab_bytes = SHARED_SLAB_BYTES,
                                           .small_block_bytes =

@@ -148,8 +148,10 @@ X(log_level,           CHOICE, "info",           0,          0,                "
   "Lines above this level are left out.")                                                          \
 X(log_requests,        BOOL,   "true",           0,          1,                "true|false",       \
   "Write a line per request, at level info.")                                                      \
-X(log_rate,            UINT,   "1000",           0,          10000000,         "lines/s",          \
-  "Most request lines per second; what is left out is counted. 0: no limit.")                      \
+X(log_bytes_per_s,     SIZE,   "512KiB",         0,          SIZE_TIB,         "bytes/s",          \
+  "Bytes of the lines that clients cause, each second: a client alone may have half of them, two a " \
+  "third each, and so on. Lines beyond that are left out, and counted in a line for each client. "  \
+  "0: no limit.")                                                                                  \
 GROUP("Traces")                                                                                    \
 X(otlp_endpoint,       TEXT,   "",               0,          4096,             "url",              \
   "Send OpenTelemetry spans of requests there, as OTLP/JSON over plain HTTP: "                     \

@@ -10,8 +10,10 @@
 #include "proto/json/writer.h"
 #include "proto/text.h"
 #include "server/base/clock.h"
+#include "server/base/log_shares.h"
 #include "server/base/thread.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -23,10 +25,11 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 256 * 1024,
+    BUFFER_BYTES = 512 << 10, /* a second of --log-bytes-per-s, as it is by default */
     LOG_LINE_BYTES = 4096,
     VALUE_BYTES = 1024, /* of a field: an endless path leaves room for the status behind it */
-    RESERVE = 8         /* of a line, for closing quote, brace and newline */
+    RESERVE = 8,        /* of a line, for closing quote, brace and newline */
+    MOST_TOLD = 32      /* clients of whose lines some were left out, each second */
 };
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without lines */
@@ -42,9 +45,8 @@ struct log {
     char *writing;          /* owned; the writer's alone */
     size_t filled;
     bool closing;
-    uint64_t rate_second;
-    uint64_t rate_lines; /* request lines in that second */
-    uint64_t reported;   /* dropped lines already told */
+    uint64_t reported; /* dropped lines already told */
+    struct log_shares shares;
 };
 
 /* ---- a line ---- */
@@ -201,21 +203,62 @@ static void write_all(int fd, const char *bytes, size_t count)
     }
 }
 
-/* Once a second at most, say how many lines were lost. Thread: a holder of the lock. */
-static void report_dropped(struct log *log)
+/* False: the buffer has no room for the line. Thread: a holder of the lock. */
+static bool append_line(struct log *log, const struct log_line *line)
 {
-    uint64_t dropped = atomic_load(&log->dropped);
-    if (dropped == log->reported) {
-        return;
+    if (log->filled + line->used > BUFFER_BYTES) {
+        return false;
     }
+    memcpy(log->filling + log->filled, line->text, line->used);
+    log->filled += line->used;
+    return true;
+}
+
+/* Say that so many lines were left out, of a client's or (NULL) of several. Thread: a holder of the
+ * lock. */
+static void report_lines(struct log *log, uint64_t lines, const struct address *client)
+{
     struct log_line line;
+    char text[INET6_ADDRSTRLEN];
     log_line_begin(&line, log->options.json, LOG_WARN, "log lines left out");
-    log_line_number(&line, "lines", dropped - log->reported);
+    log_line_number(&line, "lines", lines);
+    if (client != NULL) {
+        address_text(client, text, sizeof text);
+        log_line_text(&line, "client", text);
+    }
     log_line_end(&line);
-    if (log->filled + line.used <= BUFFER_BYTES) {
-        memcpy(log->filling + log->filled, line.text, line.used);
-        log->filled += line.used;
-        log->reported = dropped;
+    log->reported += append_line(log, &line) ? lines : 0;
+}
+
+/* A second is over: say whose lines were left out in it. Thread: a holder of the lock. */
+static void report_clients(struct log *log)
+{
+    const struct address *client = NULL;
+    uint64_t lines = 0;
+    size_t told = 0;
+    while (told < MOST_TOLD && log_shares_next_left_out(&log->shares, &client, &lines)) {
+        report_lines(log, lines, client);
+        told++;
+    }
+}
+
+/* Thread: a holder of the lock. */
+static void begin_second(struct log *log, uint64_t now_ns)
+{
+    if (now_ns / NS_PER_S != log->shares.second) {
+        report_clients(log);
+        log_shares_begin(&log->shares, now_ns / NS_PER_S);
+    }
+}
+
+/* Lines that found no room, and those of clients that report_clients() did not tell. Thread: a holder
+ * of the lock. */
+static void report_others(struct log *log)
+{
+    const uint64_t told = log->reported + log->shares.left_out;
+    const uint64_t dropped = atomic_load(&log->dropped);
+    if (dropped > told) {
+        report_lines(log, dropped - told, NULL);
     }
 }
 
@@ -241,7 +284,8 @@ static void *writer_main(void *argument)
     while (log->filled > 0 || !log->closing) {
         uint64_t now_ns = clock_now_ns();
         if (now_ns >= report_ns || log->closing) {
-            report_dropped(log);
+            begin_second(log, now_ns);
+            report_others(log);
             report_ns = now_ns + NS_PER_S;
         }
         if (log->filled > 0) {
@@ -253,7 +297,8 @@ static void *writer_main(void *argument)
             (void)pthread_cond_timedwait(&log->changed, &log->lock, &until);
         }
     }
-    report_dropped(log); /* what was lost since the last report */
+    report_clients(log); /* what was lost since the last report */
+    report_others(log);
     if (log->filled > 0) {
         write_filled(log);
     }
@@ -277,6 +322,7 @@ enum status log_open(const struct log_options *options, struct log **out, struct
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the log");
     }
     log->options = *options;
+    log_shares_init(&log->shares, options->bytes_per_s);
     atomic_init(&log->dropped, 0);
     thread_cond_init(&log->changed);
     MUST(pthread_mutex_init(&log->lock, NULL));
@@ -320,21 +366,32 @@ void log_close(struct log *log)
     }
 }
 
+/* Thread: a holder of the lock. */
 static void submit_line(struct log *log, const struct log_line *line)
 {
-    MUST(pthread_mutex_lock(&log->lock));
-    if (log->filled + line->used > BUFFER_BYTES) {
+    if (!append_line(log, line)) {
         atomic_fetch_add(&log->dropped, 1);
-    } else {
-        memcpy(log->filling + log->filled, line->text, line->used);
-        log->filled += line->used;
-        if (log->filled == line->used) { /* it was empty: the writer may be asleep */
-            MUST(pthread_cond_signal(&log->changed));
-        }
+    } else if (log->filled == line->used) { /* it was empty: the writer may be asleep */
+        MUST(pthread_cond_signal(&log->changed));
     }
-    MUST(pthread_mutex_unlock(&log->lock));
 }
 
+/* Returns whether a line of this client may be written; NULL: any client may have caused it. Thread: a
+ * holder of the lock. */
+static bool admit_line(struct log *log, const struct address *client)
+{
+    begin_second(log, clock_now_ns());
+    if (log_shares_admit(&log->shares, client)) {
+        return true;
+    }
+    if (atomic_fetch_add(&log->dropped, 1) == log->reported) {
+        MUST(pthread_cond_signal(&log->changed)); /* the first of them: to be reported */
+    }
+    return false;
+}
+
+/* Lines about the service's own state are few, and none is left out for others. Details (debug) are as
+ * many as clients cause, and have one share. */
 void log_message(struct log *log, enum log_level level, const char *format, ...)
 {
     if (log == NULL || level > log->options.level) {
@@ -348,26 +405,25 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     struct log_line line;
     log_line_begin(&line, log->options.json, level, message);
     log_line_end(&line);
-    submit_line(log, &line);
+    MUST(pthread_mutex_lock(&log->lock));
+    if (level < LOG_DEBUG) {
+        submit_line(log, &line);
+    } else if (admit_line(log, NULL)) {
+        log_shares_charge(&log->shares, NULL, line.used);
+        submit_line(log, &line);
+    }
+    MUST(pthread_mutex_unlock(&log->lock));
 }
 
-bool log_request_due(struct log *log)
+bool log_request_due(struct log *log, const struct address *client)
 {
     if (log == NULL || !log->options.requests || log->options.level < LOG_INFO) {
         return false;
     }
     MUST(pthread_mutex_lock(&log->lock));
-    uint64_t second = clock_now_ns() / NS_PER_S;
-    if (second != log->rate_second) {
-        log->rate_second = second;
-        log->rate_lines = 0;
-    }
-    bool drop = log->options.request_rate != 0 && ++log->rate_lines > log->options.request_rate;
-    if (drop && atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        MUST(pthread_cond_signal(&log->changed)); /* the first of them: to be reported */
-    }
+    const bool due = admit_line(log, client);
     MUST(pthread_mutex_unlock(&log->lock));
-    return !drop;
+    return due;
 }
 
 void log_request(struct log *log, const struct log_request *request)
@@ -399,7 +455,10 @@ void log_request(struct log *log, const struct log_request *request)
     }
     log_line_text(&line, "detail", request->detail);
     log_line_end(&line);
+    MUST(pthread_mutex_lock(&log->lock));
+    log_shares_charge(&log->shares, request->address, line.used);
     submit_line(log, &line);
+    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 uint64_t log_dropped(struct log *log)

@@ -1,12 +1,14 @@
 /* Log lines to standard error, as JSON or text. A line is formatted by its caller and handed
  * to a writer thread: a stalled terminal or pipe stops nobody, lines that find no room are
- * counted and reported. Lines about requests are bounded per second (--log-rate) so that a
- * flood of requests is not a flood of disk writes. Control characters and bytes that are not
- * UTF-8 are escaped. Thread: any. */
+ * counted and reported. The bytes of lines that clients cause are bounded (--log-bytes-per-s), of
+ * all clients and of each (log_shares.h), so that a flood of requests is neither a flood of disk
+ * writes nor hides the lines of others; lines beyond that are counted, and reported by client once
+ * a second. Control characters and bytes that are not UTF-8 are escaped. Thread: any. */
 #ifndef TALLY_SERVER_LOG_H
 #define TALLY_SERVER_LOG_H
 
 #include "proto/status.h"
+#include "server/base/address.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,11 +22,11 @@ enum log_level {
 };
 
 struct log_options {
-    int fd;                /* where lines go; 2 */
-    bool json;             /* else key=value text */
-    enum log_level level;  /* lines above it are not written */
-    bool requests;         /* --log-requests */
-    uint64_t request_rate; /* request lines per second, 0: no bound */
+    int fd;               /* where lines go; 2 */
+    bool json;            /* else key=value text */
+    enum log_level level; /* lines above it are not written */
+    bool requests;        /* --log-requests */
+    uint64_t bytes_per_s; /* of lines that clients cause, 0: no bound */
 };
 
 struct log; /* opaque */
@@ -46,10 +48,11 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
 struct log_request {
     const char *id;
     const char *method;
-    const char *path;   /* as it came */
-    const char *client; /* address of the peer */
-    const char *token;  /* name of its token */
-    const char *format; /* codec's name */
+    const char *path;              /* as it came */
+    const char *client;            /* address of the client, as text */
+    const struct address *address; /* the same: the line counts for its share of the log */
+    const char *token;             /* name of its token */
+    const char *format;            /* codec's name */
     const char *dtype;
     const char *shape;   /* "1,1,3,4" */
     const char *outcome; /* status slug */
@@ -68,9 +71,9 @@ struct log_request {
 
 /* Ask once for each request, before gathering its fields. True: log_request() is to follow;
  * false: no such lines are written, or not so many, and this one is counted as left out. */
-bool log_request_due(struct log *log);
+bool log_request_due(struct log *log, const struct address *client);
 void log_request(struct log *log, const struct log_request *request);
 
-uint64_t log_dropped(struct log *log); /* lines lost so far: no room, or over the rate */
+uint64_t log_dropped(struct log *log); /* lines left out so far: no room, or beyond a share */
 
 #endif

@@ -86,7 +86,7 @@ static void count_outcome(struct exchange *exchange)
 void exchange_report(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
-    const bool logged = log_request_due(exchange->loop->server->log);
+    const bool logged = log_request_due(exchange->loop->server->log, &exchange->address);
     const bool traced = trace_context_is_set(&exchange->trace) &&
                         (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
                         tracer_due(exchange->loop->server->tracer);
@@ -113,6 +113,7 @@ void exchange_report(struct exchange *exchange)
         .method = exchange->method,
         .path = exchange->asked,
         .client = client,
+        .address = &exchange->address,
         .token = exchange->token_name,
         .format = request->codec != NULL ? request->codec->name : NULL,
         .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,

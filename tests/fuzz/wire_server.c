@@ -327,7 +327,7 @@ void wire_server_start(void)
     static int nowhere = -1;
     nowhere = nowhere >= 0 ? nowhere : open("/dev/null", O_WRONLY | O_CLOEXEC);
     const struct log_options log = {
-        .fd = nowhere, .level = LOG_INFO, .requests = true, .request_rate = 1000000};
+        .fd = nowhere, .level = LOG_INFO, .requests = true, .bytes_per_s = 1 << 20};
     const struct shm_options shm = {.max_regions = 8};
     if (!fake_server_init(&wire.fakes, words, &err)) {
         wire_fail("no server: %s", err.detail);

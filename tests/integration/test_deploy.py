@@ -65,6 +65,17 @@ def test_descriptors_are_enough_for_all_connections(limit):
     assert limit > 2 * default("MAX_CONNECTIONS")
 
 
+def test_the_log_of_a_container_has_an_end():
+    logging = COMPOSE["logging"]
+    assert logging["driver"] == "json-file"  # the one that these options are of
+    kept = mebibytes(logging["options"]["max-size"]) * int(logging["options"]["max-file"])
+    assert 64 <= kept <= 1024
+
+
+def test_the_journal_leaves_none_of_the_lines_out_that_tallyd_writes():
+    assert unit("LogRateLimitIntervalSec") == 0
+
+
 def seconds(text, of):
     """Of a time in a configuration of HAProxy or nginx."""
     number, unit = re.search(rf"{of} +(\d+)([smh])\b", text).groups()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -199,6 +200,33 @@ def test_the_log_has_each_path_as_it_came_and_no_two_alike(start_server, form):
         assert told == [text for _, text, _ in PATHS]
     else:
         assert [json.loads(line)["path"] for line in lines] == [text for _, _, text in PATHS]
+
+
+def test_a_client_that_floods_the_log_hides_no_line_of_another(start_server):
+    """Its lines beyond its share are left out, and counted where they would stand."""
+    server = start_server()
+    began = time.monotonic()
+    loud_path, rounds, each = "/" + "x" * 1000, 40, 100
+    with server.wire() as loud, server.wire(source="127.0.0.2") as quiet:
+        for number in range(rounds):
+            loud.send(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % loud_path.encode() * each)
+            for _ in range(each):
+                loud.answer()
+            head = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: quiet-%d\r\n\r\n" % number
+            quiet.send(head).answer()
+        seconds = time.monotonic() - began
+        told = r" warn log lines left out lines=(\d+) client=127\.0\.0\.1\n"
+
+        def left_out():
+            return sum(map(int, re.findall(told, server.log)))
+
+        def loud_lines():
+            return [line for line in server.log.splitlines() if loud_path in line]
+
+        until(lambda: len(loud_lines()) + left_out() == rounds * each)
+        assert quiet.metric("tally_log_dropped_total") == left_out() > 0
+    assert sum(map(len, loud_lines())) < (seconds + 2) * (256 << 10)
+    assert [f" id=quiet-{number} " in server.log for number in range(rounds)] == [True] * rounds
 
 
 # Ids and timings ----------------------------------------------------------------------------

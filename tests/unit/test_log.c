@@ -1,4 +1,4 @@
-/* log.h: both forms, escaping, levels, the rate, and a reader that does not read. */
+/* log.h: both forms, escaping, levels, shares, and a reader that does not read. */
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "tests/lib/unit.h"
@@ -69,6 +69,9 @@ static const struct log_request whole = {.id = "r-1",
                                          .total_us = 70,
                                          .batch = 3,
                                          .device = 1};
+
+static const struct address loud = {.family = AF_INET, .bytes = {192, 0, 2, 1}};
+static const struct address quiet = {.family = AF_INET, .bytes = {192, 0, 2, 2}};
 
 static size_t count_lines(const char *text)
 {
@@ -192,54 +195,91 @@ static void lines_above_the_level_are_left_out(void **state)
     (void)state;
     struct fixture *fixture =
         open_fixture((struct log_options){.level = LOG_WARN, .requests = true});
-    assert_false(log_request_due(fixture->log));
+    assert_false(log_request_due(fixture->log, &quiet));
     assert_int_equal(log_dropped(fixture->log), 0);
     log_message(fixture->log, LOG_INFO, "quiet");
     log_message(fixture->log, LOG_ERROR, "loud %d", 7);
     assert_string_equal(text_of(fixture) + 24, " error loud 7\n");
     close_fixture(fixture);
     log_message(NULL, LOG_ERROR, "nowhere");
-    assert_false(log_request_due(NULL));
+    assert_false(log_request_due(NULL, &quiet));
 }
 
-static void request_lines_are_bounded_per_second_and_the_rest_counted(void **state)
+/* A client asks so often; returns how many of its lines are written. */
+static size_t ask(struct log *log, const struct address *client, size_t times)
+{
+    struct log_request line = whole;
+    size_t written = 0;
+    line.address = client;
+    for (size_t i = 0; i < times; i++) {
+        if (log_request_due(log, client)) {
+            log_request(log, &line);
+            written++;
+        }
+    }
+    return written;
+}
+
+static void lines_of_a_client_beyond_its_share_are_counted_and_reported(void **state)
 {
     (void)state;
     struct log_options options = text_form;
-    options.request_rate = 10;
+    options.bytes_per_s = 10000;
     struct fixture *fixture = open_fixture(options);
-    for (int i = 0; i < 1000; i++) {
-        if (log_request_due(fixture->log)) {
-            log_request(fixture->log, &whole);
-        }
-    }
-    uint64_t dropped = log_dropped(fixture->log);
-    assert_in_range(dropped, 960, 990); /* up to three seconds may have passed */
+    const uint64_t begin = clock_now_ns() / NS_PER_S;
+    const size_t written = ask(fixture->log, &loud, 1000);
+    const uint64_t seconds = clock_now_ns() / NS_PER_S - begin + 1;
+    assert_in_range(written, 10, seconds * 25); /* half of the bytes, 250 each */
+    assert_int_equal(log_dropped(fixture->log), 1000 - written);
     log_message(fixture->log, LOG_WARN, "others are not bounded");
     const char *text = text_of(fixture);
     assert_non_null(strstr(text, "others are not bounded"));
+    size_t told = 0;
+    for (const char *at = text; (at = strstr(at, "log lines left out lines=")) != NULL; at++) {
+        char *end = NULL;
+        told += strtoul(at + strlen("log lines left out lines="), &end, 10);
+        assert_int_equal(strncmp(end, " client=192.0.2.1\n", 18), 0);
+    }
+    assert_int_equal(told, 1000 - written);
+    close_fixture(fixture);
+}
+
+static void a_client_that_floods_the_log_hides_no_line_of_another(void **state)
+{
+    (void)state;
+    struct log_options options = text_form;
+    options.bytes_per_s = 10000;
+    struct fixture *fixture = open_fixture(options);
+    (void)ask(fixture->log, &loud, 1000);
+    assert_int_equal(ask(fixture->log, &quiet, 5), 5);
+    (void)text_of(fixture);
+    close_fixture(fixture);
+}
+
+static void details_that_clients_cause_hide_no_request_and_no_message(void **state)
+{
+    (void)state;
+    struct log_options options = text_form;
+    options.level = LOG_DEBUG;
+    options.bytes_per_s = 10000;
+    struct fixture *fixture = open_fixture(options);
+    for (int i = 0; i < 1000; i++) {
+        log_message(fixture->log, LOG_DEBUG, "a client has sent nonsense");
+    }
+    assert_true(log_dropped(fixture->log) > 0);
+    assert_int_equal(ask(fixture->log, &quiet, 5), 5);
+    log_message(fixture->log, LOG_INFO, "ready");
+    const char *text = text_of(fixture);
+    assert_non_null(strstr(text, " info ready\n"));
     assert_non_null(strstr(text, "log lines left out lines="));
     close_fixture(fixture);
 }
 
-static void the_next_second_has_request_lines_of_its_own(void **state)
+static void without_a_bound_all_lines_are_written(void **state)
 {
-    static const struct timespec pause = {.tv_nsec = NS_PER_MS};
-    struct log_options options = text_form;
-    uint64_t second = 0;
     (void)state;
-    options.request_rate = 1;
-    struct fixture *fixture = open_fixture(options);
-    do { /* both within one second */
-        second = clock_now_ns() / NS_PER_S;
-        (void)log_request_due(fixture->log);
-    } while (log_request_due(fixture->log) || clock_now_ns() / NS_PER_S != second);
-    bool due = false;
-    while (!due && clock_now_ns() / NS_PER_S < second + 20) {
-        (void)nanosleep(&pause, NULL);
-        due = log_request_due(fixture->log);
-    }
-    assert_true(due);
+    struct fixture *fixture = open_fixture(text_form);
+    assert_int_equal(ask(fixture->log, &loud, 1000), 1000);
     (void)text_of(fixture);
     close_fixture(fixture);
 }
@@ -311,7 +351,7 @@ static void *write_lines(void *argument)
 static void *go_on(void *argument)
 {
     struct log *log = argument;
-    for (int i = 0; i < 10000; i++) { /* more than its buffer holds */
+    for (int i = 0; i < 20000; i++) { /* more than its buffer holds */
         log_message(log, LOG_INFO, "still here");
     }
     return NULL;
@@ -362,8 +402,10 @@ int main(void)
         cmocka_unit_test(what_could_be_taken_for_more_than_a_value_is_quoted),
         cmocka_unit_test(an_endless_field_is_cut_and_those_behind_it_are_there),
         cmocka_unit_test(lines_above_the_level_are_left_out),
-        cmocka_unit_test(request_lines_are_bounded_per_second_and_the_rest_counted),
-        cmocka_unit_test(the_next_second_has_request_lines_of_its_own),
+        cmocka_unit_test(lines_of_a_client_beyond_its_share_are_counted_and_reported),
+        cmocka_unit_test(a_client_that_floods_the_log_hides_no_line_of_another),
+        cmocka_unit_test(details_that_clients_cause_hide_no_request_and_no_message),
+        cmocka_unit_test(without_a_bound_all_lines_are_written),
         cmocka_unit_test(a_reader_that_stalls_stops_nobody),
         cmocka_unit_test(a_full_pipe_that_does_not_block_loses_nothing),
         cmocka_unit_test(a_thread_that_goes_on_may_write_to_a_log_that_is_finished),
