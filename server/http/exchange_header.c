@@ -257,6 +257,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
             &exchange->loop->http->proxies, exchange->header.forwarded.texts,
             exchange->header.forwarded.count, &exchange->address, &request->local);
     }
+    request->local = request->local && !exchange->header.proxied;
     if (status == STATUS_OK) {
         status = find_route(exchange, method, err);
     }

@@ -4,6 +4,7 @@
 #include "proto/digits.h"
 #include "proto/text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -311,6 +312,12 @@ static void read_host(struct header_check *check, struct value value)
     }
 }
 
+static void read_mark_of_proxy(struct header_check *check, struct value value)
+{
+    (void)value;
+    check->proxied = true;
+}
+
 /* A field is read by its function, or its value is kept as it came: the text, the texts of all
  * fields of that name, or a whole number. */
 static const struct field {
@@ -344,6 +351,13 @@ static const struct field {
     {NAME("traceparent"), .list = KEPT(traceparent)},
     {NAME("tracestate"), .list = KEPT(tracestate)},
     {NAME("X-Forwarded-For"), .list = KEPT(forwarded)},
+    {NAME("Forwarded"), .read = read_mark_of_proxy}, /* RFC 7239 */
+    {NAME("Via"), .read = read_mark_of_proxy},
+    {NAME("X-Real-IP"), .read = read_mark_of_proxy},
+    {NAME("X-Forwarded-Host"), .read = read_mark_of_proxy},
+    {NAME("X-Forwarded-Port"), .read = read_mark_of_proxy},
+    {NAME("X-Forwarded-Proto"), .read = read_mark_of_proxy},
+    {NAME("X-Forwarded-Server"), .read = read_mark_of_proxy},
     {NAME("Host"), .once = true, .read = read_host},
     {NAME("Authorization"), .once = true, .text = KEPT(authorization)},
     {NAME("If-None-Match"), .text = KEPT(if_none_match)},
@@ -352,6 +366,8 @@ static const struct field {
 #undef NAME
 #undef KEPT
 };
+
+static_assert(ARRAY_COUNT(fields) <= 32, "header_check.seen has a bit for each");
 
 /* The last ones count: proxies that are nearer wrote them. */
 static void add_to_list(struct header_list *list, const char *text)

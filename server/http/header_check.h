@@ -59,6 +59,7 @@ struct header_check {
     size_t request_id_bytes;   /* 0: there is none, or no sane one */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
     struct header_list forwarded; /* X-Forwarded-For */
+    bool proxied; /* another field that only proxies send: the client may be anywhere */
     struct header_list traceparent;
     struct header_list tracestate;
     const char *origin;       /* Origin, NULL if there is none; borrowed */

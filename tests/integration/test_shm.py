@@ -559,6 +559,35 @@ def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
     elsewhere.close()
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("Forwarded", "for=192.0.2.1;proto=http"),
+        ("forwarded", "for=127.0.0.1"),  # no proxy is asked whom it speaks for by this field
+        ("Via", "1.1 proxy.example"),
+        ("X-Real-IP", "192.0.2.1"),
+        ("X-Forwarded-Host", "tally.example"),
+        ("X-Forwarded-Port", "443"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Server", "proxy.example"),
+    ],
+)
+@pytest.mark.parametrize("named", [{}, {"X-Forwarded-For": HERE}], ids=["alone", "beside"])
+def test_what_a_proxy_has_marked_is_not_here(start_server, name, value, named):
+    server = start_server("--allow-client-shm", "--trusted-proxies", HERE)
+    here, marked = server.client(), server.client()
+    marked.post_json = functools.partial(marked.post_json, headers={name: value, **named})
+    with memory(16) as (key, _, _path):
+        calls.expect_error(register(marked, "r", key, 0, 16), 403, "forbidden")
+        assert register(here, "r", key, 0, 16).status == 200
+        calls.expect_error(infer(marked, [4], "r", 16), 403, "forbidden")
+        unregister = "/v2/systemsharedmemory/region/r/unregister"
+        calls.expect_error(marked.post_json(unregister, {}), 403, "forbidden")
+        assert infer(here, [4], "r", 16).status == 200
+    here.close()
+    marked.close()
+
+
 def test_a_page_in_a_browser_on_this_machine_is_not_here(start_server):
     """Any site that its user visits can have it post to loopback, without asking first; under the name
     of a host that then becomes 127.0.0.1 it may read the answers, too."""
