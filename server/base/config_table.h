@@ -101,8 +101,9 @@ X(idle_timeout_s,      UINT,   "75",             1,          86400,            "
   "A connection is closed after this long without a request, or without a byte of a body or an "    \
   "answer that is under way; clients expect more than 60.")                                        \
 X(request_timeout_ms,  UINT,   "3600000",        0,          86400000,         "ms",               \
-  "Deadline of requests that bring none, from their first byte on: one that then still waits to "  \
-  "begin, for a device or for a codec thread, or whose text is being converted, gets 504. 0: none.") \
+  "Deadline of each request, from its first byte on, unless the client's own (X-Request-Timeout-Ms) " \
+  "is shorter: one that then still arrives, waits to begin, for a device or for a codec thread, or " \
+  "whose text is being converted, gets 504. 0: none.")                                             \
 X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "ms",               \
   "A device that has not finished a batch of 1 GiB or less after this long counts as hung; larger " \
   "batches get more in proportion. Loading a kernel may take as long; listing and opening devices, " \

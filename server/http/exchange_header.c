@@ -233,12 +233,13 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
 
 /* ---- in order ---- */
 
+/* The client's time, or the server's own where that is shorter; 0 is none. */
 static void choose_deadline(struct exchange *exchange)
 {
-    uint64_t timeout_ms = (uint64_t)exchange->header.timeout_ms;
-    uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
+    const uint64_t asked_ms = (uint64_t)exchange->header.timeout_ms;
+    const uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
+    const uint64_t timeout_ms = deadline_earlier(asked_ms, own_ms);
     uint64_t at = 0;
-    timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
     if (timeout_ms == 0 || __builtin_mul_overflow(timeout_ms, NS_PER_MS, &at) ||
         __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
         return;

@@ -263,21 +263,18 @@ def test_declared_bytes_that_never_come_are_not_touched(start_server):
 
 @pytest.fixture
 def busy_server(start_server, tmp_path):
-    """make(*flags): a service whose device takes long for each request, and has one."""
+    """make(): a service whose device takes long for each request, and has one."""
 
-    def make(*flags):
+    def make():
         fault = tmp_path / "fault"
         fault.write_text("")
         # With a delay nothing is computed on the HTTP thread, which would have to wait, too.
-        flags = ("--batch-delay-us", "1", *flags)
         env = {"TALLY_TEST_CL_FAULT": f"@{fault}"}
-        server = start_server(*flags, env=env, binary=FAULTY)
-        # Whatever deadline the flags give to requests that bring none.
-        assert one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "60000"}).body == SUMS
+        server = start_server("--batch-delay-us", "1", env=env, binary=FAULTY)
+        assert one_post(server, PATH, BODY).body == SUMS
         fault.write_text("hang_ms=400")
         path = "/v1/cumsum?dtype=int8&shape=4"
-        headers = [RAW, ("X-Request-Timeout-Ms", "60000")]
-        wires.append(server.wire().send(post_bytes(path, bytes(4), headers)))
+        wires.append(server.wire().send(post_bytes(path, bytes(4), [RAW])))
         server.await_active(1)
         return server
 
@@ -295,11 +292,16 @@ def test_a_deadline_that_passes_in_the_queue_is_504(busy_server):
     assert answer.status == 200 and answer.body == SUMS
 
 
-def test_the_default_deadline_is_a_flag(busy_server):
-    server = busy_server("--request-timeout-ms", "50")
-    calls.expect_error(one_post(server, PATH, BODY), 504, "deadline_passed")
-    answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "60000"})
-    assert answer.status == 200
+@pytest.mark.parametrize("own_ms, header_ms", [(50, None), (50, 60000), (60000, 50), (0, 50)])
+def test_of_the_servers_time_and_the_clients_the_shorter_one_counts(
+    start_server, own_ms, header_ms
+):
+    """0: the server has none."""
+    server = start_server("--request-timeout-ms", str(own_ms))
+    headers = [] if header_ms is None else [("X-Request-Timeout-Ms", str(header_ms))]
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW, *headers])[:-1])
+        calls.expect_error(wire.answer(), 504, "deadline_passed")
 
 
 def test_a_batch_that_waits_for_company_begins_in_time_for_a_deadline(start_server):
