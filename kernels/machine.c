@@ -1,15 +1,20 @@
-/* Reads /proc and the control groups, ours and all above it: the least limit counts. What
- * cannot be read has no limit. Thread: any. */
+/* Asks the system, and reads the control groups, ours and all above it: the least limit counts. What
+ * cannot be read has no limit. Of /proc it needs what is in the process's own folder: in a service
+ * with ProcSubset=pid there is nothing else. Thread: any. */
 #include "kernels/machine.h"
 
 #include "proto/macros.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
+
+#define NODES "/sys/devices/system/node" /* the machine's memory, by where it is */
 
 bool machine_read_number(const char *path, const char *key, uint64_t *value)
 {
@@ -165,12 +170,67 @@ static void apply_groups(const char *root, const char *controller, const char *c
     }
 }
 
-/* A row of /proc/meminfo. */
-static uint64_t system_bytes(const char *row)
+/* Memory of a node that is free, or that the system drops when programs need it (copies of files, and
+ * caches of its own), in KiB. */
+static uint64_t node_kib(const char *root, const char *node)
 {
-    uint64_t kib = UINT64_C(1) << 20; /* without /proc */
-    (void)machine_read_number("/proc/meminfo", row, &kib);
-    return kib * 1024;
+    static const char *const rows[] = {
+        "MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:"};
+    char path[512];
+    char key[320];
+    uint64_t sum = 0;
+    (void)snprintf(path, sizeof path, "%s" NODES "/%s/meminfo", root, node);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        uint64_t kib = 0;
+        (void)snprintf(key, sizeof key, "Node %s %s", node + strlen("node"), rows[i]);
+        (void)machine_read_number(path, key, &kib);
+        sum = __builtin_add_overflow(sum, kib, &kib) ? UINT64_MAX : kib;
+    }
+    return sum;
+}
+
+/* The same of all nodes together; 0: there is no node, because the kernel was built without them. */
+static uint64_t nodes_kib(const char *root)
+{
+    char path[512];
+    uint64_t sum = 0;
+    (void)snprintf(path, sizeof path, "%s" NODES, root);
+    DIR *directory = opendir(path);
+    struct dirent *entry = NULL;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): our own stream */
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        const bool is_node = strncmp(entry->d_name, "node", strlen("node")) == 0;
+        uint64_t kib = is_node ? node_kib(root, entry->d_name) : 0;
+        sum = __builtin_add_overflow(sum, kib, &kib) ? UINT64_MAX : kib;
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    return sum;
+}
+
+uint64_t machine_total_bytes(void)
+{
+    struct sysinfo info = {.mem_unit = 0};
+    (void)sysinfo(&info);
+    return (uint64_t)info.totalram * info.mem_unit;
+}
+
+uint64_t machine_free_bytes(const char *root)
+{
+    char path[512];
+    uint64_t kib = 0;
+    uint64_t bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (!machine_read_number(path, "MemAvailable:", &kib)) {
+        kib = nodes_kib(root);
+    }
+    if (kib == 0) {
+        struct sysinfo info = {.mem_unit = 0};
+        (void)sysinfo(&info);
+        return ((uint64_t)info.freeram + info.bufferram) * info.mem_unit;
+    }
+    return __builtin_mul_overflow(kib, UINT64_C(1024), &bytes) ? UINT64_MAX : bytes;
 }
 
 uint64_t machine_group_bytes_left(const char *root)
@@ -182,14 +242,12 @@ uint64_t machine_group_bytes_left(const char *root)
 
 uint64_t machine_available_bytes(void)
 {
-    const uint64_t available = system_bytes("MemAvailable:");
-    const uint64_t left = machine_group_bytes_left("");
-    return smaller_of(left, available);
+    return smaller_of(machine_group_bytes_left(""), machine_free_bytes(""));
 }
 
 uint64_t machine_memory_bytes(void)
 {
-    uint64_t bytes = system_bytes("MemTotal:");
+    uint64_t bytes = machine_total_bytes();
     apply_groups("", "memory", memory_mounts, apply_memory_limit, &bytes);
     return bytes;
 }

@@ -11,6 +11,14 @@
  * of its control groups. */
 uint64_t machine_memory_bytes(void);
 
+/* Memory of the machine, whatever limits there are. */
+uint64_t machine_total_bytes(void);
+
+/* Memory that programs may still take: the system's own estimate in /proc/meminfo. Without that file
+ * it is the memory of the nodes in /sys that is free or holds copies of files, and without nodes the
+ * memory that is free. root: "" but in tests, in front of every path. */
+uint64_t machine_free_bytes(const char *root);
+
 /* Memory this process could still take: the least of what the system has available and of what
  * its control groups (v1 or v2) leave. Copies of files that the system keeps count as free. */
 uint64_t machine_available_bytes(void);

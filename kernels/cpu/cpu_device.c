@@ -7,11 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #if !defined(TALLY_VERSION)
 #define TALLY_VERSION "0"
 #endif
 #define OPENCL_VERSION "OpenCL 1.2 Tally " TALLY_VERSION
+
+enum {
+    BRAND_BYTES = 48
+};
 
 struct _cl_platform_id cpu_platform = {
     {.dispatch = &cpu_dispatch, .kind = CPU_PLATFORM, .references = 1}};
@@ -93,24 +100,30 @@ static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type
     return CL_SUCCESS;
 }
 
-/* The processor's name as /proc/cpuinfo has it. */
+/* The processor's name as it gives it itself, padded with blanks or NULs. Empty on arm64, where it
+ * gives none. */
+static void read_brand(char brand[BRAND_BYTES + 1])
+{
+    memset(brand, 0, BRAND_BYTES + 1);
+#if defined(__x86_64__)
+    for (unsigned leaf = 0; leaf < 3; leaf++) {
+        unsigned words[4] = {0};
+        (void)__get_cpuid(0x80000002U + leaf, &words[0], &words[1], &words[2], &words[3]);
+        memcpy(brand + leaf * sizeof words, words, sizeof words);
+    }
+#endif
+}
+
 static cl_int answer_name(size_t room, void *out, size_t *size)
 {
-    char line[256];
-    const char *name = "processor";
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            name = colon + 1 + strspn(colon + 1, " ");
-            /* cppcheck-suppress unreadVariable ; as `name` */
-            line[strcspn(line, "\n")] = '\0';
-            break;
-        }
+    char brand[BRAND_BYTES + 1];
+    read_brand(brand);
+    const char *name = brand + strspn(brand, " ");
+    size_t end = strlen(brand);
+    while (end > 0 && brand[end - 1] == ' ') {
+        brand[--end] = '\0';
     }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
+    name = name[0] == '\0' ? "processor" : name;
     return answer_value(name, strlen(name) + 1, room, out, size);
 }
 

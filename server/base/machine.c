@@ -62,8 +62,8 @@ void machine_usage(struct machine_usage *out)
 {
     struct rlimit limit = {.rlim_cur = 0};
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    const uint64_t total = read_kib("/proc/meminfo", "MemTotal:");
-    const uint64_t available = read_kib("/proc/meminfo", "MemAvailable:");
+    const uint64_t total = machine_total_bytes();
+    const uint64_t available = machine_free_bytes("");
     *out =
         (struct machine_usage){.resident_bytes = read_kib("/proc/self/status", "VmRSS:"),
                                .virtual_bytes = read_kib("/proc/self/status", "VmSize:"),

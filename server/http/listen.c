@@ -281,10 +281,15 @@ static enum status set_access(const char *path, const struct listen_access *acce
                               struct stat *file, struct error *err)
 {
     if (access->group != NO_GROUP && lchown(path, (uid_t)-1, access->group) != 0) {
-        return error_set(err, STATUS_INTERNAL,
-                         "listening on %s: giving it to group %u (--socket-group): %s; tallyd "
-                         "must run as a member of that group, or as root",
-                         path, (unsigned)access->group, strerrordesc_np(errno));
+        /* "The group is not valid in the user namespace" is EINVAL. */
+        return error_set(
+            err, STATUS_INTERNAL,
+            "listening on %s: giving it to group %u (--socket-group): %s; %s", path,
+            (unsigned)access->group, strerrordesc_np(errno),
+            errno == EINVAL
+                ? "the group has no number in tallyd's user namespace: map it there, "
+                  "or run tallyd outside of it (systemd: PrivateUsers=no)"
+                : "tallyd must run as a member of that group, or as root");
     }
     if (lstat(path, file) != 0) {
         return system_error(err, "stat", path);

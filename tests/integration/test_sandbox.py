@@ -16,14 +16,14 @@ from support import calls
 from support.calls import BODY, PATH, SUMS, works
 from support.certificates import Tls
 from support.collector import Collector
-from support.tallyd import MODE, TOP
+from support.tallyd import BINARY, MODE, TOP
 from support.waiting import until
 
 UNIT = TOP / "deploy" / "tallyd.service"
 KILL, ALLOW = 0x80000000, 0x7FFF0000  # SCMP_ACT_KILL_PROCESS, SCMP_ACT_ALLOW
 REFUSE = 0x00050000 | errno.EPERM  # SCMP_ACT_ERRNO, as the unit's SystemCallErrorNumber
 TRIED = "io_uring_setup"  # by the libuv of Debian 13, which does without where it is refused
-MOST_EXPOSED = 18  # tenths, of what systemd-analyze says
+MOST_EXPOSED = 15  # tenths, of what systemd-analyze says
 
 
 def expanded(word):
@@ -68,6 +68,53 @@ def filtered(names):
     return load
 
 
+NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
+PRIVATE, BIND = 0x4000 | 0x40000, 0x1000  # MS_REC | MS_PRIVATE, MS_BIND
+OTHER_PAGES = ["meminfo", "cpuinfo", "stat", "mounts"]  # of /proc, that a program may look at
+
+
+def enclosed():
+    """For preexec_fn: as with ProcSubset=pid and PrivateUsers=yes. OSError where that cannot be."""
+    library = ctypes.CDLL(None, use_errno=True)
+    is_root = os.getuid() == 0
+
+    def call(function, *arguments):
+        if function(*arguments) != 0:
+            raise OSError(ctypes.get_errno(), function.__name__)
+
+    def new_users():
+        call(library.unshare, NEW_USERS)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", "{0} {0} 1"),
+            ("gid_map", "{1} {1} 1"),
+        ):
+            pathlib.Path(f"/proc/self/{name}").write_text(text.format(*ids))
+
+    def enter():
+        if not is_root:
+            new_users()
+        call(library.unshare, NEW_MOUNTS)
+        call(library.mount, b"none", b"/", None, PRIVATE, None)
+        if is_root:
+            call(library.mount, b"proc", b"/proc", b"proc", 0, b"subset=pid")
+            new_users()
+        else:
+            for name in OTHER_PAGES:
+                call(library.mount, b"/dev/null", f"/proc/{name}".encode(), None, BIND, None)
+
+    ids = os.getuid(), os.getgid()
+    return enter
+
+
+def can_be_enclosed():
+    try:
+        subprocess.run(["true"], preexec_fn=enclosed(), check=True)
+    except subprocess.SubprocessError:
+        return False
+    return True
+
+
 def test_the_unit_is_hardly_exposed():
     command = ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", UNIT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -80,7 +127,12 @@ def test_the_unit_lets_no_such_call_through(name):
 
 
 @pytest.mark.skipif(MODE != "release", reason="sanitizers call more")
-def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path):
+@pytest.mark.parametrize("is_enclosed", [False, True], ids=["filter", "all"])
+def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path, is_enclosed):
+    """And, where namespaces can be made, it needs no more of /proc and of users than the unit leaves."""
+    if is_enclosed and not can_be_enclosed():
+        pytest.skip("no namespaces can be made here")
+    enclose, restrict = enclosed() if is_enclosed else lambda: None, filtered(allowed())
     sock = tmp_path / "sock"
     tls = Tls(tmp_path / "tls")
     collector = Collector()
@@ -89,7 +141,7 @@ def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path
     server = start_server(
         *("--listen", f"unix:{sock}", "--socket-group", group, "--allow-client-shm"),
         *("--otlp-endpoint", endpoint),
-        preexec_fn=filtered(allowed()),
+        preexec_fn=lambda: (enclose(), restrict()),
         env={"OCL_ICD_VENDORS": str(tmp_path)},  # other drivers call more: docs/devices.md
         tls=tls,
     )
@@ -121,3 +173,33 @@ def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     collector.close()
+
+
+def budget_and_memory(server):
+    return server.metric("tally_memory_budget_bytes"), server.metric("nv_cpu_memory_total_bytes")
+
+
+def test_the_service_knows_machine_and_processor_without_the_rest_of_proc(start_server, tmp_path):
+    assert {"ProcSubset=pid", "PrivateUsers=yes"} <= set(UNIT.read_text().splitlines())
+    if not can_be_enclosed():
+        pytest.skip("no namespaces can be made here")
+    own = {"OCL_ICD_VENDORS": str(tmp_path)}
+    outside, inside = start_server(env=own), start_server(env=own, preexec_fn=enclosed())
+    (budget, memory), (own_budget, own_memory) = map(budget_and_memory, (outside, inside))
+    assert own_memory == memory > 0
+    assert own_budget > budget / 4  # half of what is free, by another reckoning
+    names = [
+        server.client().get("/v1/devices").json()["devices"][0]["name"]
+        for server in (outside, inside)
+    ]
+    assert names[0] == names[1]
+
+
+def test_a_group_that_is_none_in_its_users_is_refused_with_what_to_do(tmp_path):
+    if not can_be_enclosed():
+        pytest.skip("no namespaces can be made here")
+    flags = ["--listen", f"unix:{tmp_path}/s", "--socket-group", str(os.getgid() + 1)]
+    done = subprocess.run(
+        [BINARY, *flags], preexec_fn=enclosed(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1 and "PrivateUsers=no" in done.stderr, done.stderr

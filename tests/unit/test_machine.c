@@ -1,4 +1,4 @@
-/* machine.h: what control groups leave of the machine, by made-up trees of /proc and /sys. */
+/* machine.h: what the machine and its control groups leave, by made-up trees of /proc and /sys. */
 #include "kernels/machine.h"
 #include "proto/macros.h"
 #include "server/base/machine.h"
@@ -150,6 +150,38 @@ static void the_least_memory_that_our_group_and_all_above_it_leave_counts(void *
     assert_int_equal(machine_group_bytes_left(root), 0);
 }
 
+static void what_programs_may_take_is_what_the_system_says(void **state)
+{
+    (void)state;
+    put("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  10 kB\nMemAvailable:    5000 kB\n");
+    put("sys/devices/system/node/node0/meminfo", "Node 0 MemFree:  7000 kB\n");
+    assert_int_equal(machine_free_bytes(root), 5000 * 1024);
+}
+
+/* As in a service with ProcSubset=pid. */
+static void without_its_page_in_proc_the_nodes_of_memory_are_asked(void **state)
+{
+    (void)state;
+    put("sys/devices/system/node/online", "0-1\n");
+    put("sys/devices/system/node/node0/meminfo",
+        "Node 0 MemTotal:  900000 kB\nNode 0 MemFree:  1000 kB\nNode 0 Active:  77777 kB\n"
+        "Node 0 Active(anon):  66666 kB\nNode 0 Active(file):  200 kB\n"
+        "Node 0 Inactive(file):  30 kB\nNode 0 Mapped:  55555 kB\n"
+        "Node 0 SReclaimable:  4 kB\nNode 0 SUnreclaim:  44444 kB\n");
+    assert_int_equal(machine_free_bytes(root), 1234 * 1024);
+    put("sys/devices/system/node/node11/meminfo", "Node 11 MemFree:  5000 kB\n");
+    assert_int_equal(machine_free_bytes(root), 6234 * 1024);
+}
+
+static void with_neither_what_is_free_counts(void **state)
+{
+    (void)state;
+    assert_in_range(machine_free_bytes(root), 1, machine_total_bytes());
+    put("proc/meminfo", "nothing of use\n");
+    put("sys/devices/system/node/node0/meminfo", "Node 0 nothing of use\n");
+    assert_in_range(machine_free_bytes(root), 1, machine_total_bytes());
+}
+
 static void cores_that_it_may_not_run_on_do_not_count(void **state)
 {
     (void)state;
@@ -194,6 +226,9 @@ int main(void)
         T(without_control_groups_there_is_no_quota),
         T(copies_of_files_that_the_system_keeps_count_as_free),
         T(the_least_memory_that_our_group_and_all_above_it_leave_counts),
+        T(what_programs_may_take_is_what_the_system_says),
+        T(without_its_page_in_proc_the_nodes_of_memory_are_asked),
+        T(with_neither_what_is_free_counts),
         T(cores_that_it_may_not_run_on_do_not_count),
         T(a_process_began_at_one_time),
     };
