@@ -1,6 +1,10 @@
 # The service in containers: docker build -t tally . (podman and buildah build it as well). The default image is
 # tallyd, tally and the libraries they need; the target `debian` is to build on, for a GPU's driver.
 # docs/image.md has sizes and start times; deploy/compose.yaml runs it locked down.
+#
+# The base is named by its tag, which stands for another image every few weeks. tests/image/build.sh finds out for which
+# it stood, and passes name and digest: labels and the list of what the image is made of have both. By hand, or for the
+# same base again: --build-arg BASE=docker.io/library/debian:trixie-slim@sha256:... (docs/image.md).
 ARG BASE=docker.io/library/debian:trixie-slim
 # Of the labels; tests/image/build.sh sets the commit and its time.
 ARG VERSION=0.1.0
@@ -17,6 +21,7 @@ RUN make -j"$(nproc)" install DESTDIR=/installed && \
 
 # What both images say of themselves.
 FROM scratch AS service
+ARG BASE
 ARG VERSION
 ARG REVISION
 ARG CREATED
@@ -25,7 +30,8 @@ LABEL org.opencontainers.image.title="Tally" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
-    org.opencontainers.image.created="${CREATED}"
+    org.opencontainers.image.created="${CREATED}" \
+    org.opencontainers.image.base.name="${BASE}"
 ENV TALLY_LISTEN=0.0.0.0:8000
 USER 65532:65532
 EXPOSE 8000
@@ -42,9 +48,10 @@ COPY --from=build /installed /
 RUN ldconfig
 
 FROM system AS root
+ARG BASE
 ARG VERSION
 COPY deploy/image-root.sh deploy/sbom.sh /
-RUN sh /image-root.sh /image "$VERSION"
+RUN sh /image-root.sh /image "$VERSION" "$BASE"
 
 FROM service AS debian
 COPY --from=system / /

@@ -1,20 +1,64 @@
 #!/bin/sh
 # What an image from scratch is made of, as an SPDX document (version 2.3, JSON):
 #
-#   deploy/sbom.sh ROOT VERSION [TIME]        TIME: seconds since 1970, the default is now
+#   deploy/sbom.sh ROOT VERSION [BASE [TIME]]     BASE: the image that it was built on, as NAME:TAG@sha256:DIGEST
+#                                                 TIME: seconds since 1970, the default is now
 #
-# Tally is of that version; what it needs of Debian is what ROOT/var/lib/dpkg/status.d has entries of. Nothing but a
-# shell and awk: it runs where the image is made.
+# Tally is of that version. What it needs of Debian is what ROOT/var/lib/dpkg/status.d has entries of, with the files
+# that the NAME.md5sums beside an entry lists; all other files are Tally's. Each file has its SHA-1 and SHA-256, and each
+# package the licence that its copyright notice declares for all files that it names no other for, where that is to be
+# read by programs (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). Nothing but a shell, awk and
+# coreutils: it runs where the image is made.
 set -eu
 
-root=$1 version=$2 time=${3:-$(date +%s)}
+root=$1 version=$2 base=${3:-} time=${4:-$(date +%s)}
 created=$(date -u -d "@$time" +%Y-%m-%dT%H:%M:%SZ)
 # shellcheck source=/dev/null
 distribution=$(. "${OS_RELEASE:-/etc/os-release}" && echo "$ID-$VERSION_ID")
-digest=$(cat "$root"/var/lib/dpkg/status.d/* "$root"/usr/local/bin/tallyd "$root"/usr/local/bin/tally | sha256sum)
+entries=$root/var/lib/dpkg/status.d
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-cat "$root"/var/lib/dpkg/status.d/* | awk -v version="$version" -v created="$created" \
-    -v distribution="$distribution" -v digest="${digest%% *}" '
+packages=$(for entry in "$entries"/*; do
+    case $entry in *.md5sums) ;; *) echo "${entry##*/}" ;; esac
+done)
+
+# Lines "HASH  FILE" of all files but this document and what lists packages.
+(cd "$root" && find . -type f ! -path './var/lib/dpkg/*' ! -name sbom.spdx.json) | sed 's|^\./||' |
+    LC_ALL=C sort >"$work/files"
+(cd "$root" && tr '\n' '\0' <"$work/files" | xargs -0 sha1sum) >"$work/sha1"
+(cd "$root" && tr '\n' '\0' <"$work/files" | xargs -0 sha256sum) >"$work/sha256"
+
+# Lines "PACKAGE FILE".
+for package in $packages; do
+    [ ! -e "$entries/$package.md5sums" ] ||
+        awk -v package="$package" '{ sub(/^[^ ]+ +/, ""); print package " " $0 }' "$entries/$package.md5sums"
+done >"$work/owned"
+awk 'NR == FNR { sub(/^[^ ]+ /, ""); owned[$0] = 1; next } !($0 in owned) { print "tally " $0 }' \
+    "$work/owned" "$work/files" | cat "$work/owned" - >"$work/owners"
+
+# Lines "PACKAGE CODE": the package verification code of SPDX, over the SHA-1 of its files in order.
+for package in tally $packages; do
+    awk -v package="$package" '
+        NR == FNR { if ($1 == package) { sub(/^[^ ]+ /, ""); mine[$0] = 1 } next }
+        { hash = $1; sub(/^[^ ]+ +/, ""); if ($0 in mine) print hash }' "$work/owners" "$work/sha1" |
+        LC_ALL=C sort | tr -d '\n' | sha1sum | sed "s/^\([0-9a-f]*\).*/$package \1/"
+done >"$work/codes"
+
+# Lines "PACKAGE LICENCE", in Debian's words.
+for package in $packages; do
+    notice=$root/usr/share/doc/$package/copyright
+    [ ! -e "$notice" ] || awk -v package="$package" '
+        NR == 1 && !/^Format: .*copyright-format/ { exit }
+        /^Files:/ { all = /^Files:[ \t]*\*[ \t]*$/ }
+        all && /^License:/ { sub(/^License:[ \t]*/, ""); print package " " $0; exit }' "$notice"
+done >"$work/licenses"
+
+digest=$(cat "$entries"/* "$work/sha256" | sha256sum)
+for package in $packages; do cat "$entries/$package"; done >"$work/entries"
+
+awk -v version="$version" -v created="$created" -v distribution="$distribution" -v digest="${digest%% *}" \
+    -v base="$base" '
     function text(s) {
         gsub(/\\/, "\\\\", s)
         gsub(/"/, "\\\"", s)
@@ -31,32 +75,135 @@ cat "$root"/var/lib/dpkg/status.d/* | awk -v version="$version" -v created="$cre
         gsub(/[^A-Za-z0-9.-]/, "-", s)
         return "SPDXRef-" s
     }
-    function package(name, number, supplier, license, purl, purpose) {
+    # GPL-2+ is GPL-2.0-or-later, and so on; what SPDX has no name for gets one that refers to the notice.
+    function license_id(name, package, parts, number) {
+        if (tolower(name) in spdx)
+            return spdx[tolower(name)]
+        if (name ~ /^(A|L)?GPL-?v?[0-9]+(\.[0-9]+)?\+?$/) {
+            split(name, parts, "GPL")
+            number = parts[2]
+            gsub(/[-v+]/, "", number)
+            return parts[1] "GPL-" number (number ~ /\./ ? "" : ".0") (name ~ /\+$/ ? "-or-later" : "-only")
+        }
+        number = name
+        gsub(/[^A-Za-z0-9.-]/, "-", number)
+        number = "LicenseRef-" package "-" number
+        if (!(number in refers)) {
+            refers[number] = name
+            where[number] = "usr/share/doc/" package "/copyright"
+            reference[++references] = number
+        }
+        return number
+    }
+    # "A or B and C" is the same in both; a comma is not, so that such a line is one licence by itself.
+    function license_expression(words, package, count, i, names, out) {
+        if (words ~ /,/)
+            return license_id(words, package)
+        gsub(/ and /, "\001AND\001", words)
+        gsub(/ or /, "\001OR\001", words)
+        count = split(words, names, "\001")
+        out = ""
+        for (i = 1; i <= count; i++)
+            out = out (i % 2 == 1 ? license_id(names[i], package) : " " names[i] " ")
+        return out
+    }
+    function package_begin(key, name, number, supplier, license, purpose) {
         printf "%s    {\"SPDXID\": %s, \"name\": %s, \"versionInfo\": %s, \"supplier\": %s,\n", separator,
-            text(id("Package-" name)), text(name), text(number), text(supplier)
-        printf "     \"downloadLocation\": \"NOASSERTION\", \"filesAnalyzed\": false, \"copyrightText\": \"NOASSERTION\",\n"
+            text(id("Package-" key)), text(name), text(number), text(supplier)
+        printf "     \"downloadLocation\": \"NOASSERTION\", \"copyrightText\": \"NOASSERTION\",\n"
         printf "     \"licenseConcluded\": \"NOASSERTION\", \"licenseDeclared\": %s,\n", text(license)
-        printf "     \"primaryPackagePurpose\": %s, \"externalRefs\": [{\"referenceCategory\": \"PACKAGE-MANAGER\",\n",
-            text(purpose)
-        printf "      \"referenceType\": \"purl\", \"referenceLocator\": %s}]}", text(purl)
+        printf "     \"primaryPackagePurpose\": %s,\n", text(purpose)
         separator = ",\n"
+    }
+    function package_end(purl) {
+        printf "     \"externalRefs\": [{\"referenceCategory\": \"PACKAGE-MANAGER\",\n"
+        printf "      \"referenceType\": \"purl\", \"referenceLocator\": %s}]}", text(purl)
+    }
+    function package(name, number, supplier, license, purl, purpose) {
+        package_begin(name, name, number, supplier, license, purpose)
+        if (name in holds)
+            printf "     \"filesAnalyzed\": true, \"packageVerificationCode\": {\"packageVerificationCodeValue\": %s},\n",
+                text(code[name])
+        else
+            printf "     \"filesAnalyzed\": false,\n"
+        if (license == "NOASSERTION")
+            printf "     \"licenseComments\": %s,\n", text("usr/share/doc/" name "/copyright has no line for programs that is of all files")
+        package_end(purl)
+    }
+    # NAME:TAG@sha256:DIGEST, with or without tag and digest.
+    function base_package(at, pinned, name, tag) {
+        name = base
+        at = index(name, "@sha256:")
+        pinned = at > 0 ? substr(name, at + 8) : ""
+        name = at > 0 ? substr(name, 1, at - 1) : name
+        tag = name ~ /:[^\/:]*$/ ? substr(name, match(name, /:[^\/:]*$/) + 1) : "latest"
+        sub(/:[^\/:]*$/, "", name)
+        package_begin("base-image", name, tag, "NOASSERTION", "NOASSERTION", "CONTAINER")
+        printf "     \"filesAnalyzed\": false,\n"
+        if (pinned != "")
+            printf "     \"checksums\": [{\"algorithm\": \"SHA256\", \"checksumValue\": %s}],\n", text(pinned)
+        else
+            printf "     \"comment\": \"It was named without a digest: which image that was is not known.\",\n"
+        at = name
+        sub(/.*\//, "", at)
+        package_end("pkg:oci/" at (pinned != "" ? "@sha256%3A" pinned : "") "?repository_url=" escaped(name) "&tag=" tag)
     }
     function end_of_entry() {
         if (name != "" && !(name in seen)) {
             seen[name] = 1
             names[++count] = name
-            package(name, number, "Person: " maintainer, "NOASSERTION", "pkg:deb/debian/" escaped(name) "@" \
-                escaped(number) "?arch=" architecture "&distro=" distribution, "LIBRARY")
+            package(name, number, "Person: " maintainer, \
+                name in license ? license_expression(license[name], name) : "NOASSERTION", \
+                "pkg:deb/debian/" escaped(name) "@" escaped(number) "?arch=" architecture "&distro=" distribution, \
+                "LIBRARY")
         }
         name = ""
     }
+    function relationship(from, type, to) {
+        printf "%s    {\"spdxElementId\": %s, \"relationshipType\": \"%s\", \"relatedSpdxElement\": %s}", separator,
+            text(from), type, text(to)
+        separator = ",\n"
+    }
     BEGIN {
+        known = "Apache-2.0 BSD-2-Clause BSD-3-Clause BSD-4-Clause BSD-4-Clause-UC curl ISC MIT MPL-2.0 OLDAP-2.8 X11 Zlib"
+        for (i = split(known, list, " "); i > 0; i--)
+            spdx[tolower(list[i])] = list[i]
+        spdx["expat"] = "MIT"
+        spdx["cc0"] = "CC0-1.0"
+    }
+    kind == "sha1" || kind == "sha256" {
+        hash = $1
+        sub(/^[^ ]+ +/, "")
+        if (kind == "sha1")
+            sha1[$0] = hash
+        else {
+            sha256[$0] = hash
+            path[++paths] = $0
+        }
+        next
+    }
+    kind == "owners" || kind == "codes" || kind == "licenses" {
+        key = $1
+        sub(/^[^ ]+ /, "")
+        if (kind == "owners") {
+            owner[$0] = key
+            holds[key] = 1
+        } else if (kind == "codes")
+            code[key] = $0
+        else
+            license[key] = $0
+        next
+    }
+    !begun {
+        begun = 1
         printf "{\"spdxVersion\": \"SPDX-2.3\", \"dataLicense\": \"CC0-1.0\", \"SPDXID\": \"SPDXRef-DOCUMENT\",\n"
         printf " \"name\": %s,\n", text("tally-" version)
         printf " \"documentNamespace\": %s,\n", text("https://spdx.org/spdxdocs/tally-" version "-" digest)
         printf " \"creationInfo\": {\"created\": %s, \"creators\": [\"Tool: tally-sbom.sh-%s\"]},\n", text(created), version
         printf " \"packages\": [\n"
         package("tally", version, "NOASSERTION", "Apache-2.0", "pkg:generic/tally@" escaped(version), "APPLICATION")
+        if (base != "")
+            base_package()
     }
     /^Package: / {
         end_of_entry()
@@ -71,11 +218,32 @@ cat "$root"/var/lib/dpkg/status.d/* | awk -v version="$version" -v created="$cre
     }
     END {
         end_of_entry()
+        printf "\n ],\n \"files\": [\n"
+        separator = ""
+        for (i = 1; i <= paths; i++) {
+            printf "%s    {\"SPDXID\": \"SPDXRef-File-%d\", \"fileName\": %s,\n", separator, i, text("./" path[i])
+            printf "     \"licenseConcluded\": \"NOASSERTION\", \"copyrightText\": \"NOASSERTION\",\n"
+            printf "     \"checksums\": [{\"algorithm\": \"SHA1\", \"checksumValue\": %s},\n", text(sha1[path[i]])
+            printf "      {\"algorithm\": \"SHA256\", \"checksumValue\": %s}]}", text(sha256[path[i]])
+            separator = ",\n"
+        }
+        printf "\n ],\n \"hasExtractedLicensingInfos\": [\n"
+        separator = ""
+        for (i = 1; i <= references; i++) {
+            printf "%s    {\"licenseId\": %s, \"name\": %s, \"extractedText\": %s}", separator, text(reference[i]),
+                text(refers[reference[i]]), text("The licence of this name in " where[reference[i]] " of the image.")
+            separator = ",\n"
+        }
         printf "\n ],\n \"relationships\": [\n"
-        printf "    {\"spdxElementId\": \"SPDXRef-DOCUMENT\", \"relationshipType\": \"DESCRIBES\", \"relatedSpdxElement\": %s}",
-            text(id("Package-tally"))
+        separator = ""
+        tally = id("Package-tally")
+        relationship("SPDXRef-DOCUMENT", "DESCRIBES", tally)
         for (i = 1; i <= count; i++)
-            printf ",\n    {\"spdxElementId\": %s, \"relationshipType\": \"DEPENDS_ON\", \"relatedSpdxElement\": %s}",
-                text(id("Package-tally")), text(id("Package-" names[i]))
+            relationship(tally, "DEPENDS_ON", id("Package-" names[i]))
+        if (base != "")
+            relationship(id("Package-base-image"), "BUILD_DEPENDENCY_OF", tally)
+        for (i = 1; i <= paths; i++)
+            relationship(id("Package-" owner[path[i]]), "CONTAINS", "SPDXRef-File-" i)
         printf "\n ]}\n"
-    }'
+    }' kind=sha1 "$work/sha1" kind=sha256 "$work/sha256" kind=owners "$work/owners" kind=codes "$work/codes" \
+    kind=licenses "$work/licenses" kind=entries "$work/entries"

@@ -3,8 +3,10 @@
 #
 #   tests/image/build.sh          prints the tool it used as its last line
 #
-# IMAGE (tally): their name, with the tags latest and debian. CONTAINER_TOOL, CONTAINER_BUILD_FLAGS: tool, more flags
-# of its build. Where the kernel lets buildah do nothing better, BUILDAH_STORAGE="--storage-driver vfs".
+# IMAGE (tally): their name, with the tags latest and debian. BASE: what they are built on, in place of what the
+# Dockerfile says; without a digest it is fetched, and the one that it then has is passed on. CONTAINER_TOOL,
+# CONTAINER_BUILD_FLAGS: tool, more flags of its build. Where the kernel lets buildah do nothing better,
+# BUILDAH_STORAGE="--storage-driver vfs".
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -27,6 +29,34 @@ done
     exit 1
 }
 
+# pinned IMAGE: its name with the digest of what that stands for now; as it is where no registry has it.
+pinned() {
+    case $1 in
+    *@sha256:*) found=$1 ;;
+    *)
+        # shellcheck disable=SC2086  # a list of flags
+        case $tool in
+        buildah)
+            digest=$(buildah ${BUILDAH_STORAGE:-} pull -q "$1" 2>/dev/null &&
+                buildah ${BUILDAH_STORAGE:-} inspect --type image --format '{{.FromImageDigest}}' "$1" 2>/dev/null) || digest=
+            ;;
+        *)
+            digest=$("$tool" pull -q "$1" >/dev/null 2>&1 &&
+                "$tool" image inspect -f '{{index .RepoDigests 0}}' "$1" 2>/dev/null) || digest=
+            ;;
+        esac
+        digest=$(printf '%s\n' "$digest" | sed -n 's/^\(.*@\)*\(sha256:[0-9a-f]\{64\}\)$/\2/p')
+        found=$1${digest:+@$digest}
+        ;;
+    esac
+    case $found in
+    *@sha256:*) ;;
+    *) echo "no digest is known of $found: the images will not say which one that was" >&2 ;;
+    esac
+    echo "$found"
+}
+base=$(pinned "${BASE:-$(sed -n 's/^ARG BASE=//p' Dockerfile)}")
+
 # A tree without git, as `make dist` makes one, is of no commit that is known.
 revision=unknown created=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 if [ -e .git ]; then
@@ -37,7 +67,7 @@ fi
 build() {
     tag=$1
     shift
-    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" "$@" -t "$tag"
+    set -- --build-arg BASE="$base" --build-arg REVISION="$revision" --build-arg CREATED="$created" "$@" -t "$tag"
     # shellcheck disable=SC2086  # lists of flags
     case $tool in
     buildah)

@@ -1,6 +1,9 @@
-"""Check a running Tally from outside, with nothing but Python: check.py URL ready STARTED | examples."""
+"""Check a running Tally from outside, or the list of what an image is made of, with nothing but Python:
+check.py URL ready STARTED | URL examples | LIST hashes ROOT."""
 
+import hashlib
 import json
+import pathlib
 import sys
 import time
 import urllib.error
@@ -53,7 +56,27 @@ def examples(url):
     return wrong
 
 
+def hashes(path, root):
+    """Which files of the image are not as the list says, or (of usr/) missing in it."""
+    root = pathlib.Path(root)
+    wrong = set()
+    listed = {}
+    for entry in json.loads(pathlib.Path(path).read_text())["files"]:
+        sums = {each["algorithm"]: each["checksumValue"] for each in entry["checksums"]}
+        listed[root / entry["fileName"]] = sums["SHA256"]
+    for file in (root / "usr").rglob("*"):
+        if file.is_file() and not file.is_symlink() and file.name != "sbom.spdx.json":
+            wrong |= {file} - listed.keys()
+    for file, digest in listed.items():
+        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            wrong.add(file)
+    print("\n".join(sorted(map(str, wrong))) or f"      {len(listed)} files")
+    return wrong
+
+
 if __name__ == "__main__":
+    if sys.argv[2] == "hashes":
+        sys.exit(bool(hashes(sys.argv[1], sys.argv[3])))
     if sys.argv[2] == "ready":
         sys.exit(wait_ready(sys.argv[1], float(sys.argv[3])))
     sys.exit(examples(sys.argv[1]))

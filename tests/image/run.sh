@@ -124,9 +124,20 @@ sbom_is_right() {
     done
     "${VENV:-build/venv}/bin/pyspdxtools" -i "$work/sbom.spdx.json" >"$work/log" 2>&1 || return 1
     for package in "$work"/status.d/*; do
+        [ "${package%.md5sums}" = "$package" ] || continue
         grep -qF "\"name\": \"${package##*/}\", \"versionInfo\": \"$(sed -n 's/^Version: //p' "$package")\"" \
             "$work/sbom.spdx.json" || return 1
     done
+}
+
+# hashes_are_right: each file of the list has the bytes that it says, and no library is missing from it.
+hashes_are_right() {
+    mkdir -p "$work/root"
+    case $tool in
+    buildah) cp -r "$mounted/usr" "$mounted/etc" "$work/root/" ;;
+    *) for folder in usr etc; do "$tool" cp "$name:/$folder" "$work/root/" || return 1; done ;;
+    esac
+    python3 tests/image/check.py "$work/sbom.spdx.json" hashes "$work/root"
 }
 
 # licences_are_there: Tally's, and each that a copyright notice refers to.
@@ -173,7 +184,9 @@ check_image() {
     check "the pages' examples" python3 tests/image/check.py "$url" examples
     check "its labels say which version it is" label_is version "$(sh deploy/version.sh)"
     check "and of which commit" label_is revision "$revision"
+    check "and what they were built on" [ -n "$(inspect 'index .Config.Labels "org.opencontainers.image.base.name"')" ]
     [ "$1" != latest ] || check "it has a list of what it is made of" sbom_is_right
+    [ "$1" != latest ] || check "with the hash of each file" hashes_are_right
     [ "$1" != latest ] || check "and the licences of that" licences_are_there
     check "the health check finds it healthy, without a shell" health_check
     check "SIGTERM ends it cleanly" stop

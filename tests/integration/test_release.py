@@ -197,39 +197,80 @@ def test_a_prefix_that_its_readers_would_cut_at_a_blank_is_refused(setting):
     assert ran.returncode == 2 and "a path with a blank" in ran.stderr
 
 
-def test_the_list_of_what_an_image_is_made_of_is_valid_and_complete(tmp_path):
-    entries = {"libc6": "2.41-12", "libstdc++6": "14.2.0-19", "libk": "1:5.0~rc1+dfsg-2"}
-    status = tmp_path / "var/lib/dpkg/status.d"
-    status.mkdir(parents=True)
-    for name, version in entries.items():
-        (status / name).write_text(STATUS.format(name=name, version=version))
-    programs = tmp_path / "usr/local/bin"
-    programs.mkdir(parents=True)
-    for name in ("tallyd", "tally"):
-        (programs / name).write_text(name)
-    release = tmp_path / "os-release"
-    release.write_text('ID=debian\nVERSION_ID="13"\n')
+NOTICE = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Source: somewhere
 
-    def make(time="1700000000"):
-        environment = {**os.environ, "OS_RELEASE": str(release)}
-        return run("sh", "deploy/sbom.sh", str(tmp_path), VERSION, time, env=environment)
+Files: debian/*
+License: GPL-3+
 
-    text = make()
-    assert text == make()
+Files: *
+Copyright: somebody
+License: {license}
+ text of the licence
+
+License: ISC
+"""
+LICENSES = {
+    "libc6": (None, "NOASSERTION"),  # a text for people alone
+    "libstdc++6": (
+        "LGPL-2.1+ or Expat and BSD-3-clause",
+        "LGPL-2.1-or-later OR MIT AND BSD-3-Clause",
+    ),
+    "libk": ('GPL-2 with a "word" more', "LicenseRef-libk-GPL-2-with-a--word--more"),
+}
+BASE_DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def image_root(tmp_path):
+    """What deploy/image-root.sh lays out, in small."""
+    root = tmp_path / "root"
+
+    def put(name, text):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    versions = {"libc6": "2.41-12", "libstdc++6": "14.2.0-19", "libk": "1:5.0~rc1+dfsg-2"}
+    for name, version in versions.items():
+        license = LICENSES[name][0]
+        notice = "It is free.\n" if license is None else NOTICE.format(license=license)
+        files = [f"usr/share/doc/{name}/copyright", f"usr/lib/{name}.so.1"]
+        put(files[0], notice)
+        put(files[1], f"of {name}")
+        put(f"var/lib/dpkg/status.d/{name}", STATUS.format(name=name, version=version))
+        put(f"var/lib/dpkg/status.d/{name}.md5sums", "".join(f"0  {file}\n" for file in files))
+    for name in ("usr/local/bin/tallyd", "usr/local/bin/tally", "etc/a file"):
+        put(name, name)
+    put("usr/share/doc/tally/sbom.spdx.json", "")  # the shell makes it before it is written
+    put("os-release", 'ID=debian\nVERSION_ID="13"\n')
+    (root / "os-release").rename(tmp_path / "os-release")
+    return root, versions
+
+
+def list_parts(root, base, time="1700000000"):
+    environment = {**os.environ, "OS_RELEASE": str(root.parent / "os-release")}
+    return run("sh", "deploy/sbom.sh", str(root), VERSION, base, time, env=environment)
+
+
+def test_the_list_of_what_an_image_is_made_of_is_valid_and_complete(image_root, tmp_path):
+    root, versions = image_root
+    text = list_parts(root, "")
+    assert text == list_parts(root, "")
     path = tmp_path / "sbom.spdx.json"
     path.write_text(text)
     document = parse_file(str(path))
     assert not validate_full_spdx_document(document)
     assert {package.name: package.version for package in document.packages} == {
         "tally": VERSION,
-        **entries,
+        **versions,
     }
     needed = [
         relation
         for relation in document.relationships
         if relation.relationship_type == RelationshipType.DEPENDS_ON
     ]
-    assert len(needed) == len(entries)
+    assert len(needed) == len(versions)
     purls = [
         package["externalRefs"][0]["referenceLocator"] for package in json.loads(text)["packages"]
     ]
@@ -238,5 +279,105 @@ def test_the_list_of_what_an_image_is_made_of_is_valid_and_complete(tmp_path):
         "pkg:deb/debian/libk@1%3A5.0~rc1%2Bdfsg-2?arch=amd64&distro=debian-13",
         "pkg:deb/debian/libstdc%2B%2B6@14.2.0-19?arch=amd64&distro=debian-13",
     ]
-    (status / "libc6").write_text(STATUS.format(name="libc6", version="2.41-13"))
-    assert json.loads(make())["documentNamespace"] != json.loads(text)["documentNamespace"]
+    (root / "usr/lib/libk.so.1").write_text("another")
+    changed = json.loads(list_parts(root, ""))
+    assert changed["documentNamespace"] != json.loads(text)["documentNamespace"]
+
+
+def test_each_file_of_an_image_is_listed_with_its_hashes_and_whose_it_is(image_root):
+    root, versions = image_root
+    document = json.loads(list_parts(root, ""))
+    sums = {}
+    for entry in document["files"]:
+        content = (root / entry["fileName"]).read_bytes()
+        assert {each["algorithm"]: each["checksumValue"] for each in entry["checksums"]} == {
+            "SHA1": hashlib.sha1(content).hexdigest(),
+            "SHA256": hashlib.sha256(content).hexdigest(),
+        }
+        sums[entry["SPDXID"]] = hashlib.sha1(content).hexdigest()
+    named = sorted(entry["fileName"] for entry in document["files"])
+    there = [path for path in root.rglob("*") if path.is_file() and "dpkg" not in path.parts]
+    assert named == sorted(
+        f"./{path.relative_to(root)}" for path in there if path.name != "sbom.spdx.json"
+    )
+    names = {package["SPDXID"]: package["name"] for package in document["packages"]}
+    files = {entry["SPDXID"]: entry["fileName"] for entry in document["files"]}
+    contained = {name: [] for name in names}
+    for relation in document["relationships"]:
+        if relation["relationshipType"] == "CONTAINS":
+            contained[relation["spdxElementId"]].append(relation["relatedSpdxElement"])
+    for package in document["packages"]:
+        its = contained[package["SPDXID"]]
+        if package["name"] in versions:
+            assert len(its) == 2 and all(package["name"] in files[file] for file in its)
+        code = hashlib.sha1("".join(sorted(sums[file] for file in its)).encode()).hexdigest()
+        assert package["packageVerificationCode"]["packageVerificationCodeValue"] == code
+    assert sum(map(len, contained.values())) == len(files)
+
+
+def test_licences_of_an_image_are_those_that_its_notices_declare(image_root):
+    document = json.loads(list_parts(image_root[0], ""))
+    declared = {package["name"]: package["licenseDeclared"] for package in document["packages"]}
+    assert declared.pop("tally") == "Apache-2.0"
+    assert declared == {name: expected for name, (_, expected) in LICENSES.items()}
+    (reference,) = document["hasExtractedLicensingInfos"]
+    assert reference["licenseId"] == LICENSES["libk"][1]
+    assert reference["name"] == LICENSES["libk"][0]
+
+
+@pytest.mark.parametrize(
+    "base, name, tag, digest",
+    [
+        (f"docker.io/library/debian:trixie-slim@sha256:{BASE_DIGEST}",)
+        + ("docker.io/library/debian", "trixie-slim", BASE_DIGEST),
+        ("localhost:5000/debian", "localhost:5000/debian", "latest", None),
+    ],
+)
+def test_an_image_says_what_it_was_built_on(image_root, tmp_path, base, name, tag, digest):
+    text = list_parts(image_root[0], base)
+    path = tmp_path / "sbom.spdx.json"
+    path.write_text(text)
+    assert not validate_full_spdx_document(parse_file(str(path)))
+    (found,) = [part for part in json.loads(text)["packages"] if part["name"] == name]
+    assert found["versionInfo"] == tag
+    if digest is None:
+        assert "checksums" not in found and "without a digest" in found["comment"]
+    else:
+        assert found["checksums"] == [{"algorithm": "SHA256", "checksumValue": digest}]
+
+
+TOOL = """#!/bin/sh
+echo "$@" >>"{log}"
+case $1 in
+pull) {pull} ;;
+image) echo '{digests}' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "settings, pull, digests, base",
+    [
+        ({}, "true", f"debian@sha256:{BASE_DIGEST}", "{default}@sha256:{digest}"),
+        ({}, "false", f"debian@sha256:{BASE_DIGEST}", "{default}"),  # no network
+        ({}, "true", "<no value>", "{default}"),
+        ({"BASE": "a/b:c"}, "true", f"a/b@sha256:{BASE_DIGEST}", "a/b:c@sha256:{digest}"),
+        ({"BASE": "a@sha256:ff"}, "false", "", "a@sha256:ff"),
+    ],
+)
+def test_images_are_built_on_the_base_whose_digest_they_say(
+    tmp_path, settings, pull, digests, base
+):
+    log = tmp_path / "log"
+    (tmp_path / "docker").write_text(TOOL.format(log=log, pull=pull, digests=digests))
+    (tmp_path / "docker").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "CONTAINER_TOOL": "docker", **settings}
+    run("sh", "tests/image/build.sh", env=environment)
+    dockerfile = (TOP / "Dockerfile").read_text()
+    default = re.search(r"^ARG BASE=(\S+)$", dockerfile, re.M)[1]
+    expected = "--build-arg BASE=" + base.format(default=default, digest=BASE_DIGEST) + " "
+    builds = [line for line in log.read_text().splitlines() if line.startswith("build ")]
+    assert len(builds) == 2 and all(expected in line for line in builds)
+    assert 'org.opencontainers.image.base.name="${BASE}"' in dockerfile
+    assert 'sh /image-root.sh /image "$VERSION" "$BASE"' in dockerfile
