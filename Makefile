@@ -149,6 +149,9 @@ $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 # Who unmaps a slab, and one that cannot grow; larger pages.
 $(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise
 
+# Slabs that the system refuses.
+$(B)/tests/unit/test_infer_memory: LDFLAGS += -Wl,--wrap=slab_create
+
 # Larger pages.
 $(B)/tests/unit/test_shm_map: LDFLAGS += -Wl,--wrap=sysconf,--wrap=mmap
 

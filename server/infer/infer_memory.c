@@ -149,14 +149,19 @@ enum status infer_text_reserve(struct request *request, struct text *text, size_
     size_t charged = larger_of(larger_of(2 * text->charged, want), FIRST_TEXT_BYTES);
     charged = whole >= want ? smaller_of(charged, whole) : charged;
     charged = larger_of(charged, text->charged);
-    TRY(infer_charge(request, charged - text->charged, err));
-    text->charged = charged;
     const size_t capacity = larger_of(charged, whole) + 1;
-    return capacity <= text->capacity ||
-                   text_grow(request->server->memory, text, used, capacity)
-               ? STATUS_OK
-               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of text",
-                           capacity - 1);
+    const size_t more = charged - text->charged;
+    TRY(infer_charge(request, more, err));
+    if (capacity > text->capacity &&
+        !text_grow(request->server->memory, text, used, capacity)) {
+        infer_discharge(request, more);
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "the system has no memory for %zu bytes of text: try again after "
+                         "Retry-After seconds, or send less at once",
+                         capacity - 1);
+    }
+    text->charged = charged;
+    return STATUS_OK;
 }
 
 void infer_text_free(struct request *request, struct text *text)
@@ -165,17 +170,23 @@ void infer_text_free(struct request *request, struct text *text)
     text_free(request->server->memory, text);
 }
 
-/* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
- * nothing: what came need never be moved. */
-static enum status take_block(struct request *request, struct error *err)
+/* Charge the request with `bytes` more and take its block, if the request has none yet. The block
+ * is taken with its whole length at once: pages that nobody wrote to cost nothing, and bytes that
+ * arrived need never be moved. On failure the request is charged with nothing. */
+static enum status charge_block(struct request *request, uint64_t bytes, struct error *err)
 {
-    struct request_body *body = &request->body;
+    TRY(infer_charge(request, bytes, err));
     if (request->block.slab != NULL) {
         return STATUS_OK;
     }
-    TRY(memory_take(request->server->memory, body->block_bytes, &request->block, err));
+    const enum status status =
+        memory_take(request->server->memory, request->body.block_bytes, &request->block, err);
+    if (status != STATUS_OK) {
+        infer_discharge(request, bytes);
+        return status;
+    }
     request->in_offset = request->block.offset;
-    request->out_offset = request->in_offset + body->output_at;
+    request->out_offset = request->in_offset + request->body.output_at;
     return STATUS_OK;
 }
 
@@ -190,10 +201,10 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     if (room < most) { /* slices write the output behind the input while it arrives */
         used = room + (uint64_t)((double)(used - most) * (double)room / (double)most);
     }
-    TRY(infer_charge(request, used - body->block_reserved, err));
+    TRY(charge_block(request, used - body->block_reserved, err));
     body->block_reserved = used;
     body->payload_room = (size_t)room;
-    return take_block(request, err);
+    return STATUS_OK;
 }
 
 enum status infer_hold_rest(struct request *request, struct error *err)
@@ -204,11 +215,11 @@ enum status infer_hold_rest(struct request *request, struct error *err)
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
                     request->part_bytes + request->shm_bytes;
-    TRY(infer_charge(request, rest, err));
+    TRY(charge_block(request, rest, err));
     body->rest_reserved = true;
     body->block_reserved = body->block_bytes;
     body->payload_room = request->call.payload_max;
-    return take_block(request, err);
+    return STATUS_OK;
 }
 
 /* ---- admission ---- */

@@ -103,8 +103,12 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
         return false;
     }
     struct slices *slices = calloc(1, bytes);
-    if (slices == NULL) { /* the reservation is given back with the request */
-        (void)error_set(err, STATUS_OUT_OF_MEMORY, "no memory for slices");
+    if (slices == NULL) {
+        infer_discharge(request, bytes);
+        (void)error_set(
+            err, STATUS_OUT_OF_MEMORY,
+            "the system has no memory to scan the tensor in slices: try again after "
+            "Retry-After seconds, or send less at once");
         return false;
     }
     slices->whole = request;

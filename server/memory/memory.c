@@ -355,7 +355,8 @@ enum status memory_prepare(struct memory *memory, struct error *err)
 static enum status no_slab(struct error *err)
 {
     return error_set(err, STATUS_OUT_OF_MEMORY,
-                     "the system has no memory for the tensor; try again");
+                     "the system has no memory for the tensor: try again after Retry-After "
+                     "seconds, or send less at once");
 }
 
 static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,

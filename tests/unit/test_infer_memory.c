@@ -10,6 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool no_slabs; /* the system refuses every mapping */
+
+struct slab *__real_slab_create(size_t bytes);
+struct slab *__wrap_slab_create(size_t bytes);
+struct slab *__wrap_slab_create(size_t bytes)
+{
+    return no_slabs ? NULL : __real_slab_create(bytes);
+}
+
 struct fixture {
     struct config config;
     struct server server;
@@ -32,6 +41,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
+    no_slabs = false;
+    memory_give(f->server.memory, &f->request.block);
     memory_release(f->server.memory, f->request.reserved_bytes);
     memory_destroy(f->server.memory);
     free(f);
@@ -77,21 +88,83 @@ static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
     assert_int_equal(client.memory_bytes, 4 << 20);
 }
 
-static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void **state)
+/* A raw float32 tensor of 1 MiB, planned and measured. */
+static struct request *planned_request(struct fixture *f)
 {
-    struct fixture *f = *state;
     struct request *request = &f->request;
-    void *unpacks = f; /* only whether it does counts here */
     struct error err = ERROR_INIT;
     request->call.desc = (struct scan_desc){.dtype = DTYPE_F32, .rank = 1, .sizes = {1 << 18}};
     request->call.answer_format = CODEC_FORMAT_RAW;
     request->call.input_bytes = request->call.payload_max = 1 << 20;
-    request->body.declared = 5000;
-    request->body.inflate = unpacks;
     assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &err), STATUS_OK);
     request->decoded = request->planned = true;
     assert_int_equal(infer_measure(request, &err), STATUS_OK);
+    return request;
+}
+
+static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = planned_request(f);
+    void *unpacks = f; /* only whether it does counts here */
+    request->body.declared = 5000;
+    request->body.inflate = unpacks;
     assert_int_equal(infer_needed_bytes(request, 0), 5000 + (1 << 20));
+}
+
+static void a_payload_has_no_room_and_no_charge_until_its_block_was_had(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct request *request = planned_request(f);
+    no_slabs = true;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(infer_grow(request, 1000, &err), STATUS_OUT_OF_MEMORY);
+        assert_int_equal(request->body.payload_room, 0);
+        assert_int_equal(request->reserved_bytes, 0);
+    }
+    no_slabs = false;
+    assert_int_equal(infer_grow(request, 1000, &err), STATUS_OK);
+    assert_true(request->body.payload_room >= 1000);
+    assert_int_equal(request->reserved_bytes, request->body.block_reserved);
+}
+
+static void the_rest_of_a_request_is_not_held_until_its_block_was_had(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct request *request = planned_request(f);
+    no_slabs = true;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(infer_hold_rest(request, &err), STATUS_OUT_OF_MEMORY);
+        assert_false(request->body.rest_reserved);
+        assert_int_equal(request->reserved_bytes, 0);
+    }
+    no_slabs = false;
+    assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
+    assert_int_equal(request->reserved_bytes, 1 << 20);
+    assert_int_equal(request->body.payload_room, 1 << 20);
+}
+
+static void a_text_that_cannot_grow_keeps_its_bytes_and_its_charge(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct request *request = &f->request;
+    struct text text = {.bytes = NULL};
+    assert_int_equal(infer_text_reserve(request, &text, 0, 5, 0, &err), STATUS_OK);
+    const size_t charged = text.charged;
+    memcpy(text.bytes, "12345", 5);
+    no_slabs = true;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(infer_text_reserve(request, &text, 5, 2 << 20, 0, &err),
+                         STATUS_OUT_OF_MEMORY);
+        assert_int_equal(text.charged, charged);
+        assert_int_equal(request->reserved_bytes, charged);
+        assert_memory_equal(text.bytes, "12345", 5);
+    }
+    infer_text_free(request, &text);
+    assert_int_equal(request->reserved_bytes, 0);
 }
 
 static void behind_a_carry_no_text_is_expected(void **state)
@@ -111,6 +184,9 @@ int main(void)
         T(what_the_budget_never_has_is_too_large_whatever_was_promised),
         T(who_is_over_its_memory_is_told_when_enough_comes_back),
         T(a_packed_body_needs_its_announced_bytes_besides_what_it_becomes),
+        T(a_payload_has_no_room_and_no_charge_until_its_block_was_had),
+        T(the_rest_of_a_request_is_not_held_until_its_block_was_had),
+        T(a_text_that_cannot_grow_keeps_its_bytes_and_its_charge),
         T(behind_a_carry_no_text_is_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,6 +207,9 @@ class Tallyd:
     def rss_bytes(self):
         return self._status_kib("VmRSS") * 1024
 
+    def address_space_bytes(self):
+        return self._status_kib("VmSize") * 1024
+
     def sleeps(self):
         """How often its main thread has slept: ten times a second."""
         status = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/status").read_text()
