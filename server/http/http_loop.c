@@ -32,8 +32,12 @@
 #include "server/sched/queue.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
+#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum {
     TURN_US = 150,
@@ -435,8 +439,27 @@ uint64_t loop_draw_id(struct http_loop *loop)
     return id ^ (id >> 31);
 }
 
+/* Give the descriptor of the completion list a number above those of connections and daemons. libuv
+ * has a table with an entry for each number up to the highest that it watches, and aborts where the
+ * table cannot grow; so the table has its final length when the loop starts. */
+static enum status raise_descriptor(struct http_loop *loop, struct error *err)
+{
+    const int low = loop->completion.fd;
+    const int high = fcntl(low, F_DUPFD_CLOEXEC, loop->http->watched_fd);
+    if (high < 0) {
+        return error_set(err, STATUS_INTERNAL,
+                         "no file descriptor is free from number %d on for an HTTP thread: %s; "
+                         "raise the limit (ulimit -n)",
+                         loop->http->watched_fd, strerrordesc_np(errno));
+    }
+    (void)close(low);
+    loop->completion.fd = high;
+    return STATUS_OK;
+}
+
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
+    TRY(raise_descriptor(loop, err));
     if (uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
         uv_timer_init(&loop->uv, &loop->heartbeat) != 0 ||
         uv_check_init(&loop->uv, &loop->check) != 0 ||

@@ -121,6 +121,7 @@ struct http {
     atomic_size_t places_taken; /* of --max-connections, by who is accepted or about to be */
     atomic_bool making_way;     /* some connection gives up its place, and has not ended */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
+    int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };

@@ -65,6 +65,15 @@ int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
                : __real_uv_poll_init(loop, poll, fd);
 }
 
+/* libuv ends the process where this one fails. */
+static atomic_size_t tables_grown;
+
+static void *grow_table(void *table, size_t bytes)
+{
+    atomic_fetch_add(&tables_grown, 1);
+    return realloc(table, bytes);
+}
+
 /* Long texts wait for another turn, whatever this one has done: parsed and printed. */
 enum {
     LONG_BYTES = 20 << 10
@@ -186,9 +195,10 @@ static int ask(int fd, const char *request, size_t bytes, const char *ends)
     return atoi(answer + strlen("HTTP/1.1 "));
 }
 
+static const char ready[] = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+
 static void await_ready(int fd)
 {
-    static const char ready[] = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
     while (ask(fd, ready, sizeof ready - 1, "}") != 200) {
         (void)poll(NULL, 0, 1);
     }
@@ -245,6 +255,26 @@ static void a_text_that_waits_for_a_turn_is_paid_for_by_its_connection(void **st
     assert_true(atomic_load(&left_waiting) >= 2); /* itself and its answer */
     assert_int_equal(atomic_load(&converted), atomic_load(&left_waiting));
     assert_int_equal(atomic_load(&paid), atomic_load(&converted));
+}
+
+static void libuv_takes_no_memory_for_connections_that_come(void **state)
+{
+    enum {
+        CONNECTIONS = 100
+    }; /* with daemons whose descriptors have ever higher numbers */
+    const struct world *world = *state;
+    int fds[CONNECTIONS] = {connect_to(world)};
+    await_ready(fds[0]);
+    const size_t before = atomic_load(&tables_grown);
+    assert_true(before > 0);
+    for (int i = 1; i < CONNECTIONS; i++) {
+        fds[i] = connect_to(world);
+        assert_int_equal(ask(fds[i], ready, sizeof ready - 1, "}"), 200);
+    }
+    assert_int_equal(atomic_load(&tables_grown), before);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        (void)close(fds[i]);
+    }
 }
 
 static size_t open_files(void)
@@ -312,7 +342,10 @@ int main(void)
             a_scan_that_a_loop_computes_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(libuv_takes_no_memory_for_connections_that_come, set_up,
+                                        tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
     };
+    assert_int_equal(uv_replace_allocator(malloc, grow_table, calloc, free), 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
