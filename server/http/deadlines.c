@@ -322,6 +322,15 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused ---- */
 
+/* Bytes a second at which a request that holds so much memory has to move: what it holds is moved
+ * within TURNOVER_S, unless that takes more than LINK_RATE, and within ADMISSION_TURNOVER_S in any
+ * case. */
+static uint64_t least_rate(const struct config *config, uint64_t held)
+{
+    const uint64_t rate = smaller_of(held / TURNOVER_S, LINK_RATE);
+    return larger_of(larger_of(rate, held / ADMISSION_TURNOVER_S), config->min_upload_rate);
+}
+
 /* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
  * not slow, or not in our way. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
@@ -331,8 +340,7 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
         return 0;
     }
     const uint64_t held = conn->exchange->request.reserved_bytes;
-    const uint64_t wanted = larger_of(smaller_of(held / TURNOVER_S, LINK_RATE),
-                                      conn->loop->server->config->min_upload_rate);
+    const uint64_t wanted = least_rate(conn->loop->server->config, held);
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
 

@@ -276,6 +276,11 @@ uint64_t memory_budget_large(const struct memory *memory)
     return budget - kept;
 }
 
+uint64_t memory_committed(const struct memory *memory)
+{
+    return atomic_load(&memory->committed);
+}
+
 bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t *promised)
 {
     uint64_t left = 0;

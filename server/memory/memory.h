@@ -58,6 +58,7 @@ void memory_release(struct memory *memory, uint64_t bytes);
  * as they use it: what is promised is kept from others, but not counted as reserved. A part of
  * the budget is never promised, so that small requests find memory whatever large ones do. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
+uint64_t memory_committed(const struct memory *memory);    /* bytes promised or reserved */
 /* Promise bytes, or as many of them as there are, if those are at most `lack` bytes less:
  * *promised. */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,

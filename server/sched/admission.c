@@ -17,11 +17,17 @@ enum {
     QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
     STUCK_MS = 1000,    /* everybody who is active has waited for memory for this long */
 
+    OVERTAKEN_PART = 8,  /* of the budget: an eighth, which requests that overtake may hold */
+    MOST_OVERTAKEN = 16, /* lacking requests of a client that its other requests overtake */
+    BEATS_PER_S = 4,     /* heartbeats (HEARTBEAT_MS) */
+
     /* Bytes of a body in a heartbeat. Fewer are slow: */
     SLOW_BYTES = 256 << 10,  /* always; */
     WANTED_BYTES = 4 << 20,  /* where a client waits that has no place; */
     CROWDED_BYTES = 16 << 20 /* and if this one has more than its part of them. */
 };
+
+#define UNBOUNDED UINT64_MAX
 
 /* What older measurements of the speed weigh when a new one comes. */
 #define SPEED_KEPT 0.8
@@ -47,10 +53,14 @@ struct admission {
     uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
     size_t aside;          /* that have a promise, but no place */
     size_t active;
-    uint64_t active_bytes;  /* of their claims */
-    uint64_t active_cost;   /* and all that they cost */
-    size_t active_clients;  /* whose they are */
-    uint64_t claimed_bytes; /* of the claims of all who have one */
+    uint64_t active_bytes;     /* of their claims */
+    uint64_t active_cost;      /* and all that they cost */
+    size_t active_clients;     /* whose they are */
+    uint64_t claimed_bytes;    /* of the claims of all who have one */
+    uint64_t shortage;         /* number of the latest shortage of memory in the line */
+    size_t lacking;            /* requests in the line that lacked memory at the last look */
+    uint64_t overtaking_bytes; /* claims of requests that began in this shortage */
+    size_t overtaking;         /* such requests that are ACTIVE or ASIDE */
     uint64_t stuck_since_ns;
     uint64_t busy_since_ns;
     bool is_shared; /* requests of several clients are active or wait */
@@ -69,6 +79,7 @@ enum status admission_create(struct memory *memory, size_t max_waiting, struct a
     }
     admission->memory = memory;
     admission->max_waiting = max_waiting;
+    admission->shortage = 1;
     fair_init(&admission->line, FAIR_ADMISSION, QUANTUM);
     *out = admission;
     return STATUS_OK;
@@ -143,6 +154,27 @@ static uint64_t held_bytes(const struct request *request)
     return request->reserved_bytes + request->admission.promised_bytes;
 }
 
+/* Bytes of the budget that the request lacks for the claim that it waits for. Memory that the request
+ * reserved while it still looked small counts in its claim; otherwise a claim of the whole budget
+ * would wait for the request's own memory. */
+static uint64_t missing_bytes(const struct request *request)
+{
+    const struct admission_hold *hold = &request->admission;
+    const uint64_t held = larger_of(hold->claim, held_bytes(request));
+    return hold->wanted - smaller_of(held, hold->wanted);
+}
+
+/* Add to the request's claim, modulo 2^64. */
+static void change_claim(struct admission *admission, struct request *request, uint64_t more)
+{
+    struct admission_hold *hold = &request->admission;
+    hold->claim += more;
+    admission->claimed_bytes += more;
+    request->client->claimed_bytes += more;
+    admission->active_bytes += is_active(request) ? more : 0;
+    admission->overtaking_bytes += hold->overtook == admission->shortage ? more : 0;
+}
+
 /* Count a request that has left the line. */
 static void account_left(struct admission *admission, struct request *request, bool had_begun)
 {
@@ -166,12 +198,8 @@ static void set_cost(struct admission *admission, struct request *request, uint6
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
 {
     struct admission_hold *hold = &request->admission;
-    uint64_t more = hold->wanted - hold->claim;
     bool begins = !has_begun(request);
-    /* What it took as long as it seemed small counts in its claim: asked for once more, a claim of
-     * the whole budget would wait for the request's own memory. */
-    uint64_t held = larger_of(hold->claim, held_bytes(request));
-    uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
+    uint64_t missing = missing_bytes(request);
     uint64_t lack = small_part(admission, missing);
     if (begins && admission->active == 0) {
         /* What the others in the line have, who took it while they seemed small. */
@@ -183,19 +211,14 @@ static bool grant_memory(struct admission *admission, struct request *request, u
         return false;
     }
     hold->promised_bytes += promised;
-    hold->claim = hold->wanted;
-    admission->claimed_bytes += more;
-    request->client->claimed_bytes += more;
-    if (begins || is_active(request)) {
-        admission->active_bytes += more; /* a claim of those who begin was 0 */
-    }
     if (begins) {
         admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
         admission->active_clients += request->client->active == 0;
         request->client->active++;
-        hold->state = ADMISSION_ACTIVE; /* its cost was 0, too */
+        hold->state = ADMISSION_ACTIVE; /* its claim and its cost were 0 */
     }
+    change_claim(admission, request, hold->wanted - hold->claim);
     set_cost(admission, request, hold->wanted_cost);
     return true;
 }
@@ -249,6 +272,56 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                request->deadline_ns;
 }
 
+/* ---- overtaking ---- */
+
+/* The most bytes that all requests which overtake this one may hold together: the part of the budget
+ * that the request does not claim, so that it begins when the requests before it have given back
+ * enough. While the request would lack memory without them, too, overtaking requests may hold a fixed
+ * part of the budget if that is more. If the request lacks only memory that other requests in the
+ * line hold, the result is 0, because such a request begins when no request is active. */
+static uint64_t overtaking_room(const struct admission *admission,
+                                const struct request *request)
+{
+    const struct admission_hold *hold = &request->admission;
+    const uint64_t most = memory_budget_large(admission->memory);
+    const uint64_t missing = missing_bytes(request);
+    const uint64_t may_hold = most + small_part(admission, missing) - missing;
+    const uint64_t committed = memory_committed(admission->memory);
+    const uint64_t others = committed - smaller_of(admission->overtaking_bytes, committed);
+    const uint64_t in_line = admission->held_waiting - hold->held_bytes;
+    const uint64_t left = most - hold->wanted;
+    if (others > may_hold && others - smaller_of(in_line, others) <= may_hold) {
+        return 0;
+    }
+    return larger_of(left, others > may_hold ? most / OVERTAKEN_PART : 0);
+}
+
+/* Returns true if the request may begin before the requests that lack memory and stand before it in
+ * the line; room: the least overtaking_room() of these. */
+static bool may_overtake(const struct admission *admission, const struct request *request,
+                         uint64_t room)
+{
+    return room == UNBOUNDED ||
+           (admission->overtaking_bytes <= room &&
+            request->admission.wanted <= room - admission->overtaking_bytes);
+}
+
+/* The request has begun before requests that lack memory: count its claim from now on. */
+static void count_overtaking(struct admission *admission, struct request *request)
+{
+    request->admission.overtook = admission->shortage;
+    admission->overtaking_bytes += request->admission.claim;
+    admission->overtaking++;
+}
+
+/* No request in the line lacks memory: the requests that are counted overtake none any more. */
+static void end_shortage(struct admission *admission)
+{
+    admission->shortage++;
+    admission->overtaking_bytes = 0;
+    admission->overtaking = 0;
+}
+
 /* Requests that leave the line, to be handed on outside the lock. */
 struct leaving {
     struct request_list admitted; /* oldest first */
@@ -256,12 +329,17 @@ struct leaving {
 };
 
 /* Let those go on who have begun and wait for more memory: what they need is what the others
- * wait for in the end. Thread: a holder of the lock. */
-static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+ * wait for in the end. Thread: a holder of the lock.
+ * returns the least overtaking_room() of the requests that still lack memory; 0 if all holders of
+ * memory but overtaking requests wait for more, so that break_deadlock() sees the deadlock. A SLOW
+ * request has no promise and does not count. */
+static uint64_t go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
 {
     size_t left = admission->begun_waiting; /* mostly none */
+    size_t stuck = 0;
+    uint64_t room = UNBOUNDED;
     if (left == 0) {
-        return;
+        return room;
     }
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (left > 0 && cursor.current != NULL) {
@@ -271,21 +349,31 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
         if (begun && grant_memory(admission, request, now_ns)) {
             account_left(admission, request, true);
             request_append(&leaving->admitted, fair_take(&cursor));
-        } else {
-            fair_step(&cursor);
+            continue;
         }
+        if (begun && !is_slow(request)) {
+            room = smaller_of(room, overtaking_room(admission, request));
+            stuck++;
+        }
+        fair_step(&cursor);
     }
+    const size_t holders = admission->active + admission->aside;
+    return stuck > 0 && stuck + admission->overtaking >= holders ? 0 : room;
 }
 
 /* Admit as many as can begin and have not got their client's part; `first`: where nobody is
- * active the first that can, whatever its client has. Thread: a holder of the lock. */
+ * active the first that can, whatever its client has. room: the result of go_on(). Thread: a holder of the lock. */
 static void begin_waiting(struct admission *admission, uint64_t now_ns, bool first,
-                          struct leaving *leaving)
+                          uint64_t room, struct leaving *leaving)
 {
     struct fair_cursor cursor = fair_begin(&admission->line);
+    uint64_t left = room;
+    size_t lacking = 0;
+    size_t of_client = 0; /* of these, the current client's */
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
-        bool any = first && admission->active == 0;
+        const bool any = first && admission->active == 0;
+        of_client = cursor.previous == NULL ? 0 : of_client;
         if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
             account_left(admission, request, false);
             fair_drop(&cursor, &leaving->hopeless);
@@ -293,13 +381,28 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
             fair_step(&cursor);
         } else if (!any && over_its_part(admission, request)) {
             fair_skip(&cursor); /* nor do those of its client overtake it */
-        } else if (grant_memory(admission, request, now_ns)) {
+        } else if (!has_place(admission, request->admission.wanted)) {
+            break; /* the next free place is for this request */
+        } else if (may_overtake(admission, request, left) &&
+                   grant_memory(admission, request, now_ns)) {
             account_left(admission, request, false);
+            if (left != UNBOUNDED) {
+                count_overtaking(admission, request);
+            }
             request_append(&leaving->admitted, fair_take(&cursor));
             cursor = fair_begin(&admission->line); /* turns have passed */
+            left = room;
+            lacking = 0;
         } else {
-            break; /* nobody overtakes: who needs much would wait for ever */
+            left = smaller_of(left, overtaking_room(admission, request));
+            lacking++;
+            of_client++;
+            (of_client < MOST_OVERTAKEN ? fair_step : fair_skip)(&cursor);
         }
+    }
+    admission->lacking = lacking + (room != UNBOUNDED);
+    if (cursor.current == NULL && left == UNBOUNDED) {
+        end_shortage(admission);
     }
 }
 
@@ -309,10 +412,10 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
 static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
     struct leaving leaving = {0};
-    go_on(admission, now_ns, &leaving);
-    begin_waiting(admission, now_ns, false, &leaving);
+    const uint64_t room = go_on(admission, now_ns, &leaving);
+    begin_waiting(admission, now_ns, false, room, &leaving);
     if (admission->active == 0) {
-        begin_waiting(admission, now_ns, true, &leaving);
+        begin_waiting(admission, now_ns, true, room, &leaving);
     }
     note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -320,6 +423,14 @@ static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
     completion_fail(leaving.hopeless, STATUS_DEADLINE_PASSED,
                     "the request waited for other large ones until its deadline could not "
                     "be kept any more: try again, or allow more time");
+}
+
+/* Requests in the line that wait for the work of others. Requests that lack memory are not counted:
+ * how long they wait says nothing of the speed of the service. Thread: a holder of the lock. */
+static size_t count_behind_work(const struct admission *admission)
+{
+    const size_t waiting = fair_count(&admission->line);
+    return waiting - smaller_of(admission->lacking, waiting);
 }
 
 /* ---- before the body ---- */
@@ -333,7 +444,7 @@ enum status admission_check(struct admission *admission, const struct request *r
     }
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
-    bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
+    bool crowd = count_behind_work(admission) > 0 || admission->active >= ADMISSION_PLACES;
     uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
     *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
     const bool is_full =
@@ -364,6 +475,8 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     const uint64_t now_ns = clock_now_ns();
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant_memory(admission, request, now_ns);
+    const bool had_place = has_begun(request) || has_place(admission, claim);
+    admission->lacking += in_turn && !granted && had_place;
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
         request->cost = cost - smaller_of(cost, hold->cost);
@@ -372,10 +485,11 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         admission->begun_waiting += has_begun(request);
         fair_push(&admission->line, request, true);
     }
-    bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
+    /* The request may begin although the first request in the line has no room. */
+    bool may_begin = !granted && (request->high || admission->lacking > 0);
     note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
-    if (may_go_first) {
+    if (may_begin) {
         admission_wake(admission); /* it may be another's already */
     }
     return granted;
@@ -391,10 +505,7 @@ static void lower_claim(struct admission *admission, struct request *request, ui
     less = less < hold->promised_bytes ? less : hold->promised_bytes;
     memory_unpromise(admission->memory, less);
     hold->promised_bytes -= less;
-    hold->claim -= less;
-    admission->claimed_bytes -= less;
-    request->client->claimed_bytes -= less;
-    admission->active_bytes -= is_active(request) ? less : 0;
+    change_claim(admission, request, -less);
 }
 
 /* Go on in another state, without a place. Thread: a holder of the lock. */
@@ -402,6 +513,10 @@ static void leave_place(struct admission *admission, struct request *request,
                         enum admission_state state)
 {
     struct admission_hold *hold = &request->admission;
+    const bool holds = is_active(request) || is_aside(request);
+    if (holds && state != ADMISSION_ASIDE) {
+        admission->overtaking -= hold->overtook == admission->shortage;
+    }
     if (is_active(request)) {
         admission->active--;
         admission->active_bytes -= hold->claim;
@@ -474,7 +589,10 @@ bool admission_pace(struct admission *admission, struct request *request, uint64
     const size_t without = clients_without(admission);
     const bool crowded = active && without > 0 && crowds(admission, client, without);
     const bool wanted = active && without > 0 && came < WANTED_BYTES;
-    const bool all_of_it = came < SLOW_BYTES || crowded || (wanted && client->aside > 0);
+    const uint64_t turnover = request->admission.claim / (ADMISSION_TURNOVER_S * BEATS_PER_S);
+    const bool keeps_memory = admission->lacking > 0 && came < turnover;
+    const bool all_of_it =
+        came < SLOW_BYTES || keeps_memory || crowded || (wanted && client->aside > 0);
     if (all_of_it && (active || is_aside(request))) {
         lose_place(admission, request, ADMISSION_SLOW);
     } else if (wanted) {
@@ -496,7 +614,7 @@ static void measure_speed(struct admission *admission, const struct admission_ho
     uint64_t since_ns = larger_of(speed->last_finish_ns, admission->busy_since_ns);
     since_ns = is_shared ? larger_of(since_ns, admission->shared_since_ns) : since_ns;
     speed->last_finish_ns = now_ns;
-    if (admission->line.count == 0 && has_place(admission, hold->claim)) {
+    if (count_behind_work(admission) == 0 && has_place(admission, hold->claim)) {
         return;
     }
     speed->ns = speed->ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
@@ -530,9 +648,8 @@ void admission_leave(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     lose_place(admission, request, ADMISSION_NONE);
-    admission->claimed_bytes -= hold->claim;
-    request->client->claimed_bytes -= hold->claim;
-    hold->claim = 0;
+    change_claim(admission, request, -hold->claim);
+    hold->overtook = 0;
     hold->cost = 0;
     admit_and_unlock(admission, clock_now_ns());
 }

@@ -27,6 +27,17 @@
  * for those who wait behind it, the first begins with what there is if nobody is active and that
  * memory is all that it lacks.
  *
+ * Overtaking: while a request lacks memory, requests behind it begin if they fit. Overtaking requests
+ * together hold no more than the overtaken request leaves of the budget. So the overtaken request
+ * begins as soon as the requests before it have given back enough, and does not wait for memory of
+ * requests that overtook it. While the request could not begin without them either, overtaking
+ * requests may hold an eighth of the budget if that is more; the request then waits at most for the
+ * overtaking requests that are in flight when the others have given back. A request that lacks a
+ * place is not overtaken.
+ *
+ * While a request lacks memory, a body keeps its promise only if it arrives at a rate at which the
+ * whole claim arrives within ADMISSION_TURNOVER_S.
+ *
  * Place: at most ADMISSION_PLACES, or more of them while their claims together are short: bodies
  * come side by side, while scans have turns of their own (queue.h). A client that holds more than
  * its part of the budget waits while others do.
@@ -52,7 +63,9 @@ enum {
     ADMISSION_LARGE_BYTES = 1 << 20,
     ADMISSION_PLACES = 4,
     ADMISSION_SHORT_BYTES = 256 << 20, /* claims that together are short, ... */
-    ADMISSION_SHORT_PART = 4           /* ... if the budget is this many times as large */
+    ADMISSION_SHORT_PART = 4,          /* ... if the budget is this many times as large */
+    /* Seconds in which a request moves all the memory that it holds while others lack memory */
+    ADMISSION_TURNOVER_S = 120
 };
 
 /* request->admission.state */
@@ -74,6 +87,7 @@ struct admission_hold {
     uint64_t wanted_cost;    /* ... its cost then, ... */
     uint64_t held_bytes;     /* ... and what it has of the memory budget meanwhile */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
+    uint64_t overtook; /* number of the shortage of memory in which it began, 0: in none */
 };
 
 /* max_waiting   --queue-depth; who has less than its part of these may wait beyond it */
@@ -100,7 +114,7 @@ void admission_settle(struct admission *admission, struct request *request, uint
                       uint64_t cost);
 
 /* So much of the request's body came in a heartbeat (HEARTBEAT_MS), all that its client sent.
- * returns true if that is too slow for a place that it has or had */
+ * returns true if that is too slow for a place that it has or had, or for its promise */
 bool admission_pace(struct admission *admission, struct request *request, uint64_t came);
 
 /* The request is computed and its answer is ready: others may begin. Nothing to do for small

@@ -2,7 +2,9 @@
 much with a few bytes, takes nothing from others before it pays."""
 
 import concurrent.futures
+import contextlib
 import json
+import socket
 import threading
 
 import numpy as np
@@ -103,6 +105,35 @@ def test_slow_bodies_keep_no_other_client_out(start_server, addresses):
         feeding.result()
     for wire in wires:
         wire.close()
+
+
+def test_a_slow_reader_and_who_announces_much_keep_no_other_out(start_server):
+    """The reader is faster than many links. It holds more than half of the budget, and another client
+    wants more than the rest: who wants little goes past that one, and the reader has two minutes.
+    """
+    server = start_server("--memory-budget", "384MiB", moves_clock=True)
+    held, announced, size = 240 * MIB, 200 * MIB, 4 * MIB
+    with server.wire() as reader, server.wire() as waiting:
+        path = f"/v1/cumsum?dtype=int8&shape={held}&strides=0"
+        reader.send(post_bytes(path, b"\x01", [RAW]))
+        reader.socket.recv(1)  # its answer is there
+        waiting.send(announce(announced, bytes(300_000)))
+        until(lambda: server.metric("tally_admission_waiting") == 1)
+        for _ in range(3):
+            with server.wire() as other:
+                other.send(announce(size, bytes(size), [("X-Request-Timeout-Ms", "30000")]))
+                assert other.answer().body == bytes(size)
+
+        def is_cut():
+            """By the server's clock it reads 1.5 MiB a second, and has to read 2."""
+            with contextlib.suppress(ConnectionError):
+                for _ in range(24):
+                    reader.socket.recv(MIB // 16, socket.MSG_WAITALL)
+            server.pass_time(1)
+            return server.metric("tally_slow_clients_total") == 1
+
+        until(is_cut, 60, 0.05)
+        until(lambda: server.metric("tally_admission_waiting") == 0)
 
 
 def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sending(start_server):

@@ -215,22 +215,26 @@ one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room(void **s
     struct client client = {0};
     struct request *held = request_of(f, &client);
     struct request *huge = request_of(f, &client);
+    struct request *overtakes = request_of(f, &client);
     struct request *normal = request_of(f, &client);
     struct request *high = request_of(f, &client);
     high->high = true;
     assert_true(enter(f, held, 800 * MIB));
-    assert_false(enter(f, huge, 800 * MIB));
+    assert_false(enter(f, huge, 1536 * MIB));
+    assert_false(enter(f, overtakes, 192 * MIB));
+    expect_admitted(f, overtakes);
     assert_false(enter(f, normal, 2 * MIB));
-    expect_admitted(f, NULL); /* nobody overtakes */
+    expect_admitted(f, NULL); /* no more may overtake */
     assert_false(enter(f, high, 2 * MIB));
     expect_admitted(f, high);
     expect_admitted(f, NULL);
     leave(f, high);
+    leave(f, overtakes);
+    expect_admitted(f, normal);
+    leave(f, normal);
     leave(f, held);
     expect_admitted(f, huge);
-    expect_admitted(f, normal);
     leave(f, huge);
-    leave(f, normal);
 }
 
 static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(void **state)
@@ -264,14 +268,14 @@ static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next
     struct request *blocked = request_of(f, &clients[2]);
     assert_true(enter(f, before, 700 * MIB));
     assert_true(enter(f, held, 500 * MIB));
+    assert_false(enter(f, blocked, 1100 * MIB));
     assert_false(enter(f, first, 400 * MIB)); /* with which it has more than its half */
     assert_false(enter(f, next, 100 * MIB));
-    assert_false(enter(f, blocked, 1100 * MIB));
     leave(f, before);
     expect_admitted(f, NULL);
     leave(f, held);
-    expect_admitted(f, first);
     expect_admitted(f, blocked);
+    expect_admitted(f, first);
     expect_admitted(f, NULL);
     leave(f, first);
     expect_admitted(f, next);

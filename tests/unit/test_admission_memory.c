@@ -1,0 +1,250 @@
+/* admission.h: requests that lack memory, requests that overtake them, and bodies that arrive too
+ * slowly for the memory that they are promised. */
+#include "tests/unit/fake_admission.h"
+
+#include <unistd.h>
+
+static void requests_that_fit_go_past_one_that_lacks_memory(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct client other = {0};
+    struct request *held = request_of(f, &client);
+    struct request *huge = request_of(f, &client);
+    struct request *small[2] = {request_of(f, &client), request_of(f, &other)};
+    assert_true(enter(f, held, 900 * MIB));
+    admission_finish(f->admission, held); /* its answer is read slowly */
+    assert_int_equal(memory_reserve(f->memory, 900 * MIB, NULL), STATUS_OK);
+    assert_false(enter(f, huge, 900 * MIB));
+    for (int i = 0; i < 2; i++) {
+        assert_false(enter(f, small[i], 4 * MIB));
+        expect_admitted(f, small[i]);
+    }
+    memory_release(f->memory, 900 * MIB);
+    leave(f, held);
+    expect_admitted(f, huge);
+    leave(f, huge);
+    leave(f, small[0]);
+    leave(f, small[1]);
+}
+
+static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *held = request_of(f, &client);
+    struct request *huge = request_of(f, &client);
+    struct request *overtake[2] = {request_of(f, &client), request_of(f, &client)};
+    struct request *too_much = request_of(f, &client);
+    assert_true(enter(f, held, 800 * MIB));
+    assert_false(enter(f, huge, 1000 * MIB)); /* which leaves 536 */
+    for (int i = 0; i < 2; i++) {
+        assert_false(enter(f, overtake[i], 260 * MIB));
+        expect_admitted(f, overtake[i]);
+    }
+    assert_false(enter(f, too_much, 50 * MIB));
+    expect_admitted(f, NULL); /* though there is room for it */
+    leave(f, held);
+    expect_admitted(f, huge);
+    expect_admitted(f, NULL);
+    leave(f, huge);
+    expect_admitted(f, too_much);
+    for (int i = 0; i < 2; i++) {
+        leave(f, overtake[i]);
+    }
+    leave(f, too_much);
+}
+
+/* A claim of the whole budget, as long texts and packed bodies have. */
+static void who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *held = request_of(f, &client);
+    struct request *all = request_of(f, &client);
+    struct request *overtakes[2] = {request_of(f, &client), request_of(f, &client)};
+    struct request *next = request_of(f, &client);
+    assert_true(enter(f, held, 800 * MIB));
+    assert_false(enter(f, all, memory_budget_large(f->memory)));
+    for (int i = 0; i < 2; i++) { /* an eighth of the budget in all */
+        assert_false(enter(f, overtakes[i], 96 * MIB));
+        expect_admitted(f, overtakes[i]);
+    }
+    assert_false(enter(f, next, 4 * MIB));
+    expect_admitted(f, NULL);
+    leave(f, held);
+    expect_admitted(f, NULL);
+    leave(f, overtakes[0]);
+    expect_admitted(f, NULL); /* or it would wait for ever */
+    leave(f, overtakes[1]);
+    expect_admitted(f, all);
+    leave(f, all);
+    expect_admitted(f, next);
+    leave(f, next);
+}
+
+static void who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *held = request_of(f, &client);
+    struct request *begun = request_of(f, &client);
+    struct request *begins[2] = {request_of(f, &client), request_of(f, &client)};
+    assert_true(enter(f, held, 400 * MIB));
+    assert_true(enter(f, begun, 900 * MIB));
+    assert_false(enter(f, begun, 1400 * MIB)); /* which leaves 136 */
+    for (int i = 0; i < 2; i++) {
+        assert_false(enter(f, begins[i], 100 * MIB));
+    }
+    expect_admitted(f, begins[0]);
+    expect_admitted(f, NULL); /* though there are 136 for the second */
+    leave(f, held);
+    expect_admitted(f, begun);
+    leave(f, begins[0]);
+    expect_admitted(f, begins[1]);
+    leave(f, begins[1]);
+    leave(f, begun);
+}
+
+/* What a waiting request took as long as it seemed small is no other's, and it waits itself. */
+static void who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *before = request_of(f, &client);
+    struct request *first = request_of(f, &client);
+    struct request *behind = request_of(f, &client);
+    struct request *next = request_of(f, &client);
+    const uint64_t held = 100 * MIB;
+    assert_true(enter(f, before, 1500 * MIB));
+    assert_int_equal(memory_reserve(f->memory, held, NULL), STATUS_OK);
+    behind->reserved_bytes = held;
+    assert_false(enter(f, first, 1500 * MIB));
+    assert_false(enter(f, behind, 1200 * MIB));
+    admission_settle(f->admission, before, 4 * MIB, 4 * MIB);
+    expect_admitted(f, NULL);
+    assert_false(enter(f, next, 4 * MIB));
+    expect_admitted(f, NULL); /* or there would always be somebody active */
+    leave(f, before);
+    expect_admitted(f, first);
+    expect_admitted(f, next);
+    leave(f, first);
+    expect_admitted(f, behind);
+    memory_release(f->memory, held);
+    behind->reserved_bytes = 0;
+    leave(f, behind);
+    leave(f, next);
+}
+
+static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *pair[2] = {request_of(f, &client), request_of(f, &client)};
+    struct request *small[2] = {request_of(f, &client), request_of(f, &client)};
+    const uint64_t now_ns = clock_now_ns();
+    assert_true(enter(f, pair[0], 700 * MIB));
+    assert_true(enter(f, pair[1], 700 * MIB));
+    assert_false(enter(f, pair[0], 900 * MIB));
+    assert_false(enter(f, small[0], 4 * MIB));
+    expect_admitted(f, small[0]); /* the other may end */
+    assert_false(enter(f, pair[1], 900 * MIB));
+    assert_false(enter(f, small[1], 4 * MIB));
+    expect_admitted(f, NULL);
+    leave(f, small[0]);
+    (void)admission_sweep(f->admission, now_ns);
+    expect_admitted(f, NULL);
+    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
+    expect_admitted(f, small[1]); /* one of the pair waits no more */
+    expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
+    expect_admitted(f, pair[0]);
+    leave(f, pair[0]);
+    leave(f, small[1]);
+}
+
+static void a_client_with_many_that_lack_memory_keeps_no_other_out(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct client other = {0};
+    struct request *held = request_of(f, &client);
+    struct request *huge[100];
+    struct request *small = request_of(f, &other);
+    assert_true(enter(f, held, 800 * MIB));
+    for (int i = 0; i < 100; i++) {
+        huge[i] = request_of(f, &client);
+        assert_false(enter(f, huge[i], 800 * MIB));
+    }
+    assert_false(enter(f, small, 4 * MIB));
+    expect_admitted(f, small);
+    leave(f, small);
+    admission_close(f->admission);
+    for (int i = 0; i < 100; i++) {
+        leave(f, fake_await(&f->completion, &f->rest, 0));
+    }
+    leave(f, held);
+}
+
+/* They come one after the other, as their client sends them. */
+static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crowd(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *held = request_of(f, &client);
+    struct request *huge = request_of(f, &client);
+    struct request *new = request_of(f, &client);
+    uint64_t wait_ns = 1;
+    assert_true(enter(f, held, 800 * MIB));
+    assert_false(enter(f, huge, 800 * MIB));
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        struct request *small = request_of(f, &client);
+        assert_false(enter(f, small, 4 * MIB));
+        expect_admitted(f, small);
+        (void)usleep(1000); /* its client takes so long */
+        admission_finish(f->admission, small);
+        leave(f, small);
+    }
+    assert_int_equal(check(f, new, 4 * MIB, &wait_ns, NULL), STATUS_OK);
+    assert_int_equal(wait_ns, 0);
+    free(new);
+    leave(f, held);
+    expect_admitted(f, huge);
+    leave(f, huge);
+}
+
+static void
+a_body_keeps_its_promise_while_others_lack_memory_at_the_pace_of_its_claim_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *body = request_of(f, &client);
+    struct request *lacks = request_of(f, &client);
+    const uint64_t beat = 960 * MIB / ADMISSION_TURNOVER_S / 4; /* in a heartbeat */
+    assert_true(enter(f, body, 960 * MIB));
+    assert_false(admission_pace(f->admission, body, beat / 2)); /* nobody lacks any */
+    assert_false(enter(f, lacks, 960 * MIB));
+    assert_false(admission_pace(f->admission, body, beat));
+    assert_int_equal(body->admission.claim, 960 * MIB);
+    expect_admitted(f, NULL);
+    assert_true(admission_pace(f->admission, body, beat - 1));
+    assert_int_equal(body->admission.promised_bytes, 0);
+    expect_admitted(f, lacks);
+    leave(f, body);
+    leave(f, lacks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(requests_that_fit_go_past_one_that_lacks_memory),
+        T(a_request_does_not_wait_for_those_that_overtook_it),
+        T(who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_others),
+        T(who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin),
+        T(who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes),
+        T(requests_that_all_wait_for_more_memory_are_not_overtaken),
+        T(a_client_with_many_that_lack_memory_keeps_no_other_out),
+        T(the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crowd),
+        T(a_body_keeps_its_promise_while_others_lack_memory_at_the_pace_of_its_claim_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
