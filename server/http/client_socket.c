@@ -35,6 +35,17 @@ bool client_socket_closed(int fd)
     return recv(fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0 && !client_socket_unread(fd);
 }
 
+void client_socket_discard(int fd)
+{
+    enum {
+        PIECE = 1 << 20
+    };
+    /* "The MSG_TRUNC flag causes the received bytes of data to be discarded, rather than passed back
+     * in a caller-supplied buffer" (tcp(7)). */
+    while (recv(fd, NULL, PIECE, MSG_TRUNC | MSG_DONTWAIT) > 0) {
+    }
+}
+
 /* False for a Unix socket, too. */
 static bool read_tcp_info(int fd, struct tcp_info *info)
 {

@@ -450,6 +450,15 @@ bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
 
 /* ---- clients that are gone ---- */
 
+/* Returns true if the client, which has closed its side, has sent less than its whole request. False
+ * if the bytes cannot be counted: chunks, TLS, a Unix socket. */
+static bool body_lacks_bytes(const struct conn *conn)
+{
+    uint64_t came = 0; /* the FIN counts as one byte */
+    return conn->tls == NULL && !conn->asked_unknown &&
+           client_socket_received(conn->fd, &came) && came <= conn->asked_bytes;
+}
+
 /* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
  * not look at all while a connection is suspended. */
 static void client_hung_up(struct conn *conn, bool gone)
@@ -468,6 +477,11 @@ static void client_hung_up(struct conn *conn, bool gone)
         if (gone || !conn_unread(conn)) {
             deadline_cut(conn);
         }
+    } else if (state_of(conn) == REQUEST_PAUSED && !gone && body_lacks_bytes(conn)) {
+        /* The owner of the request hands it back, and resume_body() ends it. */
+        exchange->left_inside = true;
+        atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
+        slices_cancel(&exchange->request);
     } else if (gone) {
         /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
          * who is gone nobody needs the result any more. The queue drops the request at its next
@@ -480,6 +494,14 @@ static void client_hung_up(struct conn *conn, bool gone)
 bool deadline_left_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
+    if (exchange->left_inside) {
+        /* With unread bytes the close would be a reset, which destroys the answer on its way. */
+        client_socket_discard(exchange->conn->fd);
+        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
+        refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
+                       "the connection was closed inside the body");
+        return true;
+    }
     /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
      * until nothing is left, so that it meets the end. */
     if (length < 0 || exchange->conn->tls != NULL ||

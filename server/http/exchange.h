@@ -97,6 +97,7 @@ struct exchange {
     enum after_run after_run;
     LIST_ENTRY(exchange) after_run_link; /* of the daemon's list, if there is something to do */
 
+    bool left_inside; /* PAUSED: the client has closed its side before the end of the body */
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
     size_t kept_bytes;
 
@@ -242,6 +243,9 @@ bool client_socket_received(int fd, uint64_t *bytes);
 
 /* Whether the client has closed its side, and all before that is read. */
 bool client_socket_closed(int fd);
+
+/* Discard the unread bytes of a TCP connection whose client has closed its side. */
+void client_socket_discard(int fd);
 
 /* For how long nothing has come; 0 where that is not known. */
 uint64_t client_socket_silent_ms(int fd);

@@ -132,7 +132,9 @@ static void resume_body(struct exchange *exchange)
     conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
     const enum status status = exchange->request.error.status;
     enum exchange_step step = EXCHANGE_CLOSE;
-    if (status != STATUS_CLIENT_GONE) {
+    if (exchange->left_inside) {
+        step = EXCHANGE_GO_ON; /* to its refusal */
+    } else if (status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK || slices_lost(&exchange->request)) {
             exchange_refuse(exchange);
         }

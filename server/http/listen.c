@@ -9,6 +9,7 @@
 #include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,11 @@ enum {
     FIRST_INHERITED_FD = 3,
     BACKLOG = 4096,
     OWNER_MODE = 0600,
-    GROUP_MODE = 0660
+    GROUP_MODE = 0660,
+
+    KEEPALIVE_IDLE_S = 30, /* seconds without a byte after which the system probes a client */
+    KEEPALIVE_EACH_S = 10, /* seconds between two probes */
+    KEEPALIVE_PROBES = 3   /* probes without an answer that end a connection */
 };
 
 #define NO_GROUP ((gid_t)-1)
@@ -64,6 +69,26 @@ static bool socket_name(int fd, char *name, size_t room)
     return true;
 }
 
+/* Have the system probe silent clients, on all connections that the socket accepts. The FIN of a client
+ * does not arrive while its unread bytes fill the receive window; after some minutes the client's
+ * system forgets the connection without a reset. Only a probe shows that the client has left before
+ * its request is admitted and read. */
+static void set_keepalive(int fd)
+{
+    static const struct {
+        int level;
+        int name;
+        int value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EACH_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES}};
+    for (size_t i = 0; i < ARRAY_COUNT(options); i++) {
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof options[i].value);
+    }
+}
+
 static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
     struct listen_socket *socket = &set->sockets[set->count++];
@@ -86,6 +111,7 @@ static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
     if (info->ai_family == AF_INET6) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }
+    set_keepalive(fd);
     if (bind(fd, info->ai_addr, info->ai_addrlen) != 0) {
         status = system_error(err, "bind", address);
     } else if (listen(fd, BACKLOG) != 0) {
@@ -396,6 +422,9 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     }
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (family != AF_UNIX && socket_option(fd, SO_KEEPALIVE) == 0) {
+        set_keepalive(fd); /* the unit has no KeepAlive= of its own */
+    }
     add_socket(set, fd, family == AF_UNIX, false);
     set->sockets[set->count - 1].inherited = true;
     return STATUS_OK;

@@ -522,17 +522,50 @@ def test_a_pipe_whose_first_request_waits_for_memory_is_answered_to_its_end(shor
         assert wire.closed()
 
 
-def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_told(short_of_memory):
-    server, holders = short_of_memory
+def long_request(kind):
+    """Of some MiB, for which there is no memory yet."""
+    size = 6 * MIB
+    path = f"/v1/cumsum?dtype=int8&shape={size}"
+    if kind == "packed":
+        stored = gzip.compress(bytes(size), 0)
+        return post_bytes(path, stored, [RAW, ("Content-Encoding", "gzip")])
+    if kind == "v2":
+        tensor = {"name": "x", "shape": [size], "datatype": "INT8"}
+        tensor["parameters"] = {"binary_data_size": size}
+        output = {"name": "y", "parameters": {"binary_data": True}}
+        head = calls.json_body({"inputs": [tensor], "outputs": [output]})
+        fields = [("Inference-Header-Content-Length", str(len(head)))]
+        return post_bytes("/v2/models/cumsum/infer", head + bytes(size), fields)
+    return post_bytes(path, bytes(size), [RAW])
+
+
+@pytest.mark.parametrize("kind", ["rows", "raw", "packed", "v2"])
+def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_told_at_once(
+    short_of_memory, kind
+):
+    """Before there is memory: what is missing of the body will never come."""
+    server, _ = short_of_memory
     with server.wire() as wire:
-        wire.send(rows_request("length")[:-1])
+        wire.send(rows_request("length")[:-1] if kind == "rows" else long_request(kind)[:60000])
         until(lambda: server.metric("tally_admission_waiting") == 1)
-        wire.half_close().await_half_closed()
-        for holder in holders:
-            holder.reset()
+        wire.half_close()
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert wire.closed()
-    until(lambda: server.metric("tally_memory_reserved_bytes") == 0)
+    assert server.metric("tally_slow_clients_total") == 0  # whoever has the memory kept it
+    assert server.metric("tally_active_requests") == 3
+
+
+def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(short_of_memory):
+    server, holders = short_of_memory
+    kinds = ["raw", "packed", "v2", "raw", "v2"]
+    wires = [server.wire().send(long_request(kind)[:60000]) for kind in kinds]
+    until(lambda: server.metric("tally_admission_waiting") == len(kinds))
+    for wire in wires:
+        wire.close()
+    # The holders, three beside them, and the one that asks.
+    until(lambda: server.metric("tally_connections") == len(holders) + 3 + 1)
+    assert server.metric("tally_slow_clients_total") == 0
+    assert server.metric("tally_active_requests") == 3
 
 
 def test_who_waits_for_memory_is_not_taken_for_who_sent_what_cannot_be_read(short_of_memory):

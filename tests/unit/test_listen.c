@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,35 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     close(fd);
     listen_close(&set);
     assert_int_equal(set.count, 0);
+}
+
+/* A client that vanishes sends nothing that says so. */
+static void clients_that_are_silent_are_probed(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    struct sockaddr_in address;
+    socklen_t bytes = sizeof address;
+    (void)state;
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
+    assert_int_equal(getsockname(set.sockets[0].fd, (struct sockaddr *)&address, &bytes), 0);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof address), 0);
+    struct pollfd waits = {.fd = set.sockets[0].fd, .events = POLLIN};
+    assert_int_equal(poll(&waits, 1, -1), 1);
+    const int accepted = accept(set.sockets[0].fd, NULL, NULL);
+    assert_true(accepted >= 0);
+    int probed = 0;
+    int idle_s = 0;
+    bytes = sizeof probed;
+    assert_int_equal(getsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &probed, &bytes), 0);
+    assert_int_equal(probed, 1);
+    bytes = sizeof idle_s;
+    assert_int_equal(getsockopt(accepted, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &bytes), 0);
+    assert_in_range(idle_s, 1, 60);
+    close(accepted);
+    close(client);
+    listen_close(&set);
 }
 
 static void bad_addresses_are_refused(void **state)
@@ -553,6 +584,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tcp_port_0_is_named_after_the_port_it_got),
+        cmocka_unit_test(clients_that_are_silent_are_probed),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(without_a_host_it_is_every_address_of_ipv4),
         cmocka_unit_test(a_taken_port_is_an_error),
