@@ -104,7 +104,9 @@ class Service(Tallyd):
             return wire.answer()
 
     def forget_slabs(self):
-        """Without memory for a new slab the service gives those back that it keeps for reuse."""
+        """Without memory for a new slab the service gives those back that it keeps for reuse: with
+        what the request before had, once that has ended."""
+        until(lambda: self.metric("tally_memory_blocks") == 0)
         self.fail(1, MIB, lasting=True)
         path = f"/v1/cumsum?dtype=int8&shape={KEPT_SLABS}&strides=0"
         calls.expect_error(self.ask(path, b"\x01", RAW), 503, "out_of_memory")
