@@ -589,7 +589,7 @@ bool admission_pace(struct admission *admission, struct request *request, uint64
     const size_t without = clients_without(admission);
     const bool crowded = active && without > 0 && crowds(admission, client, without);
     const bool wanted = active && without > 0 && came < WANTED_BYTES;
-    const uint64_t turnover = request->admission.claim / (ADMISSION_TURNOVER_S * BEATS_PER_S);
+    const uint64_t turnover = request->admission.claim / ADMISSION_TURNOVER_S / BEATS_PER_S;
     const bool keeps_memory = admission->lacking > 0 && came < turnover;
     const bool all_of_it =
         came < SLOW_BYTES || keeps_memory || crowded || (wanted && client->aside > 0);
