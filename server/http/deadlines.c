@@ -451,12 +451,17 @@ bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
 /* ---- clients that are gone ---- */
 
 /* Returns true if the client, which has closed its side, has sent less than its whole request. False
- * if the bytes cannot be counted: chunks, TLS, a Unix socket. */
+ * if that is not known: over TLS bytes are counted when they are read, of chunks when all are. */
 static bool body_lacks_bytes(const struct conn *conn)
 {
-    uint64_t came = 0; /* the FIN counts as one byte */
-    return conn->tls == NULL && !conn->asked_unknown &&
-           client_socket_received(conn->fd, &came) && came <= conn->asked_bytes;
+    uint64_t came = 0;
+    if (conn->tls != NULL || conn->peer.family == AF_UNIX ||
+        !client_socket_received(conn->fd, &came)) {
+        return false;
+    }
+    /* While bytes before the FIN are unread, the FIN counts as a byte. */
+    came -= !client_socket_closed(conn->fd);
+    return came < conn->asked_bytes;
 }
 
 /* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
