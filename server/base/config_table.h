@@ -45,9 +45,11 @@ X(base_path,           TEXT,   "",               0,          256,              "
 X(console,             BOOL,   "true",           0,          1,                "true|false",       \
   "Answer browsers that ask for / with the console, a page to try and watch the service with.")    \
 X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
-  "Open connections; further clients wait in the kernel's backlog until one ends, or until the "   \
-  "client that has most of them has one without a request, or with a body that comes or an "       \
-  "answer that is read below --min-upload-rate, which is closed for them.")                        \
+  "Open connections. Once all are taken, a client that has more than an equal part of them loses " \
+  "some to one that has fewer; among equals the one that has been idle for longest is closed.")    \
+X(per_client_connections, UINT, "0",             0,          1000000,          "connections",      \
+  "Connections of one address (IPv6: of one /64 network); further ones get 429 and are closed at "  \
+  "once. Not of Unix sockets and --trusted-proxies. 0: no limit.")                                 \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
   "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
   "subject of a certificate, else an address. 0: no limit.")                                       \

@@ -38,7 +38,7 @@
         X(TLS_HANDSHAKES,   "tally_tls_handshakes_total",       "TLS handshakes that succeeded.")   \
         X(TLS_FAILURES,     "tally_tls_handshake_failures_total", "Connections that ended before their TLS handshake did.") \
         X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \
-        X(MADE_WAY,         "tally_connections_made_way_total", "Connections without a request, or with a body or an answer that trickled, that were closed for a client that waited for one.") \
+        X(EVICTED,          "tally_connections_evicted_total",  "Connections that were closed because all were taken and another client waited for one.") \
         X(CLIENTS_GONE,     "tally_clients_gone_total",         "Requests dropped because the client hung up.") \
         X(TRACES_SENT,      "tally_traces_sent_total",          "Requests whose spans the collector has.") \
         X(TRACES_DROPPED,   "tally_traces_dropped_total",       "Requests whose spans were dropped.")
@@ -48,7 +48,9 @@
         X(REQUESTS,    "per-client-requests")      \
         X(BYTES,       "per-client-bytes-per-s")   \
         X(MEMORY,      "per-client-memory")        \
-        X(TOKENS,      "wrong-tokens")
+        X(TOKENS,      "wrong-tokens")             \
+        X(CONNECTIONS, "per-client-connections")   \
+        X(PART,        "max-connections")
 
 /*        symbol            name                                help */
 #define METRICS_GAUGE_TABLE(X)                                                                      \
@@ -115,7 +117,7 @@ void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_
 /* A request has ended with this outcome: tally_requests_total. */
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome);
 
-/* A request has ended THROTTLED: tally_client_refusals_total. */
+/* A request has ended THROTTLED, or a connection was refused: tally_client_refusals_total. */
 void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit);
 
 /* Monotonic times of a request in nanoseconds, 0 until it happened. */

@@ -1,29 +1,32 @@
 /* How a loop takes connections from its listening sockets, and how it stops in a drain.
  *
- * All loops listen. Whichever wakes first accepts, and the connection goes to the loop that is
- * least crowded, by a list that this one takes at its next wake-up: left to who is first, a burst
- * of connections would all be with one loop, and one core. There it goes to the daemon that
+ * All loops listen. The loop that wakes first accepts, and the connection goes to the loop that is
+ * least crowded, by a list that this one takes at its next wake-up: otherwise a burst of
+ * connections would all be with one loop, and one core. There it goes to the daemon that
  * http_daemons.c chooses for its client. In a drain a loop keeps what it accepts.
  *
- * At the limit of connections, or of the process's descriptors, the backlog waits: libuv does not
- * watch the sockets until a connection has ended or a heartbeat has passed. It waits, too, while
- * some that were accepted have not been looked at: connections that come faster than they are
- * served stay in the kernel, where they cost next to nothing. So that one client cannot keep all
- * others out with connections on which it asks for nothing, or sends next to nothing of a body or
- * reads as little of an answer, one of these makes way at the limit for each that waits, one after
- * the other (deadlines.c). Whose the one that waits is shows when it is accepted: it may be the same
- * client's, and is before those behind it all the same.
+ *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
+ *                               --> PLACES_WAITS --> places_next(), at once and whenever a
+ *                                                    connection ends or a heartbeat passes
+ *                               --> refused: 429, closed
  *
- * Closing a listening socket resets the connections in its backlog, which their clients have
- * and may have sent requests on. listen_end() lets nobody else in, but for handshakes that have
- * begun; when these are over and the backlog is empty, the socket is closed. At the limit of
- * connections that takes until enough of them have ended. A socket that systemd has, too, is
- * left at once: its backlog waits for the next service.
+ * At the limit of connections newcomers are accepted, too, because only that tells whose they are;
+ * places.c decides which connection is evicted for them. The backlog waits while the process has no
+ * descriptor left, and while connections that were accepted have not been looked at: connections
+ * that come faster than they are served stay in the kernel, where they cost next to nothing. libuv
+ * does not watch the sockets until a connection has ended or a heartbeat has passed.
+ *
+ * Closing a listening socket resets the connections in its backlog, on which their clients may have
+ * sent requests. listen_end() lets nobody else in, but for handshakes that have begun; when these
+ * are over and the backlog is empty, the socket is closed. At the limit of connections that takes
+ * until enough of them have ended: in a drain no connection is evicted, and no newcomer refused. A
+ * socket that systemd has, too, is left at once: its backlog waits for the next service.
  *
  * Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
+#include "server/base/metrics.h"
 #include "server/http/http.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
@@ -32,45 +35,20 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-    MOST_FRESH = 8,      /* accepted, and not looked at yet */
+    MOST_FRESH = 8,      /* accepted, and not looked at yet; also accepted in one wake-up */
     FEW_CONNECTIONS = 4, /* of a loop */
-    NO_WAY_MS = 100,     /* before those who might make way are looked through again */
     HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */
 };
 
-/* A connection on its way from the loop that accepted it. */
-struct handed_over {
-    struct handed_over *next;
-    int fd; /* owned */
-    bool tls;
-    struct sockaddr_storage peer;
-    socklen_t peer_bytes;
-};
-
 static void on_waiting(uv_poll_t *poll, int status, int events);
-
-/* A place for the connection that is accepted next; false: all are taken. */
-static bool take_place(struct http *http)
-{
-    size_t taken = atomic_load(&http->places_taken);
-    while (taken < http->server->config->max_connections) {
-        if (atomic_compare_exchange_weak(&http->places_taken, &taken, taken + 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void give_place_back(struct http *http)
-{
-    (void)atomic_fetch_sub(&http->places_taken, 1);
-}
 
 static void pause_all(struct http_loop *loop)
 {
@@ -89,82 +67,19 @@ static bool backlog_is_empty(const struct listener *listener)
     return poll(&waiting, 1, 0) == 0;
 }
 
-static bool somebody_waits(const struct http_loop *loop)
+/* In a drain idle connections end by themselves, and every newcomer is served. */
+static bool is_draining(const struct http_loop *loop)
 {
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        if (!loop->listeners[i].closed && !backlog_is_empty(&loop->listeners[i])) {
-            return true;
-        }
-    }
-    return false;
+    return loop->draining_ns != 0 || atomic_load(&loop->http->draining);
 }
 
-/* All places are taken. While the service drains idle connections end anyway; after it stood still
- * nobody knows what they have asked for meanwhile. */
-static void make_way(struct http_loop *loop)
+static void free_newcomer(struct newcomer *newcomer)
 {
-    const uint64_t now_ns = clock_now_ns();
-    bool expected = false;
-    if (loop->draining_ns != 0 || loop->stood_still || now_ns < loop->no_way_until_ns ||
-        !somebody_waits(loop) ||
-        !atomic_compare_exchange_strong(&loop->http->making_way, &expected, true)) {
-        return;
-    }
-    if (!deadline_make_way(loop, now_ns)) {
-        atomic_store(&loop->http->making_way, false);
-        loop->no_way_until_ns = now_ns + NO_WAY_MS * NS_PER_MS;
-    }
+    client_release(newcomer->client);
+    free(newcomer);
 }
 
-void accepting_resume(struct http_loop *loop)
-{
-    const bool is_full = http_connections(loop->http) >= loop->server->config->max_connections;
-    if (is_full) {
-        make_way(loop);
-    }
-    for (size_t i = 0; i < loop->listener_count && !is_full; i++) {
-        struct listener *listener = &loop->listeners[i];
-        if (!listener->closed && listener->paused) {
-            listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
-        }
-    }
-}
-
-void accepting_ended(struct http_loop *loop)
-{
-    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
-    give_place_back(loop->http);
-    accepting_resume(loop);
-}
-
-/* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
- * conn_create() meanwhile. */
-static void add_connection(struct http_loop *loop, const struct handed_over *new)
-{
-    struct accepted *accepted = &loop->accepted;
-    accepted->peer = address_of(&new->peer);
-    accepted->client = clients_get(loop->server->clients, &accepted->peer);
-    accepted->tls = new->tls;
-    struct http_daemon *daemon =
-        accepted->client == NULL ? NULL : http_daemons_join(loop, accepted->client);
-    if (daemon == NULL) {
-        (void)close(new->fd);
-    } else {
-        daemon->need_run = true; /* what the client has sent may be there already */
-        daemon->fresh++;
-        loop->fresh++;
-        (void)MHD_add_connection(daemon->mhd, new->fd, (const struct sockaddr *)&new->peer,
-                                 new->peer_bytes);
-    }
-    if (daemon == NULL || accepted->client != NULL) { /* nothing became of it */
-        accepting_ended(loop);
-        client_release(accepted->client);
-        accepted->client = NULL;
-        if (daemon != NULL) {
-            http_daemon_leave(daemon);
-        }
-    }
-}
+/* ---- to the loop that serves it ---- */
 
 /* How crowded the loop is. A few connections count as none: one thread serves them at less cost
  * than two that wait for each other's turns. */
@@ -191,33 +106,186 @@ static struct http_loop *least_crowded(struct http_loop *loop)
     return least;
 }
 
-/* False without memory. */
-static bool hand_over(struct http_loop *to, const struct handed_over *new)
+/* The loop opens the connection at its next wake-up. Thread: any. */
+static void hand_over(struct http_loop *to, struct newcomer *newcomer)
 {
-    struct handed_over *handed = malloc(sizeof *handed);
-    if (handed == NULL) {
-        return false;
-    }
-    *handed = *new;
     (void)atomic_fetch_add(&to->conn_count, 1);
     (void)atomic_fetch_add(&to->handed_count, 1);
-    handed->next = atomic_load(&to->handed);
-    while (!atomic_compare_exchange_weak(&to->handed, &handed->next, handed)) {
+    newcomer->next = atomic_load(&to->handed);
+    while (!atomic_compare_exchange_weak(&to->handed, &newcomer->next, newcomer)) {
     }
     completion_wake(&to->completion);
-    return true;
+}
+
+/* After a stand-still nobody knows which of the idle connections have sent a request meanwhile. */
+static void hand_over_waiting(struct http_loop *loop)
+{
+    const bool may_evict = !is_draining(loop) && !loop->stood_still;
+    const uint64_t now_ns = clock_now_ns();
+    while (!atomic_load(&loop->http->stopping)) {
+        struct http_loop *wake = NULL;
+        struct newcomer *newcomer = places_next(&loop->http->places, may_evict, now_ns, &wake);
+        if (wake != NULL) {
+            completion_wake(&wake->completion);
+        }
+        if (newcomer == NULL) {
+            return;
+        }
+        hand_over(least_crowded(loop), newcomer);
+    }
+}
+
+void accepting_resume(struct http_loop *loop)
+{
+    hand_over_waiting(loop);
+    const bool can_accept = places_can_accept(&loop->http->places, is_draining(loop));
+    for (size_t i = 0; i < loop->listener_count && can_accept; i++) {
+        struct listener *listener = &loop->listeners[i];
+        if (!listener->closed && listener->paused) {
+            listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
+        }
+    }
+}
+
+void accepting_ended(struct http_loop *loop)
+{
+    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    accepting_resume(loop);
+}
+
+/* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
+ * conn_create() meanwhile. */
+static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
+{
+    struct accepted *accepted = &loop->accepted;
+    accepted->peer = address_of(&newcomer->peer);
+    accepted->client = newcomer->client;
+    accepted->tls = newcomer->tls;
+    newcomer->client = NULL;
+    struct http_daemon *daemon = http_daemons_join(loop, accepted->client);
+    if (daemon == NULL) {
+        (void)close(newcomer->fd);
+    } else {
+        daemon->need_run = true; /* what the client has sent may be there already */
+        daemon->fresh++;
+        loop->fresh++;
+        (void)MHD_add_connection(daemon->mhd, newcomer->fd,
+                                 (const struct sockaddr *)&newcomer->peer,
+                                 newcomer->peer_bytes);
+    }
+    free_newcomer(newcomer);
+    if (accepted->client != NULL) { /* nothing became of it */
+        places_give_back(&loop->http->places, accepted->client);
+        client_release(accepted->client);
+        accepted->client = NULL;
+        if (daemon != NULL) {
+            http_daemon_leave(daemon);
+        }
+        accepting_ended(loop);
+    }
 }
 
 void accepting_take_handed(struct http_loop *loop)
 {
-    struct handed_over *handed = atomic_exchange(&loop->handed, NULL);
-    while (handed != NULL) {
-        struct handed_over *next = handed->next;
-        add_connection(loop, handed);
+    struct newcomer *newcomer = atomic_exchange(&loop->handed, NULL);
+    while (newcomer != NULL) {
+        struct newcomer *next = newcomer->next;
+        add_connection(loop, newcomer);
         (void)atomic_fetch_sub(&loop->handed_count, 1);
-        free(handed);
-        handed = next;
+        newcomer = next;
     }
+}
+
+/* ---- accepted ---- */
+
+/* Close a connection that gets no place. Without TLS its client reads why, as far as it reads before
+ * it sends: nothing waits for its request. */
+static void refuse(struct http_loop *loop, struct newcomer *newcomer,
+                   enum metrics_client_limit limit)
+{
+    static const char *const why[METRICS_CLIENT_LIMIT_COUNT] = {
+        [METRICS_CLIENT_LIMIT_CONNECTIONS] =
+            "this client has as many connections as one may have, the server's "
+            "--per-client-connections: use one that is open, or close one, and try again",
+        [METRICS_CLIENT_LIMIT_PART] =
+            "all connections that the server has are taken (--max-connections), and this "
+            "client "
+            "has its equal part of them: use one that is open, or close one, and try again"};
+    char body[256];
+    char answer[512];
+    const int bytes = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}",
+                               why[limit], status_slug(STATUS_THROTTLED));
+    const int whole = snprintf(answer, sizeof answer,
+                               "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n"
+                               "Content-Type: application/json\r\nRetry-After: 1\r\n"
+                               "Content-Length: %d\r\n\r\n%s",
+                               bytes, body);
+    if (!newcomer->tls) {
+        (void)send(newcomer->fd, answer, (size_t)whole, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    (void)close(newcomer->fd);
+    metrics_client_refusal(loop->server->metrics, limit);
+    log_message(loop->server->log, LOG_DEBUG, "connection refused: %s", why[limit]);
+    free_newcomer(newcomer);
+}
+
+/* Most connections of the newcomer's client, 0: no limit. A Unix socket and a trusted proxy stand
+ * for any number of clients. */
+static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *newcomer)
+{
+    const struct address peer = address_of(&newcomer->peer);
+    return newcomer->peer.ss_family == AF_UNIX || proxies_trust(&loop->http->proxies, &peer)
+               ? 0
+               : loop->server->config->per_client_connections;
+}
+
+/* Takes over the newcomer. */
+static void receive(struct http_loop *loop, struct newcomer *newcomer)
+{
+    struct places *places = &loop->http->places;
+    struct newcomer *refused = NULL;
+    switch (places_ask(places, newcomer, limit_of(loop, newcomer))) {
+    case PLACES_TAKEN: {
+        struct http_loop *least = least_crowded(loop);
+        if (least != loop) {
+            hand_over(least, newcomer);
+        } else {
+            (void)atomic_fetch_add(&loop->conn_count, 1);
+            add_connection(loop, newcomer);
+        }
+        return;
+    }
+    case PLACES_OVER_LIMIT:
+        refuse(loop, newcomer, METRICS_CLIENT_LIMIT_CONNECTIONS);
+        return;
+    case PLACES_WAITS:
+        hand_over_waiting(loop);
+        refused = places_refuse(places);
+        if (refused != NULL) {
+            refuse(loop, refused, METRICS_CLIENT_LIMIT_PART);
+        }
+        return;
+    }
+}
+
+/* Accept a connection into *newcomer. False: errno says why there is none. */
+static bool accept_newcomer(const struct listener *listener, struct newcomer *newcomer)
+{
+    *newcomer = (struct newcomer){.tls = listener->tls, .peer = {.ss_family = AF_UNSPEC}};
+    newcomer->peer_bytes = sizeof newcomer->peer;
+    newcomer->fd = accept4(listener->fd, (struct sockaddr *)&newcomer->peer,
+                           &newcomer->peer_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (newcomer->fd < 0) {
+        return false;
+    }
+    const struct address peer = address_of(&newcomer->peer);
+    newcomer->client = clients_get(listener->loop->server->clients, &peer);
+    if (newcomer->client == NULL) {
+        (void)close(newcomer->fd);
+        errno = ENOMEM;
+        return false;
+    }
+    return true;
 }
 
 static void on_waiting(uv_poll_t *poll, int status, int events)
@@ -226,27 +294,22 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     struct http_loop *loop = listener->loop;
     (void)status;
     (void)events;
-    while (loop->fresh < MOST_FRESH) {
-        if (!take_place(loop->http)) {
+    for (size_t i = 0; i < MOST_FRESH && loop->fresh < MOST_FRESH; i++) {
+        if (!places_can_accept(&loop->http->places, is_draining(loop))) {
             pause_all(loop);
-            make_way(loop);
             return;
         }
-        struct handed_over new = {.tls = listener->tls, .peer = {.ss_family = AF_UNSPEC}};
-        new.peer_bytes = sizeof new.peer;
-        new.fd = accept4(listener->fd, (struct sockaddr *)&new.peer, &new.peer_bytes,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (new.fd >= 0) {
+        struct newcomer *newcomer = malloc(sizeof *newcomer);
+        if (newcomer == NULL) {
+            errno = ENOMEM;
+        } else if (accept_newcomer(listener, newcomer)) {
             loop->refused_files = false;
-            struct http_loop *least = least_crowded(loop);
-            if (least == loop || !hand_over(least, &new)) {
-                (void)atomic_fetch_add(&loop->conn_count, 1);
-                add_connection(loop, &new);
-            }
+            receive(loop, newcomer);
             continue;
         }
-        give_place_back(loop->http);
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        const int failure = errno;
+        free(newcomer);
+        if (failure == EMFILE || failure == ENFILE || failure == ENOBUFS || failure == ENOMEM) {
             if (!loop->refused_files) { /* it tries again at every heartbeat */
                 log_message(
                     loop->server->log, LOG_WARN,
@@ -256,7 +319,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
             pause_all(loop);
             return;
         }
-        if (errno != ECONNABORTED && errno != EINTR) {
+        if (failure != ECONNABORTED && failure != EINTR) {
             return; /* nobody else waits, or another loop was first */
         }
     }
@@ -316,11 +379,16 @@ void accepting_stop(struct http_loop *loop)
     for (size_t i = 0; i < loop->listener_count; i++) {
         close_listener(&loop->listeners[i]);
     }
-    struct handed_over *handed = atomic_exchange(&loop->handed, NULL);
-    while (handed != NULL) {
-        struct handed_over *next = handed->next;
-        (void)close(handed->fd);
-        free(handed);
-        handed = next;
+    struct newcomer *newcomer = atomic_exchange(&loop->handed, NULL);
+    while (newcomer != NULL) {
+        struct newcomer *next = newcomer->next;
+        places_give_back(&loop->http->places, newcomer->client);
+        (void)close(newcomer->fd);
+        free_newcomer(newcomer);
+        newcomer = next;
+    }
+    while ((newcomer = places_drop_waiting(&loop->http->places)) != NULL) {
+        (void)close(newcomer->fd);
+        free_newcomer(newcomer);
     }
 }

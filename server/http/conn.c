@@ -38,12 +38,12 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     conn->peer = accepted->peer;
     conn->client = accepted->client;
     accepted->client = NULL;
-    (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
     if (conn->peer.family == AF_UNIX) {
         client_socket_begin_count(conn->fd);
     }
     TAILQ_INSERT_TAIL(&daemon->conns, conn, link);
     conn_begin(conn);
+    places_join(&loop->http->places, conn);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
     return conn;
@@ -69,11 +69,8 @@ void conn_destroy(struct conn *conn)
     TAILQ_REMOVE(&conn->daemon->conns, conn, link);
     tls_end(conn);
     http_daemon_leave(conn->daemon);
-    (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
+    places_leave(&conn->loop->http->places, conn);
     accepting_ended(conn->loop);
-    if (conn->makes_way) {
-        atomic_store(&conn->loop->http->making_way, false);
-    }
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;
     if (conn->exchange == NULL) {
@@ -81,9 +78,19 @@ void conn_destroy(struct conn *conn)
     }
 }
 
+/* For places.c, which may look at it at any time. */
+static void note_activity(struct conn *conn)
+{
+    const struct exchange *exchange = conn->exchange;
+    const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
+    const uint64_t value = busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns;
+    atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
+}
+
 void conn_begin(struct conn *conn)
 {
     conn->since_ns = clock_now_ns();
+    note_activity(conn);
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);
     conn->seen_bytes = 0;

@@ -14,11 +14,11 @@
  * |                     | texts; --device-timeout-ms there                                      |
  * | ANSWERING           | --answer-timeout-ms, rate                                             |
  *
- * All bounds are absolute: a byte now and then moves none of them (MHD's own timeout it does). They
- * are also long, for the sake of slow links; so while reservations of memory are refused, those who
- * hold some of it and hardly move give way, the slowest first; and while all connections are taken
- * and a client waits for one, the client that has most of them gives up one that asks for nothing,
- * or whose body has trickled in, or answer been read, below --min-upload-rate for two seconds.
+ * All bounds are absolute: a byte now and then moves none of them (it does move MHD's own timeout).
+ * The bounds are also long, for the sake of slow links. While reservations of memory are refused,
+ * the requests that hold memory and hardly move are therefore cut, the slowest first. While all
+ * connections are taken and a newcomer waits, connections are evicted: those that places.c chooses,
+ * and those whose body or answer is too slow to be over within a minute.
  *
  * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
  * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
@@ -38,13 +38,11 @@
 #include <sys/socket.h>
 
 enum {
-    GRACE_S = 10,      /* before the rate of a body or an answer counts */
-    EARLY_MS = 1000,   /* a refused client that stops sending is answered after this long */
-    LINGER_S = 10,     /* after an early answer: how long the client may go on sending */
-    QUIET_MS = 400,    /* a drain waits this long for a request on a connection without one */
-    YOUNG_MS = 250,    /* shorter phases are not worth a look */
-    UNASKED_MS = 1000, /* a connection without a request for longer makes way for a client */
-    MOST_LOOKS = 64,   /* at a daemon's connections, for one that makes way */
+    GRACE_S = 10,    /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
+    QUIET_MS = 400,  /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250,  /* shorter phases are not worth a look */
     POLL_BATCH = 128,
     STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
 
@@ -388,64 +386,101 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 
 /* ---- while all connections are taken ---- */
 
-/* No request is on it, or one whose header has not come to its end, and not since just now; or one
- * whose body trickles in, or whose answer is hardly read. And nothing waits to be read, with which it
- * goes on now; behind an answer that is not read no request goes on. */
-static bool may_make_way(const struct conn *conn, uint64_t now_ns)
+/* For how many seconds the connection will keep its place at the rate at which its client has sent
+ * or taken bytes lately; 0: the bytes move fast enough, or there are none to move. A body or an
+ * answer is to be over within TURNOVER_S, or to move at LINK_RATE, and at --min-upload-rate at
+ * least. */
+static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
 {
-    const enum request_state state = state_of(conn);
-    bool is_slow = false;
-    if (state == REQUEST_BODY || state == REQUEST_ANSWERING) {
-        const double rate = recent_rate(conn, now_ns);
-        is_slow = rate >= 0 && rate < (double)conn->loop->server->config->min_upload_rate;
-    } else if (state == REQUEST_HEADER) {
-        is_slow = clock_span_ns(conn->since_ns, now_ns) >= UNASKED_MS * NS_PER_MS;
+    const double rate = recent_rate(conn, now_ns);
+    if (rate < 0) {
+        return 0;
     }
-    return is_slow && !conn->cut && (state == REQUEST_ANSWERING || !conn_unread(conn));
+    const struct request_body *body = &conn->exchange->request.body;
+    uint64_t bytes = conn->answer_bytes;
+    if (is_receiving(conn)) {
+        bytes = body->declared > 0 ? (uint64_t)body->declared : body->received;
+    }
+    const uint64_t wanted = larger_of(smaller_of(bytes / TURNOVER_S, LINK_RATE),
+                                      conn->loop->server->config->min_upload_rate);
+    return rate < (double)wanted ? (double)(bytes + 1) / (rate + 1) : 0;
 }
 
-/* Of the client that has most connections, and more than one, one that may make way; NULL: there
- * is none among those that are looked at, some of each daemon in turn. They tell, however many there
- * are: clients with many connections have daemons of their own. */
-static struct conn *find_way(struct http_loop *loop, uint64_t now_ns)
+/* Of the connections whose clients hold `least` places or more, the one that will keep its place
+ * for longest; NULL: all move fast enough. */
+static struct conn *find_place(const struct http_loop *loop, uint64_t least, uint64_t now_ns)
 {
-    struct conn *found = NULL;
-    uint64_t most = 1;
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct conn_list *conns = &loop->daemons[i].conns;
-        for (size_t looks = 0; looks < MOST_LOOKS && !TAILQ_EMPTY(conns); looks++) {
-            struct conn *conn = TAILQ_FIRST(conns);
-            TAILQ_REMOVE(conns, conn, link);
-            TAILQ_INSERT_TAIL(conns, conn, link);
-            const uint64_t has =
-                atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-            if (has > 1 && may_make_way(conn, now_ns)) {
-                found = has > most ? conn : found;
-                most = larger_of(most, has);
-                break;
-            }
+    struct conn *slowest = NULL;
+    double most = 0;
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
+        const uint64_t holds =
+            atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
+        const double seconds = conn->cut || holds < least ? 0 : seconds_of_place(conn, now_ns);
+        if (seconds > most) {
+            slowest = conn;
+            most = seconds;
         }
     }
-    return found;
+    return slowest;
 }
 
-bool deadline_make_way(struct http_loop *loop, uint64_t now_ns)
+/* Evict slow connections for newcomers for whom places.c found no other. */
+static void relieve_places(struct http_loop *loop, uint64_t now_ns)
 {
-    static const char why[] = "all connections that the server has were taken "
-                              "(--max-connections), and this one had asked for nothing yet, "
-                              "or too slowly (--min-upload-rate): send the request again";
-    struct conn *conn = find_way(loop, now_ns);
-    if (conn == NULL) {
-        return false;
+    struct places *places = &loop->http->places;
+    for (int cut = 0; cut < MOST_CUT && loop->draining_ns == 0; cut++) {
+        const uint64_t wanted = places_wanted(places);
+        struct conn *conn = wanted == 0 ? NULL : find_place(loop, wanted, now_ns);
+        if (conn == NULL || !places_evict(places, conn)) {
+            return;
+        }
+        metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
+        if (is_receiving(conn)) {
+            time_out_request(conn,
+                             "all connections that the server has were taken "
+                             "(--max-connections), and this request arrived too slowly to keep "
+                             "its own: send the request again, faster or in smaller parts");
+        } else {
+            cut_slow(conn, "others want a connection, and the answer is read too slowly");
+        }
+        accepting_resume(loop);
     }
-    conn->makes_way = true;
-    metrics_add(loop->server->metrics, METRICS_COUNTER_MADE_WAY, 1);
-    if (state_of(conn) == REQUEST_ANSWERING) {
-        cut_slow(conn, "others want a connection, and the answer is read too slowly");
+}
+
+static void cut_evicted(struct conn *conn)
+{
+    struct exchange *exchange = conn->exchange;
+    const enum request_state state = state_of(conn);
+    if (state == REQUEST_HEADER) {
+        refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT,
+                       "all connections that the server has were taken (--max-connections), "
+                       "and this one had asked for nothing yet: send the request again");
+    } else if (is_receiving(conn)) {
+        exchange->request.limit = METRICS_CLIENT_LIMIT_PART;
+        refuse_and_cut(conn, STATUS_THROTTLED,
+                       "all connections that the server has were taken (--max-connections), "
+                       "and this client had more than its equal part of them, which another "
+                       "one needed: use fewer, and send the request again");
     } else {
-        refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+        if (request_is_away(&exchange->request)) {
+            exchange_cancel(exchange);
+            slices_cancel(&exchange->request);
+        }
+        cut_because(conn, "another client needed it, and this one had most connections");
     }
-    return true;
+}
+
+void deadline_cut_evicted(struct http_loop *loop)
+{
+    struct conn *conn = places_next_evicted(&loop->http->places, &loop->evicted);
+    while (conn != NULL) {
+        metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
+        if (!conn->cut) {
+            cut_evicted(conn);
+        }
+        conn = places_next_evicted(&loop->http->places, &loop->evicted);
+    }
 }
 
 /* ---- clients that are gone ---- */
@@ -535,6 +570,7 @@ void deadline_sweep(struct http_loop *loop)
 {
     uint64_t now_ns = clock_now_ns();
     relieve_memory(loop, now_ns);
+    relieve_places(loop, now_ns);
     struct conn *conns[POLL_BATCH];
     struct pollfd fds[POLL_BATCH];
     nfds_t count = 0;

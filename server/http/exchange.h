@@ -18,6 +18,7 @@
 #include "server/pages/page.h"
 #include "server/sched/request.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,12 +31,13 @@ struct tls_credentials;
 struct http_daemon;
 
 struct conn {
-    bool used;                           /* a request line came on it */
-    bool cut;                            /* was shut down: MHD is about to close it */
-    bool makes_way;                      /* was cut for a client that waits for its place */
-    bool closed;                         /* MHD has: only an orphan keeps this record */
-    bool handshaking;                    /* TLS: nothing but its handshake has come yet */
-    bool heard;                          /* TLS: the client's first bytes have come */
+    bool used;        /* a request line came on it */
+    bool cut;         /* was shut down: MHD is about to close it */
+    bool evicted;     /* another has its place; guarded by the lock of places.c, ... */
+    bool to_be_cut;   /* ... and so is that it is in loop->evicted */
+    bool closed;      /* MHD has: only an orphan keeps this record */
+    bool handshaking; /* TLS: nothing but its handshake has come yet */
+    bool heard;       /* TLS: the client's first bytes have come */
     struct MHD_Connection *connection;   /* MHD's, until it is closed */
     int fd;                              /* of that */
     struct gnutls_session_int *tls;      /* MHD's; NULL: plain HTTP */
@@ -60,8 +62,13 @@ struct conn {
     struct http_daemon *daemon;
     struct client *client;   /* held; who connected */
     struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
-    struct exchange *exchange; /* NULL between requests */
-    TAILQ_ENTRY(conn) link;    /* of the daemon's */
+    struct exchange *exchange;     /* NULL between requests */
+    TAILQ_ENTRY(conn) link;        /* of the daemon's */
+    TAILQ_ENTRY(conn) client_link; /* of its client's; guarded by the lock of places.c, ... */
+    TAILQ_ENTRY(conn) ring_link; /* ... and so is that of all open ones, or of loop->evicted */
+    /* Twice the time at which it became idle; or at which its request arrived, and 1 more: then it
+     * is busy. A connection is idle until the header of its next request is complete. */
+    atomic_uint_fast64_t activity;
     struct address peer;
 };
 

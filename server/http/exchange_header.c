@@ -308,7 +308,6 @@ static void read_method(struct exchange *exchange, const char *method)
 enum exchange_step exchange_header(struct exchange *exchange, const char *method)
 {
     const struct header_check *header = &exchange->header;
-    conn_begin(exchange->conn);
     read_method(exchange, method);
     if (header->origin != NULL) {
         exchange->request.local = false; /* a browser's page may be anybody's */
@@ -324,6 +323,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         exchange_make_id(exchange);
     }
     request_enter(&exchange->request, REQUEST_BODY);
+    conn_begin(exchange->conn);
     if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }

@@ -18,6 +18,18 @@ enum {
     LOOP_FDS = 16    /* ... and of each loop */
 };
 
+/* For newcomers that wait for a place, and for evicted connections, as many each: with a few
+ * descriptors besides those of connections, a few. */
+static size_t reserve_of(const struct config *config)
+{
+    struct rlimit limit;
+    uint64_t spare = SPARE_FDS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > config->max_connections) {
+        spare = smaller_of(spare, limit.rlim_cur - config->max_connections);
+    }
+    return (size_t)larger_of(spare * PLACES_RESERVE / SPARE_FDS, 2);
+}
+
 uint64_t http_connections_that_fit(const struct server *server)
 {
     struct rlimit limit;
@@ -88,6 +100,7 @@ static enum status start_loops(struct http *http, struct error *err)
     struct server *server = http->server;
     const struct config *config = server->config;
     TRY(check_descriptors(http, err));
+    TRY(places_init(&http->places, (size_t)config->max_connections, reserve_of(config), err));
     TRY(tls_files_open(config, server->log, server->metrics, &http->tls, err));
     TRY(tokens_open(config->token_file, server->log, &http->tokens, err));
     TRY(proxies_parse(&config->trusted_proxies, &http->proxies, err));
@@ -158,7 +171,7 @@ bool http_drained(struct http *http)
 
 size_t http_connections(struct http *http)
 {
-    return atomic_load(&http->places_taken);
+    return places_connections(&http->places);
 }
 
 void http_halt(struct http *http)
@@ -187,6 +200,7 @@ void http_stop(struct http *http)
     }
     listen_close(&http->listeners);
     if (!in_use) {
+        places_deinit(&http->places);
         tls_files_close(http->tls);
         tokens_close(http->tokens);
         free(http);

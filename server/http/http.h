@@ -18,8 +18,8 @@ struct http; /* opaque */
 struct server;
 
 /* Connections need descriptors, of which the process takes as many as it may have: how many of
- * --max-connections fit then. Beyond those a client would wait until another leaves by itself: who
- * makes way is asked at the limit of connections only. Thread: main. */
+ * --max-connections fit then. Beyond those a client would wait until a connection ends by itself:
+ * connections are evicted at the limit of connections only. Thread: main. */
 uint64_t http_connections_that_fit(const struct server *server);
 
 /* Bind every --listen address (or take systemd's sockets instead) and start the loops.

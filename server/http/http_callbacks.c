@@ -292,7 +292,8 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)daemon->buffer_bytes, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)daemon->buffer_bytes, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)config->max_connections, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)(config->max_connections + PLACES_RESERVE),
+         NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
         {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
 #if MHD_VERSION >= 0x00097701

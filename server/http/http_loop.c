@@ -221,6 +221,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
     (void)events;
     struct request *request = completion_take(&loop->completion);
     take_chain_back(request);
+    deadline_cut_evicted(loop);
     accepting_take_handed(loop);
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
@@ -495,6 +496,7 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
     const struct listen_set *sockets = &http->listeners;
     loop->http = http;
     loop->server = http->server;
+    TAILQ_INIT(&loop->evicted);
     TRY(completion_init(&loop->completion, err));
     if (uv_loop_init(&loop->uv) != 0) {
         completion_deinit(&loop->completion);

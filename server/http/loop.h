@@ -4,6 +4,7 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
+#include "server/http/places.h"
 #include "server/http/proxies.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
@@ -87,10 +88,12 @@ struct http_loop {
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
-    _Atomic(struct handed_over *) handed; /* owned: connections that others accepted for it */
+    _Atomic(struct newcomer *)
+        handed; /* owned: newcomers that have a place, and that it serves */
     atomic_size_t handed_count;
-    size_t handshaking; /* connections in their TLS handshake */
-    size_t fresh;       /* accepted, and their daemon has not run since */
+    struct conn_ring evicted; /* connections to cut; guarded by the lock of places.c */
+    size_t handshaking;       /* connections in their TLS handshake */
+    size_t fresh;             /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
@@ -104,9 +107,8 @@ struct http_loop {
     uint64_t awake_ns;    /* the last turn */
     bool stood_still;     /* before it, and no heartbeat has come since */
     unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
-    uint64_t no_way_until_ns; /* nobody makes way before that */
-    bool refused_files;       /* the last connection was: for want of a descriptor, or memory */
-    uint64_t id_seed;         /* of loop_draw_id() */
+    bool refused_files;   /* the last connection was: for want of a descriptor, or memory */
+    uint64_t id_seed;     /* of loop_draw_id() */
 };
 
 /* The HTTP side as a whole: what its loops share. */
@@ -118,8 +120,7 @@ struct http {
     struct proxies proxies;
     atomic_bool draining; /* orders to the loops */
     atomic_bool stopping;
-    atomic_size_t places_taken; /* of --max-connections, by who is accepted or about to be */
-    atomic_bool making_way;     /* some connection gives up its place, and has not ended */
+    struct places places;             /* of --max-connections */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
     int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;
@@ -182,9 +183,10 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
-/* Take over what other loops have accepted for this one. */
+/* Take over the newcomers that this loop serves. */
 void accepting_take_handed(struct http_loop *loop);
-/* Go on after a pause, if there is room for another connection; make some if a client waits. */
+/* Hand newcomers that wait for a place to their loops, as far as there are places or connections
+ * can be evicted for them; go on accepting after a pause. */
 void accepting_resume(struct http_loop *loop);
 /* A connection has ended, or could not begin: its place is another's. */
 void accepting_ended(struct http_loop *loop);
@@ -198,9 +200,8 @@ void accepting_stop(struct http_loop *loop);
 void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
 void deadline_cut(struct conn *conn);
-/* All connections are taken and a client waits for one: end one that asks for nothing, or hardly
- * sends its body or reads its answer. False: there is none. */
-bool deadline_make_way(struct http_loop *loop, uint64_t now_ns);
+/* Cut the connections of this loop that were evicted. */
+void deadline_cut_evicted(struct http_loop *loop);
 /* After a piece of a body: true if the client has closed its side before the end. It is
  * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
  * an end that comes together with data, and a sweep would be late: what the body reserved waits

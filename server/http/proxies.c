@@ -18,7 +18,7 @@ static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
            (rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0);
 }
 
-static bool is_trusted(const struct proxies *proxies, const struct address *address)
+bool proxies_trust(const struct proxies *proxies, const struct address *address)
 {
     if (address->family == AF_UNIX) {
         return proxies->local;
@@ -119,7 +119,7 @@ bool proxies_client(const struct proxies *proxies, const char *const *forwarded,
         size_t left = strlen(forwarded[i]);
         do {
             struct address before;
-            const bool trusted = is_trusted(proxies, client);
+            const bool trusted = proxies_trust(proxies, client);
             if (!trusted || !read_last_entry(forwarded[i], left, &before, &left)) {
                 *local = *local && found && !trusted;
                 return found; /* who wrote that is the last who is known */

@@ -28,6 +28,9 @@ struct proxies {
 MUST_CHECK enum status proxies_parse(const struct config_list *list, struct proxies *out,
                                      struct error *err);
 
+/* Whether whoever connects from this address is a trusted proxy. */
+bool proxies_trust(const struct proxies *proxies, const struct address *address);
+
 /* Who asks. forwarded are the fields of that name, which are one list: some proxies append to it,
  * others a field of their own. There is at least one.
  * in out   *client   the peer; whom the trusted proxies name instead, if they do: true

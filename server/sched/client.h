@@ -20,12 +20,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct address;
+struct conn;
 struct clients; /* opaque: the table of all */
 
 struct client {
-    atomic_uint_fast64_t connections;   /* open */
+    atomic_uint_fast64_t connections;   /* places that it holds (server/http/places.h) */
     atomic_uint_fast64_t requests;      /* under way */
     atomic_uint_fast64_t memory_bytes;  /* that its requests count for */
     atomic_uint_fast64_t request_ns;    /* how long its requests took lately, ... */
@@ -37,11 +39,16 @@ struct client {
     size_t active;          /* ... how many these are, ... */
     size_t aside;           /* ... and how many go on beside the places */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
-    uint64_t key[2];                         /* constant */
-    const char *name;        /* constant, behind the record; "": known by its address */
-    struct clients *clients; /* borrowed */
-    size_t references;       /* guarded by the table's lock */
-    struct client *next;     /* likewise */
+    size_t
+        waiting; /* connections that wait for a place; guarded by the lock of places.c, ... */
+    LIST_ENTRY(client)
+    count_link;               /* ... and so is its link among those with as many places, ... */
+    TAILQ_HEAD(, conn) conns; /* ... and its connections, in the order of evictions */
+    uint64_t key[2];          /* constant */
+    const char *name;         /* constant, behind the record; "": known by its address */
+    struct clients *clients;  /* borrowed */
+    size_t references;        /* guarded by the table's lock */
+    struct client *next;      /* likewise */
 };
 
 MUST_CHECK enum status clients_create(struct clients **out, struct error *err);

@@ -396,7 +396,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     assert works(server)
 
 
-def test_at_the_connection_limit_a_handshake_that_stops_makes_way_for_another_client(
+def test_at_the_connection_limit_a_handshake_that_stops_is_evicted_for_another_client(
     start_server, tls
 ):
     server = start_server("--http-loops", "2", *FULL_FLAGS)
@@ -407,7 +407,7 @@ def test_at_the_connection_limit_a_handshake_that_stops_makes_way_for_another_cl
             until(lambda count=count: server.metric("tally_connections") == count + 1)
     with server.wire(source="127.0.0.3") as other:
         assert other.send(ASK).answer().body == SUMS
-    assert server.metric("tally_connections_made_way_total") >= 1
+    assert server.metric("tally_connections_evicted_total") >= 1
     for connection in idle:
         connection.close()
 

@@ -1,9 +1,5 @@
-/* How the connection of a client ends that is cut off, and whose is chosen to make way
- * (server/http/deadlines.c), on sockets alone. */
-#include "server/base/config.h"
-#include "server/base/metrics.h"
+/* How the connection of a client ends that is cut off (server/http/deadlines.c), on sockets alone. */
 #include "server/http/loop.h"
-#include "server/sched/client.h"
 #include "tests/lib/unit.h"
 
 #include <arpa/inet.h>
@@ -112,44 +108,6 @@ static void a_client_that_is_cut_off_while_it_sends_nothing_reads_what_it_was_to
     assert_int_equal(recv(pair->client, answer, sizeof answer, 0), 0);
 }
 
-/* Bytes that wait to be read are a request that goes on now. Whoever has them is left alone, and
- * so is not the reason that a client waits on: another one makes way. */
-static void who_has_sent_something_just_now_makes_no_way_but_another_does(void **state)
-{
-    struct pair *pair = *state;
-    struct pair quiet = {.client = -1};
-    static struct http http;
-    struct client client = {.references = 2};
-    struct config config = {.min_upload_rate = 1};
-    struct server server = {.config = &config};
-    struct error err = ERROR_INIT;
-    static struct http_loop loop;
-    int ends[2];
-    assert_int_equal(metrics_create(&server.metrics, &err), STATUS_OK);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    quiet.conn.fd = ends[0];
-    assert_int_equal(send(pair->client, "G", 1, MSG_NOSIGNAL), 1);
-    assert_true((events_of(pair->conn.fd, POLLIN, PATIENCE_MS) & POLLIN) != 0);
-    loop = (struct http_loop){.http = &http, .server = &server, .daemon_count = 1};
-    TAILQ_INIT(&loop.daemons[0].conns);
-    struct conn *const conns[] = {&pair->conn, &quiet.conn};
-    for (size_t i = 0; i < ARRAY_COUNT(conns); i++) {
-        conns[i]->loop = &loop;
-        conns[i]->daemon = &loop.daemons[0];
-        conns[i]->client = &client;
-        conns[i]->since_ns = 1; /* long ago */
-        (void)atomic_fetch_add(&client.connections, 1);
-        TAILQ_INSERT_TAIL(&loop.daemons[0].conns, conns[i], link);
-    }
-    assert_true(deadline_make_way(&loop, clock_now_ns()));
-    assert_true(quiet.conn.makes_way && quiet.conn.cut);
-    assert_false(pair->conn.makes_way || pair->conn.cut);
-    assert_false(deadline_make_way(&loop, clock_now_ns()));
-    metrics_destroy(server.metrics);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -157,7 +115,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_client_that_is_cut_off_in_a_closed_window_is_told),
         T(a_client_that_is_cut_off_while_it_sends_nothing_reads_what_it_was_told),
-        T(who_has_sent_something_just_now_makes_no_way_but_another_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

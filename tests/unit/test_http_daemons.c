@@ -59,9 +59,9 @@ static struct client *client_at(struct world *world, unsigned number)
 
 static struct http_daemon *join(struct world *world, struct client *client)
 {
+    atomic_fetch_add(&client->connections, 1);
     struct http_daemon *daemon = http_daemons_join(&world->loop, client);
     assert_non_null(daemon);
-    atomic_fetch_add(&client->connections, 1);
     return daemon;
 }
 

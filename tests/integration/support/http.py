@@ -76,9 +76,14 @@ class Client:
 class Wire:
     """A raw socket to the server, for what no well-behaved client sends."""
 
-    def __init__(self, port, timeout=30, context=None, source=""):
-        """context: of ssl, for HTTPS; source: the client's address."""
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
+    def __init__(self, port, timeout=30, context=None, source="", path=None):
+        """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket."""
+        if path is None:
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
+        else:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(timeout)
+            self.socket.connect(path)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.buffer = b""

@@ -109,8 +109,8 @@ class Tallyd:
     def client(self, timeout=60):
         return Client(self.port, timeout, self.context)
 
-    def wire(self, timeout=30, source=""):
-        return Wire(self.port, timeout, self.context, source)
+    def wire(self, timeout=30, source="", path=None):
+        return Wire(self.port, timeout, self.context if path is None else None, source, path)
 
     def wait_ready(self):
         deadline = time.monotonic() + READY_SECONDS

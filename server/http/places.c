@@ -1,0 +1,431 @@
+/* See places.h. */
+#include "server/http/places.h"
+
+#include "server/base/clock.h"
+#include "server/base/thread.h"
+#include "server/http/loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    LOOKS = 256,   /* at connections for one eviction */
+    IDLE_MS = 250, /* a connection that is idle for less may have a request on its way */
+    VAIN_MS = 50   /* before connections that could not be evicted are looked at again */
+};
+
+enum status places_init(struct places *places, size_t most, size_t reserve, struct error *err)
+{
+    struct client_list *by_count = calloc(most + 1, sizeof *by_count);
+    if (by_count == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "no memory for the places of %zu connections: set a lower "
+                         "--max-connections",
+                         most);
+    }
+    *places = (struct places){.most = most, .reserve = reserve, .by_count = by_count};
+    MUST(pthread_mutex_init(&places->lock, NULL));
+    TAILQ_INIT(&places->ring);
+    TAILQ_INIT(&places->line);
+    return STATUS_OK;
+}
+
+void places_deinit(struct places *places)
+{
+    if (places->by_count != NULL) {
+        assert(places->line_count == 0 && places->taken == 0 && places->leaving == 0);
+        MUST(pthread_mutex_destroy(&places->lock));
+        free(places->by_count);
+    }
+}
+
+/* ---- counting; thread: a holder of the lock ---- */
+
+static uint64_t held_by(const struct client *client)
+{
+    return atomic_load_explicit(&client->connections, memory_order_relaxed);
+}
+
+static void set_count(struct places *places, struct client *client, uint64_t count)
+{
+    if (held_by(client) > 0) {
+        LIST_REMOVE(client, count_link);
+    } else {
+        TAILQ_INIT(&client->conns);
+    }
+    atomic_store_explicit(&client->connections, count, memory_order_relaxed);
+    if (count > 0) {
+        LIST_INSERT_HEAD(&places->by_count[count], client, count_link);
+    }
+}
+
+static void take_place(struct places *places, struct client *client)
+{
+    const uint64_t count = held_by(client) + 1;
+    assert(places->taken < places->most);
+    places->taken++;
+    set_count(places, client, count);
+    places->richest = larger_of(places->richest, count);
+}
+
+static void free_place(struct places *places, struct client *client)
+{
+    const uint64_t count = held_by(client);
+    assert(places->taken > 0 && count > 0);
+    places->taken--;
+    set_count(places, client, count - 1);
+    /* If nobody holds as many any more, this client is the richest with one less. */
+    if (count == places->richest && LIST_EMPTY(&places->by_count[count])) {
+        places->richest = count - 1;
+    }
+}
+
+/* ---- the line; thread: a holder of the lock ---- */
+
+static void enter_line(struct places *places, struct newcomer *newcomer)
+{
+    TAILQ_INSERT_TAIL(&places->line, newcomer, link);
+    places->line_count++;
+    newcomer->client->waiting++;
+}
+
+static void leave_line(struct places *places, struct newcomer *newcomer)
+{
+    TAILQ_REMOVE(&places->line, newcomer, link);
+    places->line_count--;
+    newcomer->client->waiting--;
+}
+
+/* The first newcomer of the clients that hold the fewest places; NULL: nobody waits. */
+static struct newcomer *poorest_waiting(const struct places *places)
+{
+    struct newcomer *poorest = NULL;
+    struct newcomer *newcomer = NULL;
+    TAILQ_FOREACH(newcomer, &places->line, link)
+    {
+        if (poorest == NULL || held_by(newcomer->client) < held_by(poorest->client)) {
+            poorest = newcomer;
+        }
+    }
+    return poorest;
+}
+
+/* The last newcomer of the client that holds most places and has most newcomers. */
+static struct newcomer *richest_waiting(const struct places *places)
+{
+    struct newcomer *richest = NULL;
+    uint64_t most = 0;
+    struct newcomer *newcomer = NULL;
+    TAILQ_FOREACH(newcomer, &places->line, link)
+    {
+        const uint64_t count = held_by(newcomer->client) + newcomer->client->waiting;
+        if (count >= most) {
+            most = count;
+            richest = newcomer;
+        }
+    }
+    return richest;
+}
+
+/* ---- choosing a connection; thread: a holder of the lock ---- */
+
+/* What a connection does: idle since then, or busy with a request that arrived then. */
+struct activity {
+    bool busy;
+    uint64_t since_ns;
+};
+
+static struct activity activity_of(const struct conn *conn)
+{
+    const uint64_t value = atomic_load_explicit(&conn->activity, memory_order_relaxed);
+    return (struct activity){.busy = (value & 1) != 0, .since_ns = value >> 1};
+}
+
+/* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
+ * which may be NULL. Unread bytes are a request: that connection is not idle. */
+static bool is_idle_longer(const struct conn *conn, const struct conn *other, uint64_t until_ns)
+{
+    const struct activity activity = activity_of(conn);
+    return !activity.busy && activity.since_ns <= until_ns &&
+           (other == NULL || activity.since_ns < activity_of(other).since_ns) &&
+           !client_socket_unread(conn->fd);
+}
+
+/* Of the client's connections the one that has been idle for longest, since `until_ns` at least;
+ * without one, the connection whose request arrived last if `busy_too`, else NULL. Each connection
+ * that is looked at costs one of *looks. */
+static struct conn *choose_of_client(struct client *client, uint64_t until_ns, bool busy_too,
+                                     size_t *looks)
+{
+    struct conn *idle = NULL;
+    struct conn *busy = NULL;
+    struct conn *conn = NULL;
+    for (uint64_t left = held_by(client); left > 0 && *looks > 0; left--, (*looks)--) {
+        conn = TAILQ_FIRST(&client->conns);
+        if (conn == NULL) {
+            break; /* its connections are on their way to their loops */
+        }
+        TAILQ_REMOVE(&client->conns, conn, client_link);
+        TAILQ_INSERT_TAIL(&client->conns, conn, client_link);
+        if (is_idle_longer(conn, idle, until_ns)) {
+            idle = conn;
+        } else if (busy == NULL || activity_of(conn).since_ns > activity_of(busy).since_ns) {
+            busy = conn;
+        }
+    }
+    return idle != NULL || !busy_too ? idle : busy;
+}
+
+/* Of all connections the one that has been idle for longest, since `until_ns` at least, and whose
+ * client holds `least` places or more; NULL: none is. */
+static struct conn *choose_idle(struct places *places, uint64_t until_ns, uint64_t least)
+{
+    struct conn *idle = NULL;
+    const size_t looks = smaller_of(places->taken, LOOKS);
+    for (size_t i = 0; i < looks && !TAILQ_EMPTY(&places->ring); i++) {
+        struct conn *conn = TAILQ_FIRST(&places->ring);
+        TAILQ_REMOVE(&places->ring, conn, ring_link);
+        TAILQ_INSERT_TAIL(&places->ring, conn, ring_link);
+        if (held_by(conn->client) >= least && is_idle_longer(conn, idle, until_ns)) {
+            idle = conn;
+        }
+    }
+    return idle;
+}
+
+/* The newcomer whose client has an idle connection, which becomes *conn; NULL: none has. */
+static struct newcomer *choose_own_idle(const struct places *places, uint64_t until_ns,
+                                        struct conn **conn)
+{
+    size_t looks = LOOKS;
+    const struct client *before = NULL;
+    struct newcomer *newcomer = NULL;
+    TAILQ_FOREACH(newcomer, &places->line, link)
+    {
+        if (newcomer->client != before && held_by(newcomer->client) > 0) {
+            *conn = choose_of_client(newcomer->client, until_ns, false, &looks);
+            if (*conn != NULL) {
+                return newcomer;
+            }
+        }
+        before = newcomer->client;
+    }
+    return NULL;
+}
+
+/* The connection that is to be evicted for a newcomer; NULL: none is.
+ * in out   *newcomer   the poorest that waits; the one that gets the place */
+static struct conn *choose_victim(struct places *places, uint64_t now_ns,
+                                  struct newcomer **newcomer)
+{
+    const uint64_t until_ns = now_ns - IDLE_MS * NS_PER_MS;
+    const uint64_t count = held_by((*newcomer)->client) + 1;
+    struct conn *conn = NULL;
+    if (now_ns < places->vain_until_ns && count >= places->vain_count) {
+        return NULL;
+    }
+    if (places->richest > count) {
+        size_t looks = LOOKS;
+        struct client *richest = LIST_FIRST(&places->by_count[places->richest]);
+        conn = choose_of_client(richest, now_ns, true, &looks);
+    }
+    if (conn == NULL) {
+        conn = choose_idle(places, until_ns, count);
+    }
+    if (conn == NULL) {
+        struct newcomer *own = choose_own_idle(places, until_ns, &conn);
+        *newcomer = own != NULL ? own : *newcomer;
+    }
+    if (conn == NULL) {
+        places->vain_until_ns = now_ns + VAIN_MS * NS_PER_MS;
+        places->vain_count = count;
+    }
+    return conn;
+}
+
+/* The connection holds no place any more, and nobody chooses it again. */
+static void detach(struct places *places, struct conn *conn)
+{
+    TAILQ_REMOVE(&conn->client->conns, conn, client_link);
+    TAILQ_REMOVE(&places->ring, conn, ring_link);
+    free_place(places, conn->client);
+}
+
+static void evict(struct places *places, struct conn *conn)
+{
+    detach(places, conn);
+    conn->evicted = true;
+    places->leaving++;
+}
+
+/* ---- newcomers ---- */
+
+bool places_can_accept(struct places *places, bool keeps_all)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    const bool can = places->line_count < places->reserve ||
+                     (!keeps_all && places->leaving < places->reserve);
+    MUST(pthread_mutex_unlock(&places->lock));
+    return can;
+}
+
+static enum places_answer ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
+{
+    struct client *client = newcomer->client;
+    if (limit > 0 && held_by(client) + client->waiting >= limit) {
+        return PLACES_OVER_LIMIT;
+    }
+    if (places->line_count == 0 && places->taken < places->most) {
+        take_place(places, client);
+        return PLACES_TAKEN;
+    }
+    enter_line(places, newcomer);
+    return PLACES_WAITS;
+}
+
+enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    const enum places_answer answer = ask(places, newcomer, limit);
+    MUST(pthread_mutex_unlock(&places->lock));
+    return answer;
+}
+
+static struct newcomer *next(struct places *places, bool may_evict, uint64_t now_ns,
+                             struct http_loop **wake)
+{
+    struct newcomer *newcomer = poorest_waiting(places);
+    *wake = NULL;
+    if (newcomer == NULL) {
+        return NULL;
+    }
+    if (places->taken == places->most) {
+        struct conn *conn = !may_evict || places->leaving >= places->reserve
+                                ? NULL
+                                : choose_victim(places, now_ns, &newcomer);
+        if (conn == NULL) {
+            return NULL;
+        }
+        evict(places, conn);
+        TAILQ_INSERT_TAIL(&conn->loop->evicted, conn, ring_link);
+        conn->to_be_cut = true;
+        *wake = conn->loop;
+    }
+    leave_line(places, newcomer);
+    take_place(places, newcomer->client);
+    return newcomer;
+}
+
+struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now_ns,
+                             struct http_loop **wake)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    struct newcomer *newcomer = next(places, may_evict, now_ns, wake);
+    MUST(pthread_mutex_unlock(&places->lock));
+    return newcomer;
+}
+
+struct newcomer *places_refuse(struct places *places)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    struct newcomer *refused =
+        places->line_count > places->reserve ? richest_waiting(places) : NULL;
+    if (refused != NULL) {
+        leave_line(places, refused);
+    }
+    MUST(pthread_mutex_unlock(&places->lock));
+    return refused;
+}
+
+struct newcomer *places_drop_waiting(struct places *places)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    struct newcomer *newcomer = TAILQ_FIRST(&places->line);
+    if (newcomer != NULL) {
+        leave_line(places, newcomer);
+    }
+    MUST(pthread_mutex_unlock(&places->lock));
+    return newcomer;
+}
+
+/* ---- connections ---- */
+
+void places_join(struct places *places, struct conn *conn)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    TAILQ_INSERT_TAIL(&conn->client->conns, conn, client_link);
+    TAILQ_INSERT_TAIL(&places->ring, conn, ring_link);
+    MUST(pthread_mutex_unlock(&places->lock));
+}
+
+void places_leave(struct places *places, struct conn *conn)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    if (!conn->evicted) {
+        detach(places, conn);
+    } else {
+        places->leaving--;
+        if (conn->to_be_cut) {
+            TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
+        }
+    }
+    MUST(pthread_mutex_unlock(&places->lock));
+}
+
+void places_give_back(struct places *places, struct client *client)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    free_place(places, client);
+    MUST(pthread_mutex_unlock(&places->lock));
+}
+
+/* How many places the client of the next newcomer would hold, if no place is free for it and one
+ * more connection may be evicted; 0 otherwise. Thread: a holder of the lock. */
+static uint64_t count_wanted(const struct places *places)
+{
+    const struct newcomer *newcomer = poorest_waiting(places);
+    return newcomer == NULL || places->taken < places->most ||
+                   places->leaving >= places->reserve
+               ? 0
+               : held_by(newcomer->client) + 1;
+}
+
+uint64_t places_wanted(struct places *places)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    const uint64_t count = count_wanted(places);
+    MUST(pthread_mutex_unlock(&places->lock));
+    return count;
+}
+
+bool places_evict(struct places *places, struct conn *conn)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    const uint64_t count = count_wanted(places);
+    const bool evicts = !conn->evicted && count > 0 && held_by(conn->client) >= count;
+    if (evicts) {
+        evict(places, conn);
+    }
+    MUST(pthread_mutex_unlock(&places->lock));
+    return evicts;
+}
+
+struct conn *places_next_evicted(struct places *places, struct conn_ring *evicted)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    struct conn *conn = TAILQ_FIRST(evicted);
+    if (conn != NULL) {
+        TAILQ_REMOVE(evicted, conn, ring_link);
+        conn->to_be_cut = false;
+    }
+    MUST(pthread_mutex_unlock(&places->lock));
+    return conn;
+}
+
+size_t places_connections(struct places *places)
+{
+    MUST(pthread_mutex_lock(&places->lock));
+    const size_t count = places->taken + places->leaving + places->line_count;
+    MUST(pthread_mutex_unlock(&places->lock));
+    return count;
+}

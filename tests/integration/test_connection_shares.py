@@ -1,0 +1,276 @@
+"""Who keeps a connection, and who gets one, while --max-connections are taken. Each client is an address
+of 127.0.0.0/8."""
+
+import contextlib
+import select
+import selectors
+import socket
+import threading
+
+import pytest
+
+from support import calls
+from support.calls import BODY, PATH, SUMS
+from support.certificates import Tls
+from support.http import post_bytes
+from support.waiting import until
+
+RAW = ("Content-Type", calls.RAW)
+ASK = post_bytes(PATH, BODY, [RAW])
+BEGIN, END = ASK[:-1], ASK[-1:]
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+READYZ = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
+PLACES = 32
+LINE = 64  # connections that wait for a place (server/http/places.h)
+FULL = ("--max-connections", str(PLACES), "--header-timeout-ms", "100000")
+REFUSED = 'tally_client_refusals_total\\{limit="%s"\\}'
+
+
+class Crowd:
+    """Clients that hold all connections they can get, in a thread of their own: each connection sends
+    `first`, then `again` for whatever it reads, and every few milliseconds if it `pushes`. What the
+    server closes is opened anew."""
+
+    def __init__(self, server, sources, first, again=b"", pushes=False):
+        self.server, self.first, self.again, self.pushes = server, first, again, pushes
+        self.heard = set()  # places whose connection has read something
+        self.opened = 0
+        self.stopping = threading.Event()
+        self.selector = selectors.DefaultSelector()
+        self.sockets = {}
+        for source in sources:
+            self.open(source)
+        self.thread = threading.Thread(target=self.run)
+
+    def open(self, place):
+        sock = socket.create_connection(("127.0.0.1", self.server.port), 30, (place[0], 0))
+        sock.setblocking(False)
+        self.sockets[place] = sock
+        self.opened += 1
+        self.selector.register(sock, selectors.EVENT_READ, place)
+        with contextlib.suppress(OSError):
+            sock.send(self.first)
+
+    def on_readable(self, place):
+        sock = self.sockets[place]
+        with contextlib.suppress(OSError):
+            if sock.recv(65536):
+                self.heard.add(place)
+                sock.send(self.again)
+                return
+        self.selector.unregister(sock)
+        sock.close()
+        self.open(place)
+
+    def run(self):
+        while not self.stopping.is_set():
+            for key, _ in self.selector.select(0.005):
+                self.on_readable(key.data)
+            for sock in self.sockets.values() if self.pushes else ():
+                with contextlib.suppress(OSError):
+                    sock.send(self.again)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.thread.join()
+        for sock in self.sockets.values():
+            sock.close()
+
+
+def of_one(count):
+    return [("127.0.0.2", at) for at in range(count)]
+
+
+def of_many(count):
+    return [(f"127.0.1.{at + 1}", 0) for at in range(count)]
+
+
+def gets_in(server, asks=ASK, source="127.0.0.3", patience=30):
+    """One request on a connection of its own: the answer."""
+    with server.wire(patience, source) as wire:
+        return wire.send(asks).answer()
+
+
+def has_answer(wire):
+    return bool(select.select([wire.socket], [], [], 0)[0])
+
+
+def expect_everybody_in(server):
+    """A client, and a probe from an address of its own."""
+    for at in range(4):
+        assert gets_in(server).body == SUMS
+        assert gets_in(server, (LIVEZ, READYZ)[at % 2], "127.0.0.4").status == 200
+
+
+@pytest.mark.parametrize("loops", ["1", "3"])
+def test_one_address_that_asks_on_all_connections_keeps_nobody_out(start_server, loops):
+    server = start_server("--http-loops", loops, *FULL)
+    with Crowd(server, of_one(PLACES + 8), LIVEZ, LIVEZ) as crowd:
+        until(lambda: len(crowd.heard) >= PLACES)
+        expect_everybody_in(server)
+    assert server.metric("tally_connections_evicted_total") >= 8
+
+
+def test_many_addresses_with_an_idle_connection_each_keep_nobody_out(start_server):
+    server = start_server("--http-loops", "2", *FULL)
+    with Crowd(server, of_many(PLACES + 8), LIVEZ) as crowd:
+        until(lambda: len(crowd.heard) >= PLACES)
+        expect_everybody_in(server)
+
+
+def test_many_addresses_that_ask_now_and_then_keep_nobody_out(start_server):
+    server = start_server("--http-loops", "2", *FULL)
+    with Crowd(server, of_many(PLACES + 8), b"GET /livez HTTP/1.1\r\nHost: x\r\n") as crowd:
+        until(lambda: crowd.opened > PLACES + 8)  # some were evicted for others
+        expect_everybody_in(server)
+
+
+def upload(size):
+    head = f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
+    return f"{head}Content-Type: {calls.RAW}\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+def test_one_address_whose_bodies_arrive_at_the_least_rate_keeps_nobody_out(start_server):
+    server = start_server("--http-loops", "2", "--min-upload-rate", "1", *FULL)
+    with Crowd(server, of_one(PLACES + 8), upload(8 << 20), bytes(512), pushes=True):
+        until(lambda: gets_in(server, LIVEZ).status == 200)
+        server.await_active(PLACES - 1)
+        expect_everybody_in(server)
+    assert server.metric("tally_connections_evicted_total") >= 8
+
+
+def test_many_addresses_whose_bodies_arrive_at_the_least_rate_keep_nobody_out(start_server):
+    server = start_server(
+        *("--http-loops", "1", "--min-upload-rate", "1", "--body-timeout-ms", "80000000"),
+        *("--memory-budget", "4GiB", *FULL),
+        moves_clock=True,
+    )
+    watch = server.wire(source="127.0.0.9")
+    with Crowd(server, of_many(PLACES - 1), upload(8 << 20), bytes(512), pushes=True):
+        until(lambda: watch.metric("tally_active_requests") == PLACES)  # and that one
+        begun = threading.Event()
+
+        def let_time_pass():
+            while not begun.wait(0.3):
+                server.pass_time(2.1)
+
+        passing = threading.Thread(target=let_time_pass)
+        passing.start()
+        try:
+            with server.wire(source="127.0.0.9") as second:
+                assert gets_in(server, LIVEZ).status == 200
+                assert gets_in(server, ASK).body == SUMS
+                second.close()
+        finally:
+            begun.set()
+            passing.join()
+    watch.close()
+
+
+def test_a_request_that_has_begun_is_cut_for_a_client_with_fewer_connections(start_server):
+    server = start_server("--http-loops", "2", "--min-upload-rate", "0", *FULL)
+    begun = [server.wire(source="127.0.0.2") for _ in range(PLACES - 1)]
+    for wire in begun:
+        wire.send(BEGIN)
+    server.await_active(PLACES - 1)
+    with server.wire(source="127.0.0.3") as first, server.wire(source="127.0.0.3") as second:
+        assert first.send(ASK).answer().body == SUMS
+        assert second.send(ASK).answer().body == SUMS
+        cut = until(lambda: [wire for wire in begun if has_answer(wire)])
+        assert len(cut) == 1  # the first had the place that was free
+        says = ("--max-connections", "more than its equal part", "use fewer")
+        answer = cut[0].answer()
+        calls.expect_error(answer, 429, "too_many_requests", says=says)
+        assert cut[0].closed()
+        for wire in begun:
+            if wire is not cut[0]:
+                assert wire.send(END).answer().body == SUMS
+    for wire in begun:
+        wire.close()
+
+
+def test_idle_connections_of_a_client_are_closed_before_its_requests_are_cut(start_server):
+    server = start_server("--http-loops", "3", "--min-upload-rate", "0", *FULL)
+    wires = [server.wire(source="127.0.0.2").send(ASK) for _ in range(PLACES)]
+    assert all(wire.answer().body == SUMS for wire in wires)
+    busy, idle = wires[::2], wires[1::2]
+    for wire in busy:
+        wire.send(BEGIN)
+    for wire in busy:
+        wire.await_read()
+    others = [server.wire(source="127.0.0.3").send(ASK) for _ in range(PLACES // 2)]
+    assert all(wire.answer().body == SUMS for wire in others)
+    assert all(wire.closed() for wire in idle)
+    assert all(wire.send(END).answer().body == SUMS for wire in busy)
+    for wire in (*wires, *others):
+        wire.close()
+
+
+def test_a_client_alone_at_the_limit_waits_and_beyond_the_line_it_is_refused(start_server):
+    server = start_server("--http-loops", "1", "--min-upload-rate", "0", *FULL)
+    inside = [server.wire().send(BEGIN) for _ in range(PLACES)]
+    for wire in inside:
+        wire.await_read()
+    waiting = [server.wire().send(ASK) for _ in range(LINE)]
+    refused = server.wire()
+    answer = refused.answer()
+    says = ("--max-connections", "its equal part", "use one that is open")
+    calls.expect_error(answer, 429, "too_many_requests", says=says)
+    assert answer.headers["Retry-After"] == "1" and refused.closed()
+    assert gets_in(server).body == SUMS  # another client passes all of them
+    for wire in inside:
+        with contextlib.suppress(ConnectionError):
+            wire.send(END)
+    assert sum(wire.answer().body == SUMS for wire in inside) == PLACES - 1
+    for wire in inside:
+        wire.close()
+    for wire in waiting:
+        assert wire.answer().body == SUMS
+        wire.close()
+    assert server.metric(REFUSED % "max-connections") == 2  # and the request that was cut
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_further_connections_of_a_client_are_refused_beyond_its_limit(start_server, tmp_path, tls):
+    server = start_server(
+        "--per-client-connections", "3", tls=Tls(tmp_path / "tls") if tls else None
+    )
+    until(lambda: server.metric("tally_connections") == 1)
+    kept = [server.wire(source="127.0.0.2") for _ in range(3)]
+    assert all(wire.send(ASK).answer().body == SUMS for wire in kept)
+    if tls:
+        with pytest.raises(OSError):
+            server.wire(source="127.0.0.2")
+    else:
+        with server.wire(source="127.0.0.2") as fourth:
+            answer = fourth.answer()
+            says = ("--per-client-connections", "use one that is open")
+            calls.expect_error(answer, 429, "too_many_requests", says=says)
+            assert fourth.closed()
+    assert gets_in(server).body == SUMS  # of another client
+    assert all(wire.send(ASK).answer().body == SUMS for wire in kept)
+    kept.pop().close()
+    until(lambda: server.metric("tally_connections") == 3)
+    with server.wire(source="127.0.0.2") as fourth:
+        assert fourth.send(ASK).answer().body == SUMS
+    assert server.metric(REFUSED % "per-client-connections") == 1
+    for wire in kept:
+        wire.close()
+
+
+def test_the_limit_of_connections_is_none_for_proxies_and_unix_sockets(start_server, tmp_path):
+    path = str(tmp_path / "s")
+    server = start_server(
+        *("--per-client-connections", "1", "--trusted-proxies", "127.0.0.2"),
+        *("--listen", f"unix:{path}"),
+    )
+    proxy = [server.wire(source="127.0.0.2").send(ASK) for _ in range(3)]
+    local = [server.wire(path=path).send(ASK) for _ in range(3)]
+    assert all(wire.answer().body == SUMS for wire in (*proxy, *local))
+    assert server.metric(REFUSED % "per-client-connections") == 0
+    for wire in (*proxy, *local):
+        wire.close()
