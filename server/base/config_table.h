@@ -20,6 +20,9 @@
 GROUP("Network")                                                                                   \
 X(listen,              LIST,   "127.0.0.1:8000", 1,          16,               "address",          \
   "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Several: with commas, or the flag repeated.") \
+X(probe_listen,        LIST,   "",               0,          4,                "address",          \
+  "Where to listen for probes, as --listen: answers only /livez and /readyz, in plain HTTP, beside " \
+  "--max-connections. For what supervises this process; clients should not reach it.")             \
 X(socket_mode,         TEXT,   "auto",           1,          8,                "mode",             \
   "Permissions of the Unix sockets of --listen, in octal: to connect is to write. auto: 0600, and "  \
   "0660 with --socket-group. Sockets that systemd passes have those of their unit.")               \

@@ -11,7 +11,8 @@
  *                               --> refused: 429, closed
  *
  * At the limit of connections newcomers are accepted, too, because only that tells whose they are;
- * places.c decides which connection is evicted for them. The backlog waits while the process has no
+ * places.c decides which connection is evicted for them. Connections of --probe-listen are outside of
+ * all this: a few on each loop, of which the oldest ends for the newest. The backlog waits while the process has no
  * descriptor left, and while connections that were accepted have not been looked at: connections
  * that come faster than they are served stay in the kernel, where they cost next to nothing. libuv
  * does not watch the sockets until a connection has ended or a heartbeat has passed.
@@ -42,6 +43,7 @@
 #include <unistd.h>
 
 enum {
+    MOST_PROBES = 16,    /* connections of --probe-listen on a loop */
     MOST_FRESH = 8,      /* accepted, and not looked at yet; also accepted in one wake-up */
     FEW_CONNECTIONS = 4, /* of a loop */
     HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
@@ -50,11 +52,12 @@ enum {
 
 static void on_waiting(uv_poll_t *poll, int status, int events);
 
-static void pause_all(struct http_loop *loop)
+/* Accept nobody for now; unless `all`, probes are still accepted. */
+static void pause_listeners(struct http_loop *loop, bool all)
 {
     for (size_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
-        if (!listener->closed && !listener->paused) {
+        if (!listener->closed && !listener->paused && (all || !listener->probe)) {
             (void)uv_poll_stop(&listener->poll);
             listener->paused = true;
         }
@@ -139,9 +142,9 @@ void accepting_resume(struct http_loop *loop)
 {
     hand_over_waiting(loop);
     const bool can_accept = places_can_accept(&loop->http->places, is_draining(loop));
-    for (size_t i = 0; i < loop->listener_count && can_accept; i++) {
+    for (size_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
-        if (!listener->closed && listener->paused) {
+        if (!listener->closed && listener->paused && (can_accept || listener->probe)) {
             listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
         }
     }
@@ -161,8 +164,10 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     accepted->peer = address_of(&newcomer->peer);
     accepted->client = newcomer->client;
     accepted->tls = newcomer->tls;
+    accepted->probe = newcomer->probe;
     newcomer->client = NULL;
-    struct http_daemon *daemon = http_daemons_join(loop, accepted->client);
+    struct http_daemon *daemon =
+        http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
     if (daemon == NULL) {
         (void)close(newcomer->fd);
     } else {
@@ -175,7 +180,11 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     }
     free_newcomer(newcomer);
     if (accepted->client != NULL) { /* nothing became of it */
-        places_give_back(&loop->http->places, accepted->client);
+        if (accepted->probe) {
+            (void)atomic_fetch_sub(&loop->http->probes, 1);
+        } else {
+            places_give_back(&loop->http->places, accepted->client);
+        }
         client_release(accepted->client);
         accepted->client = NULL;
         if (daemon != NULL) {
@@ -239,6 +248,22 @@ static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *ne
                : loop->server->config->per_client_connections;
 }
 
+/* A probe is served at once, by this loop, at the cost of the oldest one that is still there. Takes
+ * over the newcomer. */
+static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
+{
+    struct conn *oldest = TAILQ_FIRST(&loop->probes);
+    while (oldest != NULL && oldest->cut) {
+        oldest = TAILQ_NEXT(oldest, ring_link);
+    }
+    if (loop->probe_count >= MOST_PROBES && oldest != NULL) {
+        deadline_cut(oldest);
+    }
+    (void)atomic_fetch_add(&loop->http->probes, 1);
+    (void)atomic_fetch_add(&loop->conn_count, 1);
+    add_connection(loop, newcomer);
+}
+
 /* Takes over the newcomer. */
 static void receive(struct http_loop *loop, struct newcomer *newcomer)
 {
@@ -271,7 +296,8 @@ static void receive(struct http_loop *loop, struct newcomer *newcomer)
 /* Accept a connection into *newcomer. False: errno says why there is none. */
 static bool accept_newcomer(const struct listener *listener, struct newcomer *newcomer)
 {
-    *newcomer = (struct newcomer){.tls = listener->tls, .peer = {.ss_family = AF_UNSPEC}};
+    *newcomer = (struct newcomer){
+        .tls = listener->tls, .probe = listener->probe, .peer = {.ss_family = AF_UNSPEC}};
     newcomer->peer_bytes = sizeof newcomer->peer;
     newcomer->fd = accept4(listener->fd, (struct sockaddr *)&newcomer->peer,
                            &newcomer->peer_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -295,8 +321,8 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     for (size_t i = 0; i < MOST_FRESH && loop->fresh < MOST_FRESH; i++) {
-        if (!places_can_accept(&loop->http->places, is_draining(loop))) {
-            pause_all(loop);
+        if (!listener->probe && !places_can_accept(&loop->http->places, is_draining(loop))) {
+            pause_listeners(loop, false);
             return;
         }
         struct newcomer *newcomer = malloc(sizeof *newcomer);
@@ -304,7 +330,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
             errno = ENOMEM;
         } else if (accept_newcomer(listener, newcomer)) {
             loop->refused_files = false;
-            receive(loop, newcomer);
+            (newcomer->probe ? receive_probe : receive)(loop, newcomer);
             continue;
         }
         const int failure = errno;
@@ -316,7 +342,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
                     "no file descriptor or memory is left for another connection (ulimit -n)");
             }
             loop->refused_files = true;
-            pause_all(loop);
+            pause_listeners(loop, true);
             return;
         }
         if (failure != ECONNABORTED && failure != EINTR) {
@@ -330,10 +356,12 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
 {
     struct listener *listener = &loop->listeners[loop->listener_count];
     int fd = fcntl(socket->fd, F_DUPFD_CLOEXEC, 3);
-    *listener = (struct listener){.loop = loop,
-                                  .fd = fd,
-                                  .inherited = socket->inherited,
-                                  .tls = loop->http->tls != NULL && !socket->local};
+    *listener =
+        (struct listener){.loop = loop,
+                          .fd = fd,
+                          .inherited = socket->inherited,
+                          .probe = socket->probe,
+                          .tls = loop->http->tls != NULL && !socket->local && !socket->probe};
     if (fd < 0) {
         return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
                          socket->name);

@@ -43,7 +43,13 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     }
     TAILQ_INSERT_TAIL(&daemon->conns, conn, link);
     conn_begin(conn);
-    places_join(&loop->http->places, conn);
+    conn->probe = accepted->probe;
+    if (conn->probe) {
+        TAILQ_INSERT_TAIL(&loop->probes, conn, ring_link);
+        loop->probe_count++;
+    } else {
+        places_join(&loop->http->places, conn);
+    }
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
     return conn;
@@ -69,7 +75,13 @@ void conn_destroy(struct conn *conn)
     TAILQ_REMOVE(&conn->daemon->conns, conn, link);
     tls_end(conn);
     http_daemon_leave(conn->daemon);
-    places_leave(&conn->loop->http->places, conn);
+    if (conn->probe) {
+        TAILQ_REMOVE(&conn->loop->probes, conn, ring_link);
+        conn->loop->probe_count--;
+        (void)atomic_fetch_sub(&conn->loop->http->probes, 1);
+    } else {
+        places_leave(&conn->loop->http->places, conn);
+    }
     accepting_ended(conn->loop);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;

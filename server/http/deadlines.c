@@ -416,7 +416,8 @@ static struct conn *find_place(const struct http_loop *loop, uint64_t least, uin
          conn = loop_next_conn(loop, conn)) {
         const uint64_t holds =
             atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-        const double seconds = conn->cut || holds < least ? 0 : seconds_of_place(conn, now_ns);
+        const bool may_go = !conn->cut && !conn->probe && holds >= least;
+        const double seconds = may_go ? seconds_of_place(conn, now_ns) : 0;
         if (seconds > most) {
             slowest = conn;
             most = seconds;

@@ -31,6 +31,7 @@ struct tls_credentials;
 struct http_daemon;
 
 struct conn {
+    bool probe;       /* of --probe-listen: holds no place */
     bool used;        /* a request line came on it */
     bool cut;         /* was shut down: MHD is about to close it */
     bool evicted;     /* another has its place; guarded by the lock of places.c, ... */

@@ -82,6 +82,19 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
+/* The connections of --probe-listen are few, so each has one answer. */
+static enum status check_probe(struct exchange *exchange, struct error *err)
+{
+    exchange->close = true;
+    if (exchange->route != NULL && exchange->route->scopes == ROUTE_SCOPE_OPEN) {
+        return STATUS_OK;
+    }
+    exchange->route = NULL;
+    return error_set(err, STATUS_NOT_FOUND,
+                     "this address is for probes (--probe-listen) and has /livez and /readyz "
+                     "alone; ask for everything else at an address of --listen");
+}
+
 static enum status find_route(struct exchange *exchange, const char *method, struct error *err)
 {
     struct codec_request *codec_request = &exchange->request.codec_request;
@@ -92,6 +105,9 @@ static enum status find_route(struct exchange *exchange, const char *method, str
     codec_request->param_count = target.param_count;
     memcpy(exchange->segments, match.segments, sizeof exchange->segments);
     exchange->route = match.route;
+    if (exchange->conn->probe) {
+        TRY(check_probe(exchange, err));
+    }
     exchange->preflight = exchange->preflight && match.route != NULL;
     exchange->bodiless = exchange->preflight;
     if (exchange->preflight) {

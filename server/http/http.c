@@ -83,14 +83,20 @@ static int number_for_loops(const struct http *http)
 static enum status open_sockets(struct http *http, struct error *err)
 {
     const struct config *config = http->server->config;
+    struct listen_set *set = &http->listeners;
     struct listen_access access;
-    TRY(listen_inherit(&http->listeners, err));
-    if (http->listeners.count > 0) {
-        return STATUS_OK; /* systemd's unit says who may connect to what it passes */
-    }
+    TRY(listen_inherit(set, err));
+    const bool inherits = set->count > 0; /* systemd's unit says who may connect to these */
     TRY(listen_access_parse(config->socket_mode, config->socket_group, &access, err));
-    for (size_t i = 0; i < config->listen.count; i++) {
-        TRY(listen_open(&http->listeners, config->listen.items[i], &access, err));
+    for (size_t i = 0; i < config->listen.count && !inherits; i++) {
+        TRY(listen_open(set, config->listen.items[i], &access, err));
+    }
+    const size_t for_all = set->count;
+    for (size_t i = 0; i < config->probe_listen.count; i++) {
+        TRY(listen_open(set, config->probe_listen.items[i], &access, err));
+    }
+    for (size_t i = for_all; i < set->count; i++) {
+        set->sockets[i].probe = true;
     }
     return STATUS_OK;
 }
@@ -130,7 +136,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     for (size_t i = 0; i < http->listeners.count; i++) {
         const struct listen_socket *socket = &http->listeners.sockets[i];
         log_message(server->log, LOG_INFO, "listening on %s%s", socket->name,
-                    http->tls != NULL && !socket->local ? ", TLS" : "");
+                    socket->probe                         ? ", for probes alone"
+                    : http->tls != NULL && !socket->local ? ", TLS"
+                                                          : "");
     }
     *out = http;
     return STATUS_OK;
@@ -171,7 +179,7 @@ bool http_drained(struct http *http)
 
 size_t http_connections(struct http *http)
 {
-    return places_connections(&http->places);
+    return places_connections(&http->places) + atomic_load(&http->probes);
 }
 
 void http_halt(struct http *http)

@@ -114,7 +114,8 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
 {
     struct crowd *shared = &loop->crowds[0];
     struct crowd *crowd = shared;
-    if (atomic_load_explicit(&client->connections, memory_order_relaxed) > 1) {
+    if (client != NULL &&
+        atomic_load_explicit(&client->connections, memory_order_relaxed) > 1) {
         crowd = crowd_of(loop, client);
         crowd = crowd == NULL ? shared : crowd;
     }

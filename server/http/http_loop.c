@@ -497,6 +497,7 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
     loop->http = http;
     loop->server = http->server;
     TAILQ_INIT(&loop->evicted);
+    TAILQ_INIT(&loop->probes);
     TRY(completion_init(&loop->completion, err));
     if (uv_loop_init(&loop->uv) != 0) {
         completion_deinit(&loop->completion);

@@ -28,6 +28,7 @@ struct listen_socket {
     dev_t device; /* ... as long as it is this file */
     ino_t inode;
     bool inherited;               /* systemd has it too, and keeps it open after us */
+    bool probe;                   /* of --probe-listen */
     char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
 };
 

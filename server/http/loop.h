@@ -63,6 +63,7 @@ struct listener {
     bool paused;    /* accepts nobody for now: too many connections, or no descriptor left */
     bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
     bool tls;       /* whoever comes here speaks TLS */
+    bool probe;     /* of --probe-listen */
 };
 
 /* A connection that libmicrohttpd is about to be given. */
@@ -70,6 +71,7 @@ struct accepted {
     struct address peer;
     struct client *client; /* held; NULL: conn_create() has taken it over */
     bool tls;
+    bool probe;
 };
 
 struct http_loop {
@@ -91,6 +93,8 @@ struct http_loop {
     _Atomic(struct newcomer *)
         handed; /* owned: newcomers that have a place, and that it serves */
     atomic_size_t handed_count;
+    struct conn_ring probes; /* connections of --probe-listen, the oldest first */
+    size_t probe_count;
     struct conn_ring evicted; /* connections to cut; guarded by the lock of places.c */
     size_t handshaking;       /* connections in their TLS handshake */
     size_t fresh;             /* accepted, and their daemon has not run since */
@@ -121,6 +125,7 @@ struct http {
     atomic_bool draining; /* orders to the loops */
     atomic_bool stopping;
     struct places places;             /* of --max-connections */
+    atomic_size_t probes;             /* connections of --probe-listen */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
     int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;
@@ -168,8 +173,8 @@ MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct erro
 
 /* http_daemons.c: start one more; the loop has fewer than DAEMONS_MAX. */
 MUST_CHECK enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err);
-/* The daemon that a new connection of the client is with, until it leaves;
- * NULL: there is none. */
+/* The daemon that a new connection of the client is with, until it leaves; the client NULL: beside
+ * the first connections of others. Returns NULL if there is none. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);
 /* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */

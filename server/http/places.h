@@ -53,6 +53,7 @@ struct newcomer {
     socklen_t peer_bytes;
     int fd; /* owned */
     bool tls;
+    bool probe; /* of --probe-listen: has no place, and needs none */
 };
 
 TAILQ_HEAD(conn_ring, conn);

@@ -117,6 +117,7 @@ static struct newcomer *next(struct conn **evicted)
 
 static void end(struct conn *conn)
 {
+    assert_non_null(conn);
     places_leave(&world.places, conn);
     conn->closed = true;
 }
