@@ -26,6 +26,8 @@ struct address;
 struct conn;
 struct clients; /* opaque: the table of all */
 
+TAILQ_HEAD(client_conns, conn);
+
 struct client {
     atomic_uint_fast64_t connections;   /* places that it holds (server/http/places.h) */
     atomic_uint_fast64_t requests;      /* under way */
@@ -39,16 +41,16 @@ struct client {
     size_t active;          /* ... how many these are, ... */
     size_t aside;           /* ... and how many go on beside the places */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
-    size_t
-        waiting; /* connections that wait for a place; guarded by the lock of places.c, ... */
-    LIST_ENTRY(client)
-    count_link;               /* ... and so is its link among those with as many places, ... */
-    TAILQ_HEAD(, conn) conns; /* ... and its connections, in the order of evictions */
-    uint64_t key[2];          /* constant */
-    const char *name;         /* constant, behind the record; "": known by its address */
-    struct clients *clients;  /* borrowed */
-    size_t references;        /* guarded by the table's lock */
-    struct client *next;      /* likewise */
+    /* Guarded by the lock of server/http/places.c: connections that wait for a place, the link among
+     * clients with as many places, and the connections, in the order of evictions. */
+    size_t waiting;
+    LIST_ENTRY(client) count_link;
+    struct client_conns conns;
+    uint64_t key[2];         /* constant */
+    const char *name;        /* constant, behind the record; "": known by its address */
+    struct clients *clients; /* borrowed */
+    size_t references;       /* guarded by the table's lock */
+    struct client *next;     /* likewise */
 };
 
 MUST_CHECK enum status clients_create(struct clients **out, struct error *err);

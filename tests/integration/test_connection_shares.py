@@ -100,6 +100,13 @@ def has_answer(wire):
     return bool(select.select([wire.socket], [], [], 0)[0])
 
 
+def alone_with(server):
+    """A connection to ask for metrics, of an address of its own, when no other is left."""
+    watch = server.wire(source="127.0.0.9")
+    until(watch.is_alone)
+    return watch
+
+
 def expect_everybody_in(server):
     """A client, and a probe from an address of its own."""
     for at in range(4):
@@ -150,9 +157,10 @@ def test_many_addresses_whose_bodies_arrive_at_the_least_rate_keep_nobody_out(st
         *("--memory-budget", "4GiB", *FULL),
         moves_clock=True,
     )
-    watch = server.wire(source="127.0.0.9")
-    with Crowd(server, of_many(PLACES - 1), upload(8 << 20), bytes(512), pushes=True):
-        until(lambda: watch.metric("tally_active_requests") == PLACES)  # and that one
+    watch = alone_with(server)
+    with Crowd(server, of_many(PLACES + 3), upload(8 << 20), bytes(512), pushes=True):
+        until(lambda: watch.metric("tally_active_requests") == PLACES)  # with the one that asks
+        assert watch.closed()  # idle, so one more of the crowd has its place
         begun = threading.Event()
 
         def let_time_pass():
@@ -162,10 +170,8 @@ def test_many_addresses_whose_bodies_arrive_at_the_least_rate_keep_nobody_out(st
         passing = threading.Thread(target=let_time_pass)
         passing.start()
         try:
-            with server.wire(source="127.0.0.9") as second:
-                assert gets_in(server, LIVEZ).status == 200
-                assert gets_in(server, ASK).body == SUMS
-                second.close()
+            assert gets_in(server, LIVEZ).status == 200
+            assert gets_in(server, ASK).body == SUMS
         finally:
             begun.set()
             passing.join()
@@ -185,10 +191,10 @@ def ask_probe(port, path):
 def test_a_probe_has_an_address_of_its_own_where_all_connections_are_busy(start_server):
     port = free_port()
     server = start_server(
-        *("--http-loops", "2", "--min-upload-rate", "0", "--max-connections", "4"),
+        *("--http-loops", "2", "--min-upload-rate", "0", "--max-connections", "5"),
         *("--probe-listen", f"127.0.0.1:{port}"),
     )
-    until(lambda: server.metric("tally_connections") == 1)
+    watch = alone_with(server)
     busy = [server.wire(source=f"127.0.1.{at + 1}").send(BEGIN) for at in range(4)]
     for wire in busy:
         wire.await_read()
@@ -200,7 +206,7 @@ def test_a_probe_has_an_address_of_its_own_where_all_connections_are_busy(start_
     says = ("--probe-listen", "/livez and /readyz alone", "an address of --listen")
     calls.expect_error(answer, 404, "not_found", says=says)
     assert all(wire.send(END).answer().body == SUMS for wire in busy)  # none was evicted for it
-    for wire in (*busy, *silent):
+    for wire in (watch, *busy, *silent):
         wire.close()
     server.stop()
 
@@ -225,15 +231,15 @@ def test_a_probe_needs_neither_tls_nor_a_token(start_server, tmp_path):
 
 def test_a_request_that_has_begun_is_cut_for_a_client_with_fewer_connections(start_server):
     server = start_server("--http-loops", "2", "--min-upload-rate", "0", *FULL)
-    begun = [server.wire(source="127.0.0.2") for _ in range(PLACES - 1)]
-    for wire in begun:
-        wire.send(BEGIN)
-    server.await_active(PLACES - 1)
+    watch = alone_with(server)
+    begun = [server.wire(source="127.0.0.2").send(BEGIN) for _ in range(PLACES - 1)]
+    until(lambda: watch.metric("tally_active_requests") == PLACES)  # with the one that asks
     with server.wire(source="127.0.0.3") as first, server.wire(source="127.0.0.3") as second:
         assert first.send(ASK).answer().body == SUMS
         assert second.send(ASK).answer().body == SUMS
+        until(lambda: watch.metric("tally_connections_evicted_total") == 2)
         cut = until(lambda: [wire for wire in begun if has_answer(wire)])
-        assert len(cut) <= 2  # one, if the first had the place that await_active() left
+        assert len(cut) == 2
         says = ("--max-connections", "more than its equal part", "use fewer")
         for wire in cut:
             calls.expect_error(wire.answer(), 429, "too_many_requests", says=says)
@@ -241,24 +247,25 @@ def test_a_request_that_has_begun_is_cut_for_a_client_with_fewer_connections(sta
         for wire in begun:
             if wire not in cut:
                 assert wire.send(END).answer().body == SUMS
-    for wire in begun:
+    for wire in (watch, *begun):
         wire.close()
 
 
 def test_idle_connections_of_a_client_are_closed_before_its_requests_are_cut(start_server):
     server = start_server("--http-loops", "3", "--min-upload-rate", "0", *FULL)
-    wires = [server.wire(source="127.0.0.2").send(ASK) for _ in range(PLACES)]
+    watch = alone_with(server)
+    wires = [server.wire(source="127.0.0.2").send(ASK) for _ in range(PLACES - 1)]
     assert all(wire.answer().body == SUMS for wire in wires)
     busy, idle = wires[::2], wires[1::2]
     for wire in busy:
         wire.send(BEGIN)
     for wire in busy:
         wire.await_read()
-    others = [server.wire(source="127.0.0.3").send(ASK) for _ in range(PLACES // 2)]
+    others = [server.wire(source="127.0.0.3").send(ASK) for _ in range(PLACES // 2 - 1)]
     assert all(wire.answer().body == SUMS for wire in others)
     assert all(wire.closed() for wire in idle)
     assert all(wire.send(END).answer().body == SUMS for wire in busy)
-    for wire in (*wires, *others):
+    for wire in (watch, *wires, *others):
         wire.close()
 
 
@@ -291,7 +298,8 @@ def test_further_connections_of_a_client_are_refused_beyond_its_limit(start_serv
     server = start_server(
         "--per-client-connections", "3", tls=Tls(tmp_path / "tls") if tls else None
     )
-    until(lambda: server.metric("tally_connections") == 1)
+    watch = alone_with(server)
+    refused = watch.metric(REFUSED % "per-client-connections")  # before it was ready, perhaps
     kept = [server.wire(source="127.0.0.2") for _ in range(3)]
     assert all(wire.send(ASK).answer().body == SUMS for wire in kept)
     if tls:
@@ -306,11 +314,11 @@ def test_further_connections_of_a_client_are_refused_beyond_its_limit(start_serv
     assert gets_in(server).body == SUMS  # of another client
     assert all(wire.send(ASK).answer().body == SUMS for wire in kept)
     kept.pop().close()
-    until(lambda: server.metric("tally_connections") == 3)
+    until(lambda: watch.metric("tally_connections") == 3)
     with server.wire(source="127.0.0.2") as fourth:
         assert fourth.send(ASK).answer().body == SUMS
-    assert server.metric(REFUSED % "per-client-connections") == 1
-    for wire in kept:
+    assert watch.metric(REFUSED % "per-client-connections") == refused + 1
+    for wire in (watch, *kept):
         wire.close()
 
 
@@ -320,9 +328,33 @@ def test_the_limit_of_connections_is_none_for_proxies_and_unix_sockets(start_ser
         *("--per-client-connections", "1", "--trusted-proxies", "127.0.0.2"),
         *("--listen", f"unix:{path}"),
     )
+    watch = alone_with(server)
+    refused = watch.metric(REFUSED % "per-client-connections")
     proxy = [server.wire(source="127.0.0.2").send(ASK) for _ in range(3)]
     local = [server.wire(path=path).send(ASK) for _ in range(3)]
     assert all(wire.answer().body == SUMS for wire in (*proxy, *local))
-    assert server.metric(REFUSED % "per-client-connections") == 0
-    for wire in (*proxy, *local):
+    assert watch.metric(REFUSED % "per-client-connections") == refused
+    for wire in (watch, *proxy, *local):
+        wire.close()
+
+
+def test_a_request_that_waits_unread_is_cancelled_for_a_client_with_fewer_connections(start_server):
+    server = start_server(
+        *("--max-connections", "4", "--memory-budget", "16MiB", "--min-upload-rate", "0"),
+        *("--http-loops", "2"),
+    )
+    watch = alone_with(server)
+    large = upload(12 << 20)
+    holder = server.wire(source="127.0.0.2").send(large + bytes(11 << 20))
+    until(lambda: watch.metric("tally_memory_reserved_bytes") >= 11 << 20)
+    waiting = []
+    for count in (1, 2):
+        waiting.append(server.wire(source="127.0.0.2").send(large + b"\0"))
+        until(lambda count=count: watch.metric("tally_admission_waiting") == count)
+    assert gets_in(server, LIVEZ, "127.0.0.4").status == 200
+    assert waiting[1].closed()  # the last that arrived
+    until(lambda: watch.metric("tally_admission_waiting") == 1)
+    assert holder.send(bytes(1 << 20)).answer().status == 200
+    assert waiting[0].send(bytes((12 << 20) - 1)).answer().status == 200
+    for wire in (watch, holder, *waiting):
         wire.close()
