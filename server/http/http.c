@@ -87,6 +87,9 @@ static enum status open_sockets(struct http *http, struct error *err)
     struct listen_access access;
     TRY(listen_inherit(set, err));
     const bool inherits = set->count > 0; /* systemd's unit says who may connect to these */
+    if (inherits && config->probe_listen.count == 0) {
+        return STATUS_OK;
+    }
     TRY(listen_access_parse(config->socket_mode, config->socket_group, &access, err));
     for (size_t i = 0; i < config->listen.count && !inherits; i++) {
         TRY(listen_open(set, config->listen.items[i], &access, err));
