@@ -400,14 +400,16 @@ def test_at_the_connection_limit_a_handshake_that_stops_is_evicted_for_another_c
     start_server, tls
 ):
     server = start_server("--http-loops", "2", *FULL_FLAGS)
+    watch = server.wire(source="127.0.0.5")
+    until(watch.is_alone)
     idle = []
-    for count in range(1, FULL + 1):
+    for count in range(1, FULL):
         idle.append(socket.create_connection(("127.0.0.1", server.port), 30, ("127.0.0.2", 0)))
-        if count < FULL:
-            until(lambda count=count: server.metric("tally_connections") == count + 1)
+        until(lambda count=count: watch.metric("tally_connections") == count + 1)
     with server.wire(source="127.0.0.3") as other:
         assert other.send(ASK).answer().body == SUMS
-    assert server.metric("tally_connections_evicted_total") >= 1
+    assert watch.metric("tally_connections_evicted_total") == 1
+    watch.close()
     for connection in idle:
         connection.close()
 
