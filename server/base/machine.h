@@ -29,4 +29,9 @@ struct machine_usage {
 };
 void machine_usage(struct machine_usage *out);
 
+/* The same figures, at most MACHINE_SAMPLE_NS old: the system takes longer to tell them than a page
+ * may take, and longer the more descriptors are open. */
+#define MACHINE_SAMPLE_NS UINT64_C(1000000000)
+void machine_usage_sampled(uint64_t now_ns, struct machine_usage *out);
+
 #endif

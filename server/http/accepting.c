@@ -10,12 +10,13 @@
  *                                                    connection ends or a heartbeat passes
  *                               --> refused: 429, closed
  *
- * At the limit of connections newcomers are accepted, too, because only that tells whose they are;
- * places.c decides which connection is evicted for them. Connections of --probe-listen are outside of
- * all this: a few on each loop, of which the oldest ends for the newest. The backlog waits while the process has no
- * descriptor left, and while connections that were accepted have not been looked at: connections
- * that come faster than they are served stay in the kernel, where they cost next to nothing. libuv
- * does not watch the sockets until a connection has ended or a heartbeat has passed.
+ * Every turn of a loop accepts some newcomers, whether or not the earlier ones were served: the
+ * backlog has one order for all clients, and a newcomer behind thousands of connections of another
+ * client would wait until all of those were served. At the limit of connections newcomers are
+ * accepted, too, because only that tells whose they are; places.c decides which connection is evicted
+ * for them. Connections of --probe-listen are outside of all this: a few on each loop, of which the
+ * oldest ends for the newest. The backlog waits while the process has no descriptor left: libuv does
+ * not watch the sockets until a connection has ended or a heartbeat has passed.
  *
  * Closing a listening socket resets the connections in its backlog, on which their clients may have
  * sent requests. listen_end() lets nobody else in, but for handshakes that have begun; when these
@@ -44,7 +45,7 @@
 
 enum {
     MOST_PROBES = 16,    /* connections of --probe-listen on a loop */
-    MOST_FRESH = 8,      /* accepted, and not looked at yet; also accepted in one wake-up */
+    MOST_ACCEPTED = 32,  /* connections in one turn of the loop, or on their way to another loop */
     FEW_CONNECTIONS = 4, /* of a loop */
     HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */
@@ -101,7 +102,7 @@ static struct http_loop *least_crowded(struct http_loop *loop)
         struct http_loop *other = &http->loops[i];
         bool takes =
             atomic_load(&other->accepting) &&
-            atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_FRESH;
+            atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_ACCEPTED;
         if ((takes || other == loop) && crowding(other) <= crowding(least)) {
             least = other; /* the first of equals */
         }
@@ -173,7 +174,6 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     } else {
         daemon->need_run = true; /* what the client has sent may be there already */
         daemon->fresh++;
-        loop->fresh++;
         (void)MHD_add_connection(daemon->mhd, newcomer->fd,
                                  (const struct sockaddr *)&newcomer->peer,
                                  newcomer->peer_bytes);
@@ -320,7 +320,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
     struct http_loop *loop = listener->loop;
     (void)status;
     (void)events;
-    for (size_t i = 0; i < MOST_FRESH && loop->fresh < MOST_FRESH; i++) {
+    for (size_t i = 0; i < MOST_ACCEPTED; i++) {
         if (!listener->probe && !places_can_accept(&loop->http->places, is_draining(loop))) {
             pause_listeners(loop, false);
             return;

@@ -10,6 +10,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+enum {
+    TCP_STATE_CLOSE_WAIT = 8 /* TCP_CLOSE_WAIT of netinet/tcp.h: the other side has closed */
+};
+
 bool client_socket_unread(int fd)
 {
     int unread = 0;
@@ -77,6 +81,15 @@ bool client_socket_received(int fd, uint64_t *bytes)
     }
     *bytes = (uint64_t)(INT_MAX - offset);
     return true;
+}
+
+bool client_socket_sent_all(int fd, uint64_t *bytes)
+{
+    struct tcp_info info = {0};
+    const bool ended = read_tcp_info(fd, &info) && info.tcpi_state == TCP_STATE_CLOSE_WAIT &&
+                       info.tcpi_bytes_received > 0;
+    *bytes = ended ? info.tcpi_bytes_received - 1 : 0; /* the FIN is counted as one */
+    return ended;
 }
 
 void client_socket_acknowledge(int fd)

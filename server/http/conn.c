@@ -161,6 +161,13 @@ static bool received_bytes(const struct conn *conn, uint64_t *bytes)
     return true;
 }
 
+bool conn_ended_early(const struct conn *conn)
+{
+    uint64_t sent = 0;
+    return conn->tls == NULL && client_socket_sent_all(conn->fd, &sent) &&
+           sent < conn->asked_bytes;
+}
+
 /* MHD does not say what it has read of the next request, so bytes are counted. */
 bool conn_has_next(const struct conn *conn)
 {

@@ -158,6 +158,9 @@ bool conn_unread(const struct conn *conn);
 void conn_count_request(struct conn *conn, uint64_t bytes);
 /* Count a chunked body that has come to its end: the least bytes that `bytes` of data take. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes);
+/* Whether the client has closed its side before the end of the request that is on the connection now.
+ * True is certain. False over TLS and Unix sockets. */
+bool conn_ended_early(const struct conn *conn);
 /* Whether bytes of another request may have come behind the body of the request that is on the
  * connection now, read by MHD or not. False is certain: every byte that came belongs to the requests
  * so far. True may be wrong where a body came in several chunks, whose frames are not counted. */
@@ -254,6 +257,10 @@ bool client_socket_closed(int fd);
 
 /* Discard the unread bytes of a TCP connection whose client has closed its side. */
 void client_socket_discard(int fd);
+
+/* Whether the client has closed its side, and how many bytes it sent before that on the connection,
+ * read or not. False for a Unix socket, too. */
+bool client_socket_sent_all(int fd, uint64_t *bytes);
 
 /* For how long nothing has come; 0 where that is not known. */
 uint64_t client_socket_silent_ms(int fd);

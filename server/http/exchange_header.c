@@ -22,6 +22,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum {
+    ENDED_CHECK_BYTES =
+        64 << 10 /* bodies whose memory is worth a look at the client's socket */
+};
+
 /* ---- its route ---- */
 
 /* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/"; a path without the prefix stays: health
@@ -299,6 +304,15 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
     request->accept_coding = exchange->header.accept_coding;
+    /* Clients that connect, send the beginning of a body and leave would hold memory for all of it
+     * until the loop has read that beginning. */
+    if (exchange->header.content_length >= ENDED_CHECK_BYTES &&
+        conn_ended_early(exchange->conn)) {
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the connection was closed before the body of %" PRId64
+                         " bytes had come: send all of them before you close it",
+                         exchange->header.content_length);
+    }
     TRY(body_begin(request, err));
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
@@ -348,5 +362,9 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         return EXCHANGE_ANSWER;
     }
     exchange_refuse(exchange);
+    if (request_state(&exchange->request) == REQUEST_REFUSED &&
+        conn_ended_early(exchange->conn)) {
+        respond_early(exchange); /* the end of the body never comes */
+    }
     return EXCHANGE_GO_ON;
 }

@@ -10,6 +10,13 @@
  * nothing. The crowd of first connections has a turn for each of its daemons: it stands for
  * many clients, and none has more than one connection in it.
  *
+ * A crowd's daemons take turns in a ring. Every second turn of a crowd goes to a daemon with a
+ * connection that was accepted since that daemon ran, if there is one: the first request of a
+ * newcomer does not wait until the ring has been round, which takes seconds where thousands of
+ * connections ask for pages.
+ *
+ * A crowd pays for the processor time of its runs, however long they are.
+ *
  * What can go wrong: daemons are limited. A crowd that has as many as are left gets no other;
  * then its daemons have more connections each, and it alone waits longer. If a daemon does not
  * start, the connection goes to one that exists.
@@ -23,7 +30,8 @@
 
 enum {
     DAEMON_CONNECTIONS = 8, /* then another daemon is better */
-    LONGEST_RUN_US = 1000   /* of the thread's time: what counts for one run */
+    SHORT_RUN_US = 1000,    /* up to here the clock tells what a run cost */
+    CPU_CHECK_US = 2000     /* paid for between two looks at the thread's processor time */
 };
 
 /* The client's crowd, perhaps a new one; NULL: there are too many. */
@@ -152,11 +160,22 @@ static struct crowd *crowd_served(struct http_daemon *daemon)
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
 }
 
-/* How many places a daemon is behind that of its crowd which ran last. */
+/* Whether the crowd's next turn goes to this daemon before those without new connections. */
+static bool brings_newcomers(const struct http_daemon *daemon, const struct crowd *crowd)
+{
+    return crowd->newcomers_next && daemon->fresh > 0;
+}
+
+/* How many places a daemon is behind that of its crowd which ran last; newcomers have a ring of
+ * their own, before all others. */
 static size_t places_behind(const struct http_loop *loop, const struct crowd *crowd,
                             size_t index)
 {
-    return (index + loop->daemon_count - crowd->turn % loop->daemon_count) % loop->daemon_count;
+    const bool first = brings_newcomers(&loop->daemons[index], crowd);
+    const size_t turn = first ? crowd->newcomer_turn : crowd->turn;
+    const size_t behind =
+        (index + loop->daemon_count - turn % loop->daemon_count) % loop->daemon_count;
+    return first ? behind : behind + loop->daemon_count;
 }
 
 /* Texts that are read long before their turn have left the processor's caches by then. What their
@@ -189,18 +208,38 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     }
     if (next != NULL) {
         loop->served_ns = least->served_ns;
-        least->turn = (size_t)(next - loop->daemons) + 1;
+        *(brings_newcomers(next, least) ? &least->newcomer_turn : &least->turn) =
+            (size_t)(next - loop->daemons) + 1;
+        least->newcomers_next = !least->newcomers_next;
     }
     return next;
 }
 
+/* The part of `ns`, a span that ends now, in which the thread had a processor. The clock goes on
+ * while the thread has none, and the client must not pay for that. The thread's processor time tells
+ * the difference, but to ask for it costs as much as a small request: only long spans are worth it.
+ * Spans that were paid for since the last look are taken off; a long span counts as SHORT_RUN_US at
+ * least. */
+static uint64_t own_time(struct http_loop *loop, uint64_t ns)
+{
+    loop->paid_ns += ns;
+    if (ns <= SHORT_RUN_US * NS_PER_US && loop->paid_ns <= CPU_CHECK_US * NS_PER_US) {
+        return ns;
+    }
+    const uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const uint64_t before_ns = loop->cpu_ns + loop->paid_ns - ns;
+    const uint64_t used_ns = cpu_ns > before_ns ? cpu_ns - before_ns : 0;
+    loop->cpu_ns = cpu_ns;
+    loop->paid_ns = 0;
+    return smaller_of(ns, larger_of(used_ns, SHORT_RUN_US * NS_PER_US));
+}
+
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
+    struct http_loop *loop = daemon->loop;
     struct crowd *crowd = crowd_served(daemon);
-    /* The clock goes on while the thread has no processor. No run takes longer than that, so
-     * what goes beyond was the system's doing, and must not be held against the client. */
-    uint64_t own_ns = smaller_of(ns, LONGEST_RUN_US * NS_PER_US);
+    const uint64_t own_ns = own_time(loop, ns);
     size_t turns = crowd->client == NULL && crowd->daemons > 0 ? crowd->daemons : 1;
     /* Between its runs it may have been idle, of which nothing is owed to it. */
-    crowd->served_ns = larger_of(crowd->served_ns, daemon->loop->served_ns) + own_ns / turns;
+    crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + own_ns / turns;
 }

@@ -253,7 +253,6 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->progress = false;
     daemon->reading = false;
     daemon->handshake = NULL;
-    daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
     do_after_run(daemon);

@@ -27,7 +27,7 @@ struct http_daemon {
     struct crowd *crowd;    /* whose connections it has; NULL: it has none */
     size_t conn_count;      /* with the one that it is about to be given */
     TAILQ_HEAD(conn_list, conn) conns;
-    size_t fresh; /* of them: accepted since it ran last */
+    size_t fresh; /* connections accepted since its last run */
     bool need_run;
     uint64_t settled_ns; /* a run that began then has read all that had come */
     bool brings_texts;   /* since the last heartbeat: one waited for its turn (text_turn.h) */
@@ -46,8 +46,10 @@ struct http_daemon {
 struct crowd {
     struct client *client; /* held; NULL: first connections, or nobody */
     size_t daemons;
-    size_t turn;        /* index of the daemon behind that of its own that ran last */
-    uint64_t served_ns; /* of the thread's time, as it counts for whose turn is next */
+    size_t turn;          /* index of the daemon behind that of its own that ran last ... */
+    size_t newcomer_turn; /* ... and that ran last for its new connections */
+    bool newcomers_next;  /* its next turn goes to a daemon with new connections */
+    uint64_t served_ns;   /* of the thread's time, as it counts for whose turn is next */
 };
 
 enum {
@@ -97,13 +99,14 @@ struct http_loop {
     size_t probe_count;
     struct conn_ring evicted; /* connections to cut; guarded by the lock of places.c */
     size_t handshaking;       /* connections in their TLS handshake */
-    size_t fresh;             /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
     uint64_t served_ns;               /* of the crowd whose turn was last, before that */
-    atomic_size_t conn_count;         /* with those that are handed to it */
-    atomic_bool accepting;            /* some listener is not closed */
+    uint64_t cpu_ns;          /* processor time of the thread when the loop last asked for it */
+    uint64_t paid_ns;         /* time that crowds have paid for since */
+    atomic_size_t conn_count; /* with those that are handed to it */
+    atomic_bool accepting;    /* some listener is not closed */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */

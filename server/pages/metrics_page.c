@@ -335,7 +335,7 @@ static void write_devices(FILE *out, const struct server *server)
 static void write_process(FILE *out, const struct server *server)
 {
     struct machine_usage usage;
-    machine_usage(&usage);
+    machine_usage_sampled(clock_now_ns(), &usage);
     write_gauge(out, "tally_ready", "1 while /readyz answers 200.", server_ready(server));
     write_gauge(out, "tally_draining", "1 from the signal to stop on.",
                 server_phase(server) >= SERVER_DRAINING);

@@ -2,6 +2,7 @@
 
 import gzip
 import pathlib
+import signal
 
 import numpy as np
 import pytest
@@ -131,3 +132,21 @@ def test_who_stops_after_the_first_bytes_keeps_no_more_memory_than_is_counted(st
         assert wire.send(request[30000:]).answer().body.endswith(sums)
     for wire in wires:
         wire.close()
+
+
+def test_who_has_left_inside_its_body_gets_no_memory_for_it(start_server):
+    """Many are accepted before the first is looked at: memory for all of them would be a multiple of
+    what those need that are still there."""
+    server = start_server("--http-loops", "1", "--log-rate", "0")
+    left = 40
+    with server.wire() as wire:
+        before = wire.metric("tally_memory_slab_bytes")
+        request, _ = request_and_sums("tensor")
+        server.signal(signal.SIGSTOP)
+        until(server.is_stopped)
+        for _ in range(left):
+            with server.wire() as leaver:
+                leaver.send(request[:60000])
+        server.signal(signal.SIGCONT)
+        until(lambda: server.log.count("outcome=length_mismatch") == left)
+        assert wire.metric("tally_memory_slab_bytes") == before

@@ -1,6 +1,7 @@
 /* Whose connections a loop serves next (server/http/http_daemons.c). Daemons are not started:
  * the linker puts __wrap_http_daemon_start() in the place of the real one. */
 #include "server/base/address.h"
+#include "server/base/clock.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
 
@@ -36,6 +37,7 @@ static int set_up(void **state)
     assert_non_null(world);
     assert_int_equal(clients_create(&world->clients, &err), STATUS_OK);
     no_daemon_starts = false;
+    world->loop.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     *state = world;
     return 0;
 }
@@ -168,9 +170,9 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
     }
 }
 
-static void time_that_the_thread_had_no_processor_is_not_held_against_a_client(void **state)
+/* How many runs of 100 us another client has after one of a client that took `ns` by the clock. */
+static int runs_of_another_after(struct world *world, uint64_t ns)
 {
-    struct world *world = *state;
     struct client *clients[2] = {client_at(world, 1), client_at(world, 2)};
     struct http_daemon *daemons[2][2];
     int runs = 0;
@@ -181,16 +183,73 @@ static void time_that_the_thread_had_no_processor_is_not_held_against_a_client(v
         }
     }
     assert_ptr_equal(http_daemons_next(&world->loop), daemons[0][1]);
-    http_daemon_served(daemons[0][1], 300 * 1000000); /* it was stopped for so long */
+    http_daemon_served(daemons[0][1], ns);
     while (http_daemons_next(&world->loop) == daemons[1][1]) {
         http_daemon_served(daemons[1][1], 100000);
         runs++;
     }
-    assert_in_range(runs, 1, 20);
     for (int c = 0; c < 2; c++) {
         for (int i = 0; i < 2; i++) {
             leave(daemons[c][i], clients[c]);
         }
+        client_release(clients[c]);
+    }
+    return runs;
+}
+
+static void time_that_the_thread_had_no_processor_is_not_held_against_a_client(void **state)
+{
+    assert_in_range(runs_of_another_after(*state, 300 * NS_PER_MS), 1, 20);
+}
+
+static void all_processor_time_of_a_run_is_held_against_its_client(void **state)
+{
+    struct world *world = *state;
+    const uint64_t until_ns = world->loop.cpu_ns + 20 * NS_PER_MS;
+    while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until_ns) {
+    }
+    assert_in_range(runs_of_another_after(world, 300 * NS_PER_MS), 190, 1000);
+}
+
+/* Clients with one connection each fill daemons, and all of these have something to do. */
+static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
+{
+    enum {
+        CLIENTS = 4 * FEW
+    };
+    struct world *world = *state;
+    struct client *clients[CLIENTS];
+    struct http_daemon *daemons[CLIENTS];
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        clients[c] = client_at(world, c);
+        daemons[c] = join(world, clients[c]);
+        daemons[c]->need_run = true;
+    }
+    for (int first = 0; first < 4; first++) { /* wherever in the ring the crowd's turn is */
+        struct http_daemon *joined = daemons[(size_t)first * FEW];
+        bool joined_ran = false;
+        for (int turn = 0; turn < 2; turn++) {
+            joined->fresh = 1;
+            struct http_daemon *next = http_daemons_next(&world->loop);
+            joined_ran = joined_ran || next == joined;
+            next->fresh = 0;
+            http_daemon_served(next, 1000);
+        }
+        assert_true(joined_ran);
+        joined->fresh = 0;
+    }
+    for (int d = 0; d < 2; d++) { /* however many newcomers there are, all others run as well */
+        daemons[(size_t)d * FEW]->fresh = 1;
+    }
+    bool seen[DAEMONS_MAX] = {false};
+    for (int turn = 0; turn < 8; turn++) {
+        struct http_daemon *next = http_daemons_next(&world->loop);
+        seen[next - world->loop.daemons] = true;
+        http_daemon_served(next, 1000);
+    }
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        assert_true(seen[daemons[c] - world->loop.daemons]);
+        leave(daemons[c], clients[c]);
         client_release(clients[c]);
     }
 }
@@ -369,6 +428,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             time_that_the_thread_had_no_processor_is_not_held_against_a_client, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(all_processor_time_of_a_run_is_held_against_its_client,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_connection_has_every_second_turn_of_its_crowd,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             connections_that_bring_texts_are_not_read_while_enough_of_them_wait, set_up,
             tear_down),

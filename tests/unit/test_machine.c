@@ -1,6 +1,7 @@
 /* machine.h: what the machine and its control groups leave, by made-up trees of /proc and /sys. */
 #include "kernels/machine.h"
 #include "proto/macros.h"
+#include "server/base/clock.h"
 #include "server/base/machine.h"
 #include "tests/lib/unit.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char root[64];
 
@@ -214,6 +216,40 @@ static void a_process_began_at_one_time(void **state)
     }
 }
 
+static void as_many_descriptors_are_counted_as_are_open(void **state)
+{
+    (void)state;
+    struct machine_usage before;
+    struct machine_usage after;
+    int opened[100];
+    machine_usage(&before);
+    for (size_t i = 0; i < ARRAY_COUNT(opened); i++) {
+        opened[i] = dup(STDERR_FILENO);
+        assert_true(opened[i] >= 0);
+    }
+    machine_usage(&after);
+    assert_int_equal(after.open_files, before.open_files + ARRAY_COUNT(opened));
+    for (size_t i = 0; i < ARRAY_COUNT(opened); i++) {
+        (void)close(opened[i]);
+    }
+}
+
+static void the_system_is_asked_for_the_figures_of_pages_once_a_second(void **state)
+{
+    (void)state;
+    const uint64_t now_ns = clock_now_ns();
+    struct machine_usage first;
+    struct machine_usage later;
+    machine_usage_sampled(now_ns, &first);
+    const int opened = dup(STDERR_FILENO);
+    assert_true(opened >= 0);
+    machine_usage_sampled(now_ns + NS_PER_S - 1, &later);
+    assert_int_equal(later.open_files, first.open_files);
+    machine_usage_sampled(now_ns + NS_PER_S, &later);
+    assert_int_equal(later.open_files, first.open_files + 1);
+    (void)close(opened);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -231,6 +267,8 @@ int main(void)
         T(with_neither_what_is_free_counts),
         T(cores_that_it_may_not_run_on_do_not_count),
         T(a_process_began_at_one_time),
+        T(as_many_descriptors_are_counted_as_are_open),
+        T(the_system_is_asked_for_the_figures_of_pages_once_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

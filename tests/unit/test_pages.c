@@ -27,13 +27,13 @@ enum {
 void __wrap_queue_stats(struct queue *queue, struct queue_stats *out); /* NOLINT */
 size_t __wrap_queue_count_model(struct queue *queue, int model);       /* NOLINT */
 void __wrap_admission_stats(struct admission *admission,
-                            struct admission_stats *out);                  /* NOLINT */
-void __wrap_memory_stats(struct memory *memory, struct memory_stats *out); /* NOLINT */
-size_t __wrap_codec_pool_waiting(struct codec_pool *pool);                 /* NOLINT */
-uint64_t __wrap_log_dropped(struct log *log);                              /* NOLINT */
-void __wrap_machine_usage(struct machine_usage *out);                      /* NOLINT */
-size_t __wrap_device_pool_count(const struct device_pool *pool);           /* NOLINT */
-void __wrap_device_pool_stats(struct device_pool *pool, size_t index,      /* NOLINT */
+                            struct admission_stats *out);                      /* NOLINT */
+void __wrap_memory_stats(struct memory *memory, struct memory_stats *out);     /* NOLINT */
+size_t __wrap_codec_pool_waiting(struct codec_pool *pool);                     /* NOLINT */
+uint64_t __wrap_log_dropped(struct log *log);                                  /* NOLINT */
+void __wrap_machine_usage_sampled(uint64_t now_ns, struct machine_usage *out); /* NOLINT */
+size_t __wrap_device_pool_count(const struct device_pool *pool);               /* NOLINT */
+void __wrap_device_pool_stats(struct device_pool *pool, size_t index,          /* NOLINT */
                               struct device_stats *out);
 
 void __wrap_queue_stats(struct queue *queue, struct queue_stats *out) /* NOLINT */
@@ -77,8 +77,9 @@ uint64_t __wrap_log_dropped(struct log *log) /* NOLINT */
     return 54;
 }
 
-void __wrap_machine_usage(struct machine_usage *out) /* NOLINT */
+void __wrap_machine_usage_sampled(uint64_t now_ns, struct machine_usage *out) /* NOLINT */
 {
+    (void)now_ns;
     *out = (struct machine_usage){.resident_bytes = 71,
                                   .virtual_bytes = 72,
                                   .open_files = 73,
