@@ -54,8 +54,9 @@ X(per_client_connections, UINT, "0",             0,          1000000,          "
   "Connections of one address (IPv6: of one /64 network); further ones get 429 and are closed at "  \
   "once. Not of Unix sockets and --trusted-proxies. 0: no limit.")                                 \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
-  "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
-  "subject of a certificate, else an address. 0: no limit.")                                       \
+  "Requests of one client at a time, for tensors and pages, but for /livez and /readyz; beyond them " \
+  "it gets 429. A client is a token's name, else the subject of a certificate, else an address. "  \
+  "0: no limit.")                                                                                  \
 X(per_client_bytes_per_s, SIZE, "0",             0,          SIZE_TIB,         "bytes/s",          \
   "Bytes of bodies that one client may send, over time; who is ahead gets 429 before the next body. " \
   "0: no limit.")                                                                                  \

@@ -48,6 +48,7 @@
         X(REQUESTS,    "per-client-requests")      \
         X(BYTES,       "per-client-bytes-per-s")   \
         X(MEMORY,      "per-client-memory")        \
+        X(PAGES,       "unread-pages")             \
         X(TOKENS,      "wrong-tokens")             \
         X(CONNECTIONS, "per-client-connections")   \
         X(PART,        "max-connections")

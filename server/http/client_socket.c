@@ -92,6 +92,11 @@ bool client_socket_sent_all(int fd, uint64_t *bytes)
     return ended;
 }
 
+void client_socket_bound_unsent(int fd, int bytes)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
 void client_socket_acknowledge(int fd)
 {
     const int on = 1;

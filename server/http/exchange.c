@@ -30,6 +30,8 @@ enum {
     LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
+    PAGES_BYTES = 16 << 20,          /* of all pages that are made and not read yet ... */
+    CLIENT_PAGES_BYTES = 4 << 20,    /* ... and of those of one client */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
     FIRST_TARGET_BYTES = 256,
@@ -289,6 +291,66 @@ enum exchange_step exchange_land_kept(struct exchange *exchange)
     return step;
 }
 
+/* Count bytes unless the sum would then be more than `most`. */
+static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
+{
+    const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
+    const bool fits = before + bytes <= most;
+    if (!fits) {
+        (void)atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
+    }
+    return fits;
+}
+
+/* Count a page until the kernel has taken all of it. Pages have no part of the memory budget, so
+ * that an operator gets /metrics when that is used up; clients that do not read them must not have
+ * any number of them. */
+static enum status count_page(struct exchange *exchange, struct error *err)
+{
+    struct request *request = &exchange->request;
+    const uint64_t bytes = exchange->page.bytes;
+    char most[32];
+    if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
+        return STATUS_OK; /* a probe of health is answered whatever others do */
+    }
+    if (request->limited &&
+        !count_within(&request->client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
+        byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
+        request->limit = METRICS_CLIENT_LIMIT_PAGES;
+        return error_set(err, STATUS_THROTTLED,
+                         "this client has not read pages that it asked for, of nearly %s "
+                         "together: read those answers, and try again after Retry-After seconds",
+                         most);
+    }
+    if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
+        if (request->limited) {
+            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, bytes,
+                                            memory_order_relaxed);
+        }
+        byte_size_text(PAGES_BYTES, most, sizeof most);
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "clients have not read pages that they asked for, of nearly %s "
+                         "together: try again after Retry-After seconds",
+                         most);
+    }
+    exchange->page_bytes = bytes;
+    return STATUS_OK;
+}
+
+static void uncount_page(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    if (exchange->page_bytes > 0) {
+        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
+                                        memory_order_relaxed);
+        if (request->limited) {
+            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, exchange->page_bytes,
+                                            memory_order_relaxed);
+        }
+        exchange->page_bytes = 0;
+    }
+}
+
 static void make_page(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -318,6 +380,9 @@ static void make_page(struct exchange *exchange)
     }
     json_writer_deinit(&page->json);
     request->answer.head = page->text; /* freed with the request */
+    if (request->error.status == STATUS_OK) {
+        (void)count_page(exchange, &request->error);
+    }
 }
 
 enum exchange_step exchange_body_end(struct exchange *exchange)
@@ -372,6 +437,7 @@ static void end_exchange(struct exchange *exchange)
     forget_long_target(exchange);
     give_memory_back(exchange);
     exchange_uncount_request(exchange);
+    uncount_page(exchange);
     if (exchange->counted_bytes > request->body.received) {
         client_sends_less(request->client, exchange->counted_bytes, request->body.received,
                           rate_of(exchange));

@@ -120,6 +120,8 @@ struct exchange {
 
     unsigned http_status; /* of the answer */
     struct page page;     /* of a page; its text is answer.head, too, and freed as that */
+    uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange.c) */
+    bool in_blocks;       /* the answer goes to the socket in blocks (respond.c) */
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
     struct exchange *next_free; /* list of unused records */
@@ -210,7 +212,8 @@ enum exchange_step exchange_land_kept(struct exchange *exchange);
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* The last of the answer is about to be sent: the request no longer counts among its client's. */
+/* The last block of the answer is about to be sent: the request no longer counts among its
+ * client's. */
 void exchange_uncount_request(struct exchange *exchange);
 
 /* exchange_report.c: its header has been seen, and its route is known if there is one. The
@@ -268,6 +271,10 @@ uint64_t client_socket_silent_ms(int fd);
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */
 uint64_t client_socket_taken(int fd, uint64_t given);
+
+/* How many bytes the kernel takes beyond those that the client's window lets it send. Has no effect
+ * on a Unix socket. */
+void client_socket_bound_unsent(int fd, int bytes);
 
 /* Acknowledge what has come, though there is nothing to send: the system would wait for 40 ms,
  * and that of a client which sends little at a time (Nagle's algorithm) keeps what follows until

@@ -170,14 +170,10 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-/* Whether it may begin: not while the service stops, the queue is full, or its client has reached a
- * limit. */
-static enum status admit(struct exchange *exchange, struct error *err)
+/* Count the request among those of its client, unless these are --per-client-requests already. */
+static enum status count_request(struct exchange *exchange, struct error *err)
 {
-    const struct server *server = exchange->loop->server;
-    TRY(identify_client(exchange, err));
-    TRY(queue_admits(server->queue, exchange->request.client, err));
-    uint64_t most = server->config->per_client_requests;
+    uint64_t most = exchange->loop->server->config->per_client_requests;
     uint64_t wait_ns = 0;
     if (most > 0 && exchange->request.limited) {
         if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
@@ -192,6 +188,15 @@ static enum status admit(struct exchange *exchange, struct error *err)
         }
         exchange->client_counted = true;
     }
+    return STATUS_OK;
+}
+
+/* Whether a tensor may begin: not while the queue is full, or its client has reached a limit. */
+static enum status admit(struct exchange *exchange, struct error *err)
+{
+    TRY(identify_client(exchange, err));
+    TRY(queue_admits(exchange->loop->server->queue, exchange->request.client, err));
+    TRY(count_request(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
@@ -297,8 +302,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
         request->high = exchange->header.high;
         TRY(admit(exchange, err));
         TRY(choose_codec(exchange, err));
-    } else if (!request->body.unwanted) {
-        TRY(identify_client(exchange, err)); /* it takes memory */
+    } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
+        TRY(identify_client(exchange, err));
+        TRY(count_request(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;

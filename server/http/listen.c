@@ -89,8 +89,19 @@ static void set_keepalive(int fd)
     }
 }
 
+/* The connections of a TCP socket inherit this bound. Without it the kernel takes up to 4 MiB of
+ * answers (tcp_wmem) for each client that does not read. */
+static void bound_send_queues(int fd)
+{
+    const int bytes = LISTEN_UNSENT_BYTES;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
 static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
+    if (!local) {
+        bound_send_queues(fd);
+    }
     struct listen_socket *socket = &set->sockets[set->count++];
     *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
     if (!socket_name(fd, socket->name, sizeof socket->name)) {

@@ -18,6 +18,7 @@
 
 enum {
     LISTEN_SOCKETS = 32,
+    LISTEN_UNSENT_BYTES = 32 << 10, /* that the kernel takes beyond its client's window */
     LISTEN_NAME_BYTES = 160
 };
 

@@ -129,6 +129,7 @@ struct http {
     atomic_bool stopping;
     struct places places;             /* of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
+    atomic_uint_fast64_t page_bytes;  /* of pages that no client has read (exchange.c) */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
     int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;

@@ -27,6 +27,10 @@ enum {
     SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() goes on for as
                                  * long as the client reads, and the loop stands still */
     SEND_BLOCK_BYTES = 256 << 10,
+    PAGE_BLOCK_BYTES = 64 << 10,  /* longer pages are sent in blocks, so that a page that is not
+                                   * read counts among the requests of its client */
+    LARGE_ANSWER_BYTES = 1 << 20, /* for these the kernel takes as much as a block, ... */
+    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the loop sends a block */
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 14 + CORS_FIELDS_MAX
@@ -184,19 +188,6 @@ static struct MHD_Response *error_response(struct exchange *exchange)
     return make_response((struct byte_view){text, bytes});
 }
 
-static struct MHD_Response *page_response(struct exchange *exchange, struct fields *fields)
-{
-    const struct page *page = &exchange->page;
-    const char *text = page->text != NULL ? page->text : page->fixed;
-    exchange->http_status = page->http_status;
-    exchange->conn->answer_bytes = page->bytes;
-    put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
-    for (size_t i = 0; i < page->field_count; i++) {
-        put_field(fields, page->fields[i].name, page->fields[i].value);
-    }
-    return make_response((struct byte_view){text, page->bytes});
-}
-
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
 static char *put_timing(char *out, const char *name, uint64_t ns)
 {
@@ -244,19 +235,45 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
     count += copy_from(exchange->answer_payload, behind, block + count, room - count);
     if (position + count >= exchange->conn->answer_bytes) {
         exchange_uncount_request(exchange);
+        if (exchange->conn->answer_bytes >= LARGE_ANSWER_BYTES) {
+            client_socket_bound_unsent(exchange->conn->fd, LISTEN_UNSENT_BYTES);
+        }
     }
     return (ssize_t)count;
 }
 
-static struct MHD_Response *body_response(struct exchange *exchange)
+/* While a large answer is sent in blocks, the kernel may take more of it than of others: the request
+ * still has the memory for all of it, so what the kernel has is bounded by the memory budget. Before
+ * the last block, behind which the request gives its memory back, the kernel's bound is as usual. */
+static struct MHD_Response *body_response(struct exchange *exchange, size_t whole_bytes,
+                                          size_t block_bytes)
 {
-    struct byte_view head = exchange->answer_head;
-    struct byte_view payload = exchange->answer_payload;
-    if (payload.count == 0 && head.count <= SEND_WHOLE_BYTES) {
+    const struct byte_view head = exchange->answer_head;
+    const struct byte_view payload = exchange->answer_payload;
+    if (payload.count == 0 && head.count <= whole_bytes) {
         return make_response(head);
     }
-    return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
+    exchange->in_blocks = true;
+    if (head.count + payload.count >= LARGE_ANSWER_BYTES) {
+        client_socket_bound_unsent(exchange->conn->fd, LARGE_UNSENT_BYTES);
+    }
+    return MHD_create_response_from_callback(head.count + payload.count, block_bytes,
                                              next_block, exchange, NULL);
+}
+
+static struct MHD_Response *page_response(struct exchange *exchange, struct fields *fields)
+{
+    const struct page *page = &exchange->page;
+    const char *text = page->text != NULL ? page->text : page->fixed;
+    exchange->http_status = page->http_status;
+    exchange->conn->answer_bytes = page->bytes;
+    exchange->answer_head = (struct byte_view){text, page->bytes};
+    exchange->answer_payload = (struct byte_view){NULL, 0};
+    put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
+    for (size_t i = 0; i < page->field_count; i++) {
+        put_field(fields, page->fields[i].name, page->fields[i].value);
+    }
+    return body_response(exchange, PAGE_BLOCK_BYTES, PAGE_BLOCK_BYTES);
 }
 
 static struct MHD_Response *tensor_response(struct exchange *exchange, struct fields *fields)
@@ -278,7 +295,7 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
     put_timings(request, fields);
     exchange->http_status = MHD_HTTP_OK;
     exchange->conn->answer_bytes = bytes.head.count + bytes.payload.count;
-    return body_response(exchange);
+    return body_response(exchange, SEND_WHOLE_BYTES, SEND_BLOCK_BYTES);
 }
 
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
@@ -328,7 +345,7 @@ bool respond(struct exchange *exchange)
     if (exchange->head || exchange->http_status == PAGE_NOT_MODIFIED) {
         exchange->conn->answer_bytes = 0; /* MHD sends their length, not them */
     }
-    if (exchange->conn->answer_bytes <= SEND_WHOLE_BYTES) {
+    if (!exchange->in_blocks || exchange->conn->answer_bytes == 0) {
         exchange_uncount_request(exchange);
     }
     bool queued = MHD_queue_response(exchange->conn->connection, exchange->http_status,

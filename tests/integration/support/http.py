@@ -28,13 +28,14 @@ class Answer:
 
 
 class Client:
-    def __init__(self, port, timeout=60, context=None):
-        """context: of ssl, for HTTPS."""
+    def __init__(self, port, timeout=60, context=None, source=""):
+        """context: of ssl, for HTTPS; source: the client's address."""
+        options = {"timeout": timeout, "source_address": (source, 0)}
         if context is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+            self.connection = http.client.HTTPConnection("127.0.0.1", port, **options)
         else:
             self.connection = http.client.HTTPSConnection(
-                "127.0.0.1", port, timeout=timeout, context=context
+                "127.0.0.1", port, context=context, **options
             )
 
     def request(self, method, path, body=None, headers=None):
@@ -76,14 +77,24 @@ class Client:
 class Wire:
     """A raw socket to the server, for what no well-behaved client sends."""
 
-    def __init__(self, port, timeout=30, context=None, source="", path=None):
-        """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket."""
-        if path is None:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
-        else:
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(timeout)
-            self.socket.connect(path)
+    def __init__(
+        self, port, timeout=30, context=None, source="", path=None, window=None
+    ):
+        """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket; window:
+        bytes that the client's system takes for it, so that more stays with the server."""
+        self.socket = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
+        if window is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        self.socket.settimeout(timeout)
+        try:
+            if path is None:
+                self.socket.bind((source, 0))
+                self.socket.connect(("127.0.0.1", port))
+            else:
+                self.socket.connect(path)
+        except BaseException:
+            self.socket.close()
+            raise
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.buffer = b""

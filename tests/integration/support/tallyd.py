@@ -106,11 +106,12 @@ class Tallyd:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
-    def client(self, timeout=60):
-        return Client(self.port, timeout, self.context)
+    def client(self, timeout=60, source=""):
+        return Client(self.port, timeout, self.context, source)
 
-    def wire(self, timeout=30, source="", path=None):
-        return Wire(self.port, timeout, self.context if path is None else None, source, path)
+    def wire(self, timeout=30, source="", path=None, window=None):
+        context = self.context if path is None else None
+        return Wire(self.port, timeout, context, source, path, window)
 
     def wait_ready(self):
         deadline = time.monotonic() + READY_SECONDS
@@ -129,7 +130,8 @@ class Tallyd:
         raise AssertionError(f"not ready after {READY_SECONDS} s; its log:\n{self.log}")
 
     def metric(self, name):
-        client = self.client()
+        """Asked for from an address of its own, whose limits no client of a test has reached."""
+        client = self.client(source="127.0.0.254")
         text = client.get("/metrics").body.decode()
         client.close()
         return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
