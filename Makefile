@@ -132,8 +132,8 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 # What a socket is like when listen() is called.
 $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen,--wrap=bind,--wrap=getaddrinfo
 
-# A machine with hundreds of cores.
-$(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores
+# A machine with hundreds of cores, or with little memory.
+$(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores,--wrap=machine_available_bytes
 
 # A URL that there is no memory to look at, and a name with several addresses.
 $(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec,--wrap=getaddrinfo

@@ -16,7 +16,15 @@
 enum {
     MOST_CPUS_FOUND = 256,  /* as many as --cpus may say, and Tally's own driver has threads */
     MOST_CODECS_FOUND = 64, /* several HTTP threads read no more text than these parse */
-    MOST_LOOPS_FOUND = 4    /* more were never measured */
+    MOST_LOOPS_FOUND = 4,   /* more were never measured */
+    MOST_CONNECTIONS_FOUND = 4096
+};
+
+/* How many connections the memory has room for. */
+enum {
+    LEAST_CONNECTIONS_FOUND = 64,
+    CONNECTION_BYTES = 128 << 10, /* of a connection whose answer is not read: docs/sizing.md */
+    CONNECTIONS_PART = 4          /* of the memory: half is for --memory-budget */
 };
 
 const struct config_row config_rows[] = {
@@ -410,8 +418,14 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     if (status == STATUS_OK) {
         status = check_base_path(config, err);
     }
+    const uint64_t available = machine_available_bytes();
     if (config->memory_budget == 0) {
-        config->memory_budget = machine_available_bytes() / 2;
+        config->memory_budget = available / 2;
+    }
+    if (config->max_connections == 0) {
+        const uint64_t fit = available / CONNECTIONS_PART / CONNECTION_BYTES;
+        config->max_connections =
+            smaller_of(larger_of(fit, LEAST_CONNECTIONS_FOUND), MOST_CONNECTIONS_FOUND);
     }
     if (config->cpus == 0) {
         config->cpus = smaller_of(machine_cores(), MOST_CPUS_FOUND);

@@ -47,9 +47,11 @@ X(base_path,           TEXT,   "",               0,          256,              "
   "Prefix of every route, as a proxy in front may pass it on, for example /tally.")                \
 X(console,             BOOL,   "true",           0,          1,                "true|false",       \
   "Answer browsers that ask for / with the console, a page to try and watch the service with.")    \
-X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
+X(max_connections,     UINT,   "0",              0,          1000000,          "connections",      \
   "Open connections. Once all are taken, a client that has more than an equal part of them loses " \
-  "some to one that has fewer; among equals the one that has been idle for longest is closed.")    \
+  "some to one that has fewer; among equals the one that has been idle for longest is closed. 0: " \
+  "as many as a quarter of the memory that is available to the process at start has room for, at " \
+  "most 4096.")                                                                                    \
 X(per_client_connections, UINT, "0",             0,          1000000,          "connections",      \
   "Connections of one address (IPv6: of one /64 network); further ones get 429 and are closed at "  \
   "once. Not of Unix sockets and --trusted-proxies. 0: no limit.")                                 \

@@ -317,10 +317,11 @@ static enum status count_page(struct exchange *exchange, struct error *err)
         !count_within(&request->client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
         byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
         request->limit = METRICS_CLIENT_LIMIT_PAGES;
-        return error_set(err, STATUS_THROTTLED,
-                         "this client has not read pages that it asked for, of nearly %s "
-                         "together: read those answers, and try again after Retry-After seconds",
-                         most);
+        return error_set(
+            err, STATUS_THROTTLED,
+            "this client has not read pages that it asked for, of nearly %s "
+            "together: read those answers, and try again after Retry-After seconds",
+            most);
     }
     if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
         if (request->limited) {

@@ -69,6 +69,39 @@ static void what_depends_on_the_machine_is_filled_in(void **state)
     config_deinit(&config);
 }
 
+/* A container may have any amount of it; 0: as much as this machine has. */
+static uint64_t pretended_bytes;
+
+uint64_t __real_machine_available_bytes(void);
+uint64_t __wrap_machine_available_bytes(void);
+uint64_t __wrap_machine_available_bytes(void)
+{
+    return pretended_bytes != 0 ? pretended_bytes : __real_machine_available_bytes();
+}
+
+static void there_are_as_many_connections_as_the_memory_has_room_for(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t available;
+        uint64_t connections;
+    } rows[] = {{16 * SIZE_MIB, 64},  {256 * SIZE_MIB, 512},           {512 * SIZE_MIB, 1024},
+                {2 * SIZE_GIB, 4096}, {2 * SIZE_GIB - SIZE_MIB, 4094}, {256 * SIZE_GIB, 4096}};
+    struct config config;
+    struct error err;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        pretended_bytes = rows[i].available;
+        assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
+        assert_int_equal(config.max_connections, rows[i].connections);
+        assert_int_equal(config.memory_budget, rows[i].available / 2);
+        config_deinit(&config);
+        assert_int_equal(PARSE(&config, &err, "--max-connections=5000"), STATUS_OK);
+        assert_int_equal(config.max_connections, 5000); /* an operator's number stands */
+        config_deinit(&config);
+    }
+    pretended_bytes = 0;
+}
+
 /* A machine may have any number of them; 0: as many as this one has. */
 static size_t pretended_cores;
 
@@ -468,6 +501,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_table),
         cmocka_unit_test(what_depends_on_the_machine_is_filled_in),
+        cmocka_unit_test(there_are_as_many_connections_as_the_memory_has_room_for),
         cmocka_unit_test(a_large_machine_gets_no_thread_for_each_of_its_cores),
         cmocka_unit_test(values_come_after_a_space_or_an_equals_sign),
         cmocka_unit_test(sizes_take_suffixes),
