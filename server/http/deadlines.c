@@ -486,20 +486,6 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that are gone ---- */
 
-/* Returns true if the client, which has closed its side, has sent less than its whole request. False
- * if that is not known: over TLS bytes are counted when they are read, of chunks when all are. */
-static bool body_lacks_bytes(const struct conn *conn)
-{
-    uint64_t came = 0;
-    if (conn->tls != NULL || conn->peer.family == AF_UNIX ||
-        !client_socket_received(conn->fd, &came)) {
-        return false;
-    }
-    /* While bytes before the FIN are unread, the FIN counts as a byte. */
-    came -= !client_socket_closed(conn->fd);
-    return came < conn->asked_bytes;
-}
-
 /* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
  * not look at all while a connection is suspended. */
 static void client_hung_up(struct conn *conn, bool gone)
@@ -518,7 +504,7 @@ static void client_hung_up(struct conn *conn, bool gone)
         if (gone || !conn_unread(conn)) {
             deadline_cut(conn);
         }
-    } else if (state_of(conn) == REQUEST_PAUSED && !gone && body_lacks_bytes(conn)) {
+    } else if (state_of(conn) == REQUEST_PAUSED && !gone && conn_ended_early(conn)) {
         /* The owner of the request hands it back, and resume_body() ends it. */
         exchange->left_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
