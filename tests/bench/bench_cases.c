@@ -1,4 +1,4 @@
-/* The layouts, and which element types, precisions and flags each is measured with. */
+/* The layouts, and which element types and flags each is measured with. */
 #include "tests/bench/bench_cases.h"
 
 #include "proto/dtype.h"
@@ -107,32 +107,25 @@ static int quick_flag(const struct layout *layout)
 static void add_layout(struct bench_case cases[CASES_MAX], size_t *count,
                        const struct layout *layout)
 {
-    const struct bench_case native = {layout, DTYPE_F32, PRECISION_NATIVE, .quick = false};
-    const struct bench_case wide = {layout, DTYPE_F32, PRECISION_WIDE, .quick = false};
-    int quick = quick_flag(layout);
-    add_case(cases, count, &native, quick);
-    add_case(cases, count, &wide, quick);
-    add_case(cases, count, &native, APART);
+    const struct bench_case usual = {layout, DTYPE_F32, .quick = false};
+    add_case(cases, count, &usual, quick_flag(layout));
+    add_case(cases, count, &usual, APART);
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        struct bench_case other = {layout, (enum dtype)dtype, PRECISION_WIDE, .quick = false};
+        struct bench_case other = {layout, (enum dtype)dtype, .quick = false};
         if (dtype != DTYPE_F32 && dtype_info(other.dtype)->kind != DTYPE_KIND_UNSIGNED) {
             add_case(cases, count, &other, 0);
         }
-        if (dtype == DTYPE_F16 || dtype == DTYPE_BF16) {
-            other.precision = PRECISION_NATIVE;
-            add_case(cases, count, &other, 0);
-        }
     }
-    add_case(cases, count, &wide, EXCLUSIVE);
-    add_case(cases, count, &wide, REVERSE);
-    add_case(cases, count, &wide, EXCLUSIVE | REVERSE);
+    add_case(cases, count, &usual, EXCLUSIVE);
+    add_case(cases, count, &usual, REVERSE);
+    add_case(cases, count, &usual, EXCLUSIVE | REVERSE);
 }
 
 size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASES_MAX])
 {
     size_t count = 0;
     if (shape->rank > 0) {
-        const struct bench_case only = {shape, DTYPE_F32, PRECISION_WIDE, .quick = false};
+        const struct bench_case only = {shape, DTYPE_F32, .quick = false};
         add_case(cases, &count, &only, QUICK);
         return count;
     }
@@ -142,18 +135,11 @@ size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASE
     return count;
 }
 
-const char *bench_case_precision(const struct bench_case *c)
-{
-    bool choice = c->dtype == DTYPE_F16 || c->dtype == DTYPE_BF16 || c->dtype == DTYPE_F32;
-    return !choice ? "" : c->precision == PRECISION_NATIVE ? "native" : "wide";
-}
-
 void bench_case_describe(const struct bench_case *c, char *text, size_t room)
 {
-    const char *precision = bench_case_precision(c);
-    (void)snprintf(text, room, "%s, %s%s%s%s%s%s", c->layout->name, dtype_info(c->dtype)->name,
-                   *precision != '\0' ? " " : "", precision, c->exclusive ? ", exclusive" : "",
-                   c->reverse ? ", reverse" : "", c->apart ? ", apart" : "");
+    (void)snprintf(text, room, "%s, %s%s%s%s", c->layout->name, dtype_info(c->dtype)->name,
+                   c->exclusive ? ", exclusive" : "", c->reverse ? ", reverse" : "",
+                   c->apart ? ", apart" : "");
 }
 
 static int64_t at_least_1(int64_t step)
@@ -179,7 +165,6 @@ bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc 
 {
     const struct layout *l = c->layout;
     struct scan_desc desc = {.dtype = c->dtype,
-                             .precision = c->precision,
                              .rank = l->rank,
                              .axis = l->axis,
                              .exclusive = c->exclusive,

@@ -1,5 +1,5 @@
-/* The scans that kernel_bench measures: layouts of memory, each with element types, precisions
- * and flags. Plain data; one thread. */
+/* The scans that kernel_bench measures: layouts of memory, each with element types and
+ * flags. Plain data; one thread. */
 #ifndef TALLY_TESTS_BENCH_BENCH_CASES_H
 #define TALLY_TESTS_BENCH_BENCH_CASES_H
 
@@ -31,20 +31,16 @@ struct layout {
 struct bench_case {
     const struct layout *layout;
     enum dtype dtype;
-    enum precision precision;
     bool exclusive;
     bool reverse;
     bool apart;
     bool quick; /* also part of --quick */
 };
 
-/* Every case, or just the given shape, float32 and wide. How many there are. */
+/* Every case, or just the given shape in float32. How many there are. */
 size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASES_MAX]);
 
 void bench_case_describe(const struct bench_case *c, char *text, size_t room);
-
-/* "wide", "native", or "" of types that have no choice. */
-const char *bench_case_precision(const struct bench_case *c);
 
 /* The largest tensor of the case whose sides fit in `bytes` each; false: not even one line. */
 bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc *found);

@@ -3,8 +3,8 @@
 No HTTP: tensors are in memory, outputs too, each engine in a process of its own. Engines and
 Tally take turns, call by call, after one call each that warms up; a ratio is the median over
 rounds of the engine's time to Tally's in the same round. Inputs are small random integers in
-whatever type, whose sums are exact in all of them: so that all outputs must be equal. float32 in
-both precisions: wide sums in float64, which the engines do not, native in float32 as they do.
+whatever type, whose sums are exact in all of them: so that all outputs must be equal. Tally adds
+float32 up in float64, which the engines do not.
 """
 
 import contextlib
@@ -168,89 +168,79 @@ def same(path, other, dtype):
 
 
 def measure(where, engines, settings, dtype, shape, axis, *flags):
-    """Seconds by engine and precision, which outputs differ from Tally's, and who has no answer."""
+    """Seconds of Tally and each engine, which outputs differ from Tally's, and who has no answer."""
     limit = LIMITS.get(dtype, 8)
     x = np.random.default_rng(1).integers(-limit, limit, shape, "i1", endpoint=True)
     source = os.path.join(where, "x")
     x.astype(dtype).tofile(source)
     case = {"dtype": dtype, "shape": shape, "axis": axis, "input": source}
     case.update({flag: flag in flags for flag in FLAGS})
-    calls, lost, scans = {}, {}, []
-    outputs = {name: os.path.join(where, name) for name in (*engines, "wide", "native")}
+    lost = {}
+    outputs = {name: os.path.join(where, name) for name in (*engines, "tally")}
     words = [",".join(map(str, shape)), str(axis), ",".join(flags) or "-", source]
+    tally = Turns([load.BIN / "scan_turns", dtype, *words, outputs["tally"]])
     try:
-        for precision in ("wide", "native") if dtype in ("float16", "float32") else ("wide",):
-            command = [load.BIN / "scan_turns", dtype, precision, *words, outputs[precision]]
-            scans.append(Turns(command))
-            scans[-1].line(2 * CALL_SECONDS)
-            calls[precision] = scans[-1].ask
+        tally.line(2 * CALL_SECONDS)
+        calls = {"tally": tally.ask}
         for name, engine in engines.items():
             reason = engine.prepare({**case, "output": outputs[name]})
             if reason:
                 lost[name] = reason.removeprefix("no: ")
             else:
                 calls[name] = lambda engine=engine: engine.attempt("go")
-        unequal = [n for n in calls if not same(outputs["wide"], outputs[n], dtype)]
+        unequal = [n for n in calls if not same(outputs["tally"], outputs[n], dtype)]
         times, late = rounds_of(calls, settings)
     finally:
-        for turns in scans:
-            turns.close()
+        tally.close()
     return times, unequal, {**lost, **late}
 
 
-def rows_of(case, times, unequal, lost):
+def row_of(case, times, unequal, lost):
     payload = 2 * np.dtype(case[0]).itemsize * int(np.prod(case[1]))
     speed = {n: payload / statistics.median(seen) / 1e9 for n, seen in times.items()}
-    for precision in [n for n in ("wide", "native") if n in times]:
-        against = {
-            n: spread([peer / ours for peer, ours in zip(times[n], times[precision])])
-            for n in times
-            if n not in ("wide", "native")
-        }
-        work = f"{describe(*case)}{' ' + precision if 'native' in times else ''}"
-        if not against:
-            yield failed(work, "", "; ".join(f"{n}: {why}" for n, why in lost.items()))
-            continue
-        fastest = min(against, key=lambda n: against[n]["ratio"])
-        notes = [f"{n} {number(r['ratio'])}" for n, r in against.items()]
-        notes += [f"{n}: {why[:REASON_LENGTH]}" for n, why in lost.items()]
-        notes += [f"OUTPUT OF {n} DIFFERS" for n in unequal]
-        yield Row(
-            work,
-            fastest,
-            **against[fastest],
-            goal=Goal(">", 1),
-            notes=f"{speed[precision]:.2f} GB/s; " + ", ".join(notes),
-            precision=precision,
-            ratios={n: r["ratio"] for n, r in against.items()},
-            gb_per_s=speed,
-            unequal=unequal,
-            lost=lost,
-        )
+    against = {
+        n: spread([peer / ours for peer, ours in zip(seen, times["tally"])])
+        for n, seen in times.items()
+        if n != "tally"
+    }
+    if not against:
+        why = "; ".join(f"{n}: {reason}" for n, reason in lost.items())
+        return failed(describe(*case), "", why)
+    fastest = min(against, key=lambda n: against[n]["ratio"])
+    notes = [f"{n} {number(r['ratio'])}" for n, r in against.items()]
+    notes += [f"{n}: {why[:REASON_LENGTH]}" for n, why in lost.items()]
+    notes += [f"OUTPUT OF {n} DIFFERS" for n in unequal]
+    return Row(
+        describe(*case),
+        fastest,
+        **against[fastest],
+        goal=Goal(">", 1),
+        notes=f"{speed['tally']:.2f} GB/s; " + ", ".join(notes),
+        ratios={n: r["ratio"] for n, r in against.items()},
+        gb_per_s=speed,
+        unequal=unequal,
+        lost=lost,
+    )
 
 
 def means(rows):
     """Geometric means over all shapes, against each engine and all of them, and who lost where."""
     rows = [row for row in rows if row.ratio is not None]
-    for precision in ("wide", "native"):
-        own = [r for r in rows if r.figures["precision"] == precision]
-        for name in [*ENGINES, "all"]:
-            seen = [r.figures["ratios"] for r in own]
-            ratios = [v for ratios in seen for n, v in ratios.items() if name in (n, "all")]
-            if ratios:
-                work = f"geometric mean of {len(ratios)}, {precision}"
-                yield Row(work, name, geometric_mean(ratios), goal=MEAN_GOAL)
-        losses = [
-            f"{n} on {r.work}: {number(v)}"
-            for r in own
-            for n, v in r.figures["ratios"].items()
-            if v <= 1
-        ]
-        if own:
-            work = f"shapes on which a peer is faster, {precision}"
-            yield Row(
-                work, "any", len(losses), goal=Goal("<", 1), notes="; ".join(losses) or "none"
-            )
+    for name in [*ENGINES, "all"]:
+        seen = [r.figures["ratios"] for r in rows]
+        ratios = [v for ratios in seen for n, v in ratios.items() if name in (n, "all")]
+        if ratios:
+            work = f"geometric mean of {len(ratios)}"
+            yield Row(work, name, geometric_mean(ratios), goal=MEAN_GOAL)
+    losses = [
+        f"{n} on {r.work}: {number(v)}"
+        for r in rows
+        for n, v in r.figures["ratios"].items()
+        if v <= 1
+    ]
+    if rows:
+        work = "shapes on which a peer is faster"
+        yield Row(work, "any", len(losses), goal=Goal("<", 1), notes="; ".join(losses) or "none")
 
 
 def section(settings):
@@ -263,7 +253,7 @@ def section(settings):
             for case in cases:
                 settings.note(describe(*case))
                 try:
-                    rows += rows_of(case, *measure(where, engines, settings, *case))
+                    rows.append(row_of(case, *measure(where, engines, settings, *case)))
                 except RuntimeError as error:
                     rows.append(failed(describe(*case), "", f"scan_turns: {error}"))
     finally:

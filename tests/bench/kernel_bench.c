@@ -64,7 +64,7 @@ struct result {
     double high;
 };
 
-/* --shape: float32, wide, one tensor of just that shape, in a buffer that holds both sides. */
+/* --shape: float32, one tensor of just that shape, in a buffer that holds both sides. */
 static bool settle_shape(struct settings *s)
 {
     uint64_t most = 1;
@@ -203,12 +203,11 @@ static void print_case(struct bench *b, const struct bench_case *c, size_t bytes
     }
     (void)fprintf(b->json,
                   "%s\n  {\"scan\": \"%s\", \"layout\": \"%s\", \"dtype\": \"%s\", "
-                  "\"precision\": \"%s\", \"exclusive\": %s, \"reverse\": %s, \"apart\": %s, "
+                  "\"exclusive\": %s, \"reverse\": %s, \"apart\": %s, "
                   "\"bytes\": %zu, \"lookback\": \"%s\", \"variant\": \"%s\", ",
                   b->any ? "," : "", text, c->layout->name, dtype_info(c->dtype)->name,
-                  bench_case_precision(c), c->exclusive ? "true" : "false",
-                  c->reverse ? "true" : "false", c->apart ? "true" : "false", bytes,
-                  scan_device_info(b->device)->lookback,
+                  c->exclusive ? "true" : "false", c->reverse ? "true" : "false",
+                  c->apart ? "true" : "false", bytes, scan_device_info(b->device)->lookback,
                   b->settings.variant != NULL ? b->settings.variant : "");
     (void)fprintf(b->json,
                   "\"gb_per_s\": %.3f, \"copy_gb_per_s\": %.3f, \"ratio\": %.4f, "

@@ -31,22 +31,19 @@ def run(more, out, seconds):
         target.unlink(missing_ok=True)
 
 
-def goal_of(layout, native):
+def goal_of(layout):
     """What a layout is held to; docs/performance.md says it, too."""
     row = re.fullmatch(r"rows of (\d+)(Ki|Mi)?", layout)
     columns = re.fullmatch(r"columns of (\d+)(Ki)?", layout)
     if row and (row[2] or int(row[1]) > 256):
-        return Goal(">=", 0.95 if native else 0.85)
+        return Goal(">=", 0.85)
     if layout == "one row" or (columns and (columns[2] or int(columns[1]) >= 64)):
-        return Goal(">=", 0.85 if native else 0.75)
+        return Goal(">=", 0.75)
     return Goal(">=", 0.5)
 
 
 def short(case):
-    words = [case["dtype"], case["precision"]] + [
-        w for w in ("exclusive", "reverse", "apart") if case[w]
-    ]
-    return " ".join(w for w in words if w)
+    return " ".join([case["dtype"], *(w for w in ("exclusive", "reverse", "apart") if case[w])])
 
 
 def row_of(cases, work, goal):
@@ -72,17 +69,10 @@ def type_rows(cases):
         own = [c for c in cases if c["layout"] == layout]
         floats = [c for c in own if c["dtype"] == "float32"]
         turned = [c for c in floats if c["exclusive"] or c["reverse"]]
-        for precision in ("native", "wide"):
-            same = [c for c in floats if c["precision"] == precision and c not in turned]
-            if same:
-                yield row_of(
-                    same[:1], f"{layout}, {short(same[0])}", goal_of(layout, precision == "native")
-                )
-        apart = [c for c in floats if c["apart"]]
-        if apart:
-            yield row_of(apart, f"{layout}, {short(apart[0])}", goal_of(layout, True))
+        for case in [c for c in floats if c not in turned]:
+            yield row_of([case], f"{layout}, {short(case)}", goal_of(layout))
         if turned:
-            yield row_of(turned, f"{layout}, float32 wide, flags", goal_of(layout, False))
+            yield row_of(turned, f"{layout}, float32, flags", goal_of(layout))
         others = [c for c in own if c["dtype"] != "float32"]
         if others:
             yield row_of(others, f"{layout}, least of the other types", Goal(">=", 0.5))
@@ -102,7 +92,7 @@ def size_rows(cases):
         row = row_of(
             [stated],
             f"{scan}, {size_text(stated['bytes'])}",
-            goal_of(stated["layout"], stated["precision"] == "native"),
+            goal_of(stated["layout"]),
         )
         row.notes += "; " + ", ".join(f"{size_text(c['bytes'])} {c['ratio']:.2f}" for c in own)
         row.figures["cases"] = own

@@ -91,12 +91,7 @@ def mean_and_least(rows):
 def kernels(rows):
     lines = []
     for words, layouts in LAYOUTS.items():
-        kinds = (
-            "float32 native",
-            "float32 wide",
-            "float32 native apart",
-            "least of the other types",
-        )
+        kinds = ("float32", "float32 apart", "least of the other types")
         found = [
             [row for row in rows if re.fullmatch(f"({layouts}), {kind}", row["work"])]
             for kind in kinds
@@ -105,16 +100,15 @@ def kernels(rows):
             lines.append([words, *map(mean_and_least, found)])
     heads = [
         "64 MiB: mean of layouts, least",
-        "native",
-        "wide",
-        "native, apart",
+        "float32",
+        "float32, apart",
         "other types, least",
     ]
     return table(heads, lines) if lines else sizes(rows)
 
 
 def sizes(rows):
-    """What a quick run has: seven layouts, native and wide, at their largest size."""
+    """What a quick run has: seven layouts at their largest size."""
     lines = [[row["work"], shown(row), row["notes"].split(";")[0]] for row in rows]
     return table(["float32 in place", "ratio to the copy", "payload"], lines)
 
@@ -124,24 +118,13 @@ def peers(rows):
     shapes = [row for row in rows if row.get("ratios")]
     engines = list(dict.fromkeys(name for row in shapes for name in row["ratios"]))
     for engine in engines:
-        cells = [engine]
-        for precision in ("wide", "native"):
-            seen = {
-                row["work"]: row["ratios"][engine]
-                for row in shapes
-                if row["precision"] == precision and engine in row["ratios"]
-            }
-            slower = {work: ratio for work, ratio in seen.items() if ratio <= 1}
-            cells += [f"{number(geometric_mean(seen.values()))} of {len(seen)}" if seen else "-"]
-            cells += [len(slower)]
-            if precision == "wide":
-                losses += [
-                    f"{engine} {work.removesuffix(' wide')} ({number(r)})"
-                    for work, r in slower.items()
-                ]
-        lines.append(cells)
-    heads = ["engine", "wide, mean of shapes", "it is faster on", "native, mean", "it is faster on"]
-    words = "Faster than Tally's wide sums: " + ("; ".join(losses) or "none") + "."
+        seen = {row["work"]: row["ratios"][engine] for row in shapes if engine in row["ratios"]}
+        slower = {work: ratio for work, ratio in seen.items() if ratio <= 1}
+        mean = f"{number(geometric_mean(seen.values()))} of {len(seen)}"
+        lines.append([engine, mean, len(slower)])
+        losses += [f"{engine} {work} ({number(ratio)})" for work, ratio in slower.items()]
+    heads = ["engine", "mean of shapes", "it is faster on"]
+    words = "Faster than Tally: " + ("; ".join(losses) or "none") + "."
     text = textwrap.wrap(words, COLUMNS, max_lines=MOST_LINES, placeholder=" and others.")
     return [*table(heads, lines), "", *text]
 

@@ -90,21 +90,21 @@ def grid_y(picture, axis, top, left, right, unit=""):
 
 
 def by_layout(rows, out):
-    """Payload to the copy's, a line for each layout: float32 native, wide, apart; least other."""
+    """Payload to the copy's, a line for each layout: float32 in place, apart; least other."""
     layouts = {}
     for row in rows:
         by_type = not re.search(r", [\d.]+ ([KMG]iB|MB)$", row["work"])
         for case in row.get("cases", []) if by_type else []:
             floats = case["dtype"] == "float32" and not (case["exclusive"] or case["reverse"])
-            kind = ("apart" if case["apart"] else case["precision"]) if floats else "others"
+            kind = ("apart" if case["apart"] else "in place") if floats else "others"
             if "least of the other types" in row["work"] or floats:
                 layouts.setdefault(case["layout"], {}).setdefault(kind, []).append(case["ratio"])
     if not any("others" in kinds for kinds in layouts.values()):
         return
-    looks = {"native": (COLOURS[0], False), "wide": (COLOURS[1], False)}
-    looks |= {"apart": (COLOURS[0], True), "others": (COLOURS[6], True)}
-    words = {"native": "float32 native, in place", "wide": "float32 wide, in place"}
-    words |= {"apart": "native, output apart", "others": "least of the other types"}
+    looks = {"in place": (COLOURS[0], False), "apart": (COLOURS[0], True)}
+    looks |= {"others": (COLOURS[6], True)}
+    words = {"in place": "float32, in place", "apart": "float32, output apart"}
+    words |= {"others": "least of the other types"}
     left, right, top = 250, WIDTH - 20, 70
     picture = Picture(top + 18 * len(layouts) + 40, "Scan speed by layout, ratio to a copy")
     picture.legend(46, [(words[kind], *look[:1], None, look[1]) for kind, look in looks.items()])
@@ -117,23 +117,22 @@ def by_layout(rows, out):
         picture.text(left - 10, y + 4, layout, "right")
         least = {kind: min(values) for kind, values in kinds.items()}
         picture.line(x(min(least.values())), y, x(max(least.values())), y)
-        for kind in ("others", "apart", "wide", "native"):
+        for kind in ("others", "apart", "in place"):
             if kind in least:
                 picture.dot(x(least[kind]), y, *looks[kind])
     picture.write(out / "kernels-by-layout.svg")
 
 
 def size_cases(rows):
-    """{(layout, precision): {bytes: case}} of the cases measured at several sizes."""
+    """{layout: {bytes: case}} of the cases measured at several sizes."""
     found = {}
     for row in rows:
         for case in row.get("cases", []) if "least" not in row["work"] else []:
             if case["dtype"] == "float32" and not (
                 case["exclusive"] or case["reverse"] or case["apart"]
             ):
-                key = (case["layout"], case["precision"])
-                found.setdefault(key, {})[case["bytes"]] = case
-    return {key: cases for key, cases in found.items() if len(cases) > 1}
+                found.setdefault(case["layout"], {})[case["bytes"]] = case
+    return {layout: cases for layout, cases in found.items() if len(cases) > 1}
 
 
 def by_size(rows, out):
@@ -142,36 +141,27 @@ def by_size(rows, out):
     if not found:
         return
     sizes = sorted({size for cases in found.values() for size in cases})
-    layouts = list(dict.fromkeys(layout for layout, _ in found))
     most = max(
         max(c["gb_per_s"], c["copy_gb_per_s"]) for cases in found.values() for c in cases.values()
     )
     picture = Picture(440, "Scan speed by size, float32 in place, GB/s read and written")
-    entries = [(name, COLOURS[at % 7], "", False) for at, name in enumerate(layouts)]
+    entries = [(name, COLOURS[at % 7], "", False) for at, name in enumerate(found)]
     picture.legend(46, entries[:4])
     picture.legend(66, [*entries[4:], ("copy (median)", INK, "5 4", False)])
-    for panel, precision in enumerate(("native", "wide")):
-        left = 50 + panel * 390
-        right, top, bottom = left + 340, 110, 390
-        x, y = Axis(sizes[0], sizes[-1], left, right, log=True), Axis(0, most, bottom, top)
-        picture.text((left + right) / 2, 98, precision, "middle")
-        grid_y(picture, y, most, left, right)
-        for size in sizes:
-            picture.line(x(size), top, x(size), bottom)
-        for size in sizes if len(sizes) < 4 else sizes[:: 2 if len(sizes) < 9 else 3]:
-            picture.text(x(size), bottom + 18, size_text(size), "middle")
-        for at, layout in enumerate(layouts):
-            cases = found.get((layout, precision), {})
-            points = [(x(size), y(case["gb_per_s"])) for size, case in sorted(cases.items())]
-            picture.curve(points, COLOURS[at % 7])
-        copies = [
-            (
-                size,
-                sorted(cases[size]["copy_gb_per_s"] for cases in found.values() if size in cases),
-            )
-            for size in sizes
-        ]
-        picture.curve([(x(s), y(seen[len(seen) // 2])) for s, seen in copies], INK, "5 4")
+    left, right, top, bottom = 50, WIDTH - 20, 90, 390
+    x, y = Axis(sizes[0], sizes[-1], left, right, log=True), Axis(0, most, bottom, top)
+    grid_y(picture, y, most, left, right)
+    for size in sizes:
+        picture.line(x(size), top, x(size), bottom)
+        picture.text(x(size), bottom + 18, size_text(size), "middle")
+    for at, cases in enumerate(found.values()):
+        points = [(x(size), y(case["gb_per_s"])) for size, case in sorted(cases.items())]
+        picture.curve(points, COLOURS[at % 7])
+    copies = [
+        (size, sorted(cases[size]["copy_gb_per_s"] for cases in found.values() if size in cases))
+        for size in sizes
+    ]
+    picture.curve([(x(s), y(seen[len(seen) // 2])) for s, seen in copies], INK, "5 4")
     picture.write(out / "kernels-by-size.svg")
 
 
@@ -187,13 +177,13 @@ def size_text(count):
 
 def peers(rows, out):
     """How many times as fast as each engine, a line for each shape."""
-    shapes = [row for row in rows if row.get("precision") == "wide" and row.get("ratios")]
+    shapes = [row for row in rows if row.get("ratios")]
     if not shapes:
         return
     engines = list(dict.fromkeys(name for row in shapes for name in row["ratios"]))
     left, right, top = 270, WIDTH - 20, 70
     bottom = top + 18 * len(shapes)
-    picture = Picture(bottom + 40, "Tally, wide, beside other libraries: times their speed")
+    picture = Picture(bottom + 40, "Tally beside other libraries: times their speed")
     picture.legend(46, [(name, COLOURS[at], None, False) for at, name in enumerate(engines)])
     x = Axis(0.25, 64, left, right, log=True)
     for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64):
@@ -201,7 +191,7 @@ def peers(rows, out):
         picture.text(x(tick), bottom + 18, f"{tick:g}", "middle")
     for at, row in enumerate(shapes):
         y = top + 18 * at + 6
-        picture.text(left - 10, y + 4, re.sub(" wide$", "", row["work"]), "right")
+        picture.text(left - 10, y + 4, row["work"], "right")
         for engine, ratio in row["ratios"].items():
             picture.dot(x(ratio), y, COLOURS[engines.index(engine)])
     picture.write(out / "peers.svg")

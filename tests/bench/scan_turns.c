@@ -1,7 +1,7 @@
 /* One scan, timed again and again by somebody else: what compute.py sets beside NumPy and
  * others.
  *
- *   scan_turns DTYPE PRECISION SHAPE AXIS FLAGS INPUT OUTPUT
+ *   scan_turns DTYPE SHAPE AXIS FLAGS INPUT OUTPUT
  *
  * FLAGS: "exclusive", "reverse", "exclusive,reverse" or "-". Reads the tensor in INPUT, scans
  * it into another buffer on device 0, writes the result to OUTPUT and says "ready"; then, for
@@ -26,12 +26,10 @@ static bool parse(char **words, struct scan_desc *desc)
 {
     char *end = NULL;
     int64_t sizes[3] = {0};
-    *desc = (struct scan_desc){.precision = strcmp(words[1], "native") == 0 ? PRECISION_NATIVE
-                                                                            : PRECISION_WIDE,
-                               .rank = bench_parse_numbers(words[2], 1, sizes),
-                               .axis = strtol(words[3], &end, 10),
-                               .exclusive = strstr(words[4], "exclusive") != NULL,
-                               .reverse = strstr(words[4], "reverse") != NULL};
+    *desc = (struct scan_desc){.rank = bench_parse_numbers(words[1], 1, sizes),
+                               .axis = strtol(words[2], &end, 10),
+                               .exclusive = strstr(words[3], "exclusive") != NULL,
+                               .reverse = strstr(words[3], "reverse") != NULL};
     memcpy(desc->sizes, sizes, sizeof sizes);
     return *end == '\0' &&
            dtype_find(DTYPE_FAMILY_NAME, words[0], strlen(words[0]), &desc->dtype);
@@ -84,8 +82,8 @@ int main(int argc, char **argv)
     struct scan_plan plan;
     struct error err = ERROR_INIT;
     struct scan_device *device = NULL;
-    if (argc != 8 || !parse(argv + 1, &desc)) {
-        (void)fprintf(stderr, "usage: scan_turns DTYPE wide|native SHAPE AXIS FLAGS IN OUT\n");
+    if (argc != 7 || !parse(argv + 1, &desc)) {
+        (void)fprintf(stderr, "usage: scan_turns DTYPE SHAPE AXIS FLAGS IN OUT\n");
         return 2;
     }
     if (scan_plan_make(&desc, &plan, &err) != STATUS_OK ||
@@ -101,8 +99,8 @@ int main(int argc, char **argv)
         unsigned char *data = slab_data(slab);
         const struct scan_job job = {.plan = &plan, .slab = slab, .out_offset = out_at};
         double seconds = 0;
-        ok = whole_file(argv[6], "re", data, bytes) && scan(device, &job, &seconds) &&
-             whole_file(argv[7], "we", data + out_at, bytes) && serve(device, &job);
+        ok = whole_file(argv[5], "re", data, bytes) && scan(device, &job, &seconds) &&
+             whole_file(argv[6], "we", data + out_at, bytes) && serve(device, &job);
     }
     scan_device_close(device);
     slab_destroy(slab);

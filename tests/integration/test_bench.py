@@ -56,9 +56,9 @@ def bench(tmp_path, *more, env=None):
 
 
 def test_the_kernel_section_measures_every_size_it_is_given(tmp_path):
-    more = ["--bytes", "4096", "--bytes", "300000", "--match", "one row, float32 wide"]
+    more = ["--bytes", "4096", "--bytes", "300000", "--match", "one row, float32"]
     rows, table = bench(tmp_path, "--only", "kernels", *more)
-    assert [r["work"] for r in rows] == ["one row, float32 wide, 0.3 MB"]
+    assert [r["work"] for r in rows] == ["one row, float32, 0.3 MB"]
     assert [c["bytes"] for c in rows[0]["cases"]] == [4096, 300000]
     assert rows[0]["ratio"] > 0 and rows[0]["goal"] == ">= 0.75"
     assert rows[0]["verdict"] in ("reached", "missed") and rows[0]["verdict"] in table
@@ -67,12 +67,10 @@ def test_the_kernel_section_measures_every_size_it_is_given(tmp_path):
 def test_peers_are_compared_and_one_that_dies_costs_only_itself(tmp_path):
     more = ["--match", "100x1000 axis 1", "--engines", "numpy", "dies"]
     rows, _ = bench(tmp_path, "--only", "peers", *more)
-    wide, native = rows[:2]
-    assert wide["precision"] == "wide" and native["precision"] == "native"
-    for row in (wide, native):
-        assert list(row["ratios"]) == ["numpy"] and row["ratios"]["numpy"] > 0
-        assert row["unequal"] == [] and "KeyError" in row["lost"]["dies"]
-    means = [r for r in rows if r["work"] == "geometric mean of 1, wide"]
+    row = rows[0]
+    assert list(row["ratios"]) == ["numpy"] and row["ratios"]["numpy"] > 0
+    assert row["unequal"] == [] and "KeyError" in row["lost"]["dies"]
+    means = [r for r in rows if r["work"] == "geometric mean of 1"]
     assert [r["against"] for r in means] == ["numpy", "all"]
 
 
@@ -81,9 +79,9 @@ def test_outputs_that_differ_are_told(tmp_path):
         (tmp_path / name).write_bytes(values)
     assert compute.same(tmp_path / "a", tmp_path / "b", "float32")
     assert not compute.same(tmp_path / "a", tmp_path / "c", "float32")
-    times = {"wide": [1.0], "numpy": [0.5]}
+    times = {"tally": [1.0], "numpy": [0.5]}
     case = ("float32", (1,), 0)
-    (row,) = compute.rows_of(case, times, ["numpy"], {})
+    row = compute.row_of(case, times, ["numpy"], {})
     assert row.ratio == 0.5 and row.verdict() == "missed"
     assert "OUTPUT OF numpy DIFFERS" in row.notes
     _, _, losses = compute.means([row])

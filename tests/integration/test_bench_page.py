@@ -41,13 +41,8 @@ def kernel_rows():
     case |= {"copy_gb_per_s": 40.0, "ratio_low": 0.5, "ratio_high": 0.6}
     cases = []
     for layout in layouts:
-        for dtype, precision, apart in (
-            ("float32", "native", False),
-            ("float32", "wide", False),
-            ("float32", "native", True),
-            ("int8", "", False),
-        ):
-            own = {"layout": layout, "dtype": dtype, "precision": precision, "apart": apart}
+        for dtype, apart in (("float32", False), ("float32", True), ("int8", False)):
+            own = {"layout": layout, "dtype": dtype, "apart": apart}
             cases.append({**case, **own, "bytes": 64 << 20})
     yield from kernels.type_rows(cases)
     swept = [{**cases[0], "scan": "a", "bytes": size} for size in kernels.SIZES]
@@ -56,14 +51,7 @@ def kernel_rows():
 
 def peer_rows():
     for case in compute.CASES:
-        for precision in ("wide", "native"):
-            yield Row(
-                f"{compute.describe(*case)} {precision}",
-                "numpy",
-                0.6,
-                precision=precision,
-                ratios=ENGINES,
-            )
+        yield Row(compute.describe(*case), "numpy", 0.6, ratios=ENGINES)
 
 
 def remote_rows():
@@ -152,7 +140,7 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     lines = text.splitlines()
     assert len(lines) <= 120 and max(map(len, lines)) <= 120
     assert "numpy from 1000000, onnxruntime at no size, openvino at no size." in text
-    assert "Not measured" not in text and "| one row | *0.55* | *0.55* | *0.55* | 0.55 |" in text
+    assert "Not measured" not in text and "| one row | *0.55* | *0.55* | 0.55 |" in text
     assert text.count("2026-11-22, ") == 1  # one run, said once
 
 
