@@ -116,11 +116,6 @@ static enum tally_status check_scan(const struct tally_scan *scan, struct tally_
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "there is no element type %d",
                                 (int)scan->dtype);
     }
-    if (scan->precision != TALLY_WIDE && scan->precision != TALLY_NATIVE) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "precision is %d; expected TALLY_WIDE or TALLY_NATIVE",
-                                (int)scan->precision);
-    }
     return TALLY_OK;
 }
 
@@ -164,13 +159,10 @@ static int64_t scan_superblocks(const struct tally_scan *scan)
     return size / SCAN_SUPERBLOCK + (size % SCAN_SUPERBLOCK != 0);
 }
 
-/* Type of one sum of a line's elements while it is computed. */
+/* The type of one total. */
 static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
 {
-    if (!dtype_has_native((enum dtype)scan->dtype)) {
-        return scan->dtype;
-    }
-    return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
+    return dtype_is_float((enum dtype)scan->dtype) ? TALLY_FLOAT64 : scan->dtype;
 }
 
 enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
@@ -210,9 +202,6 @@ static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan
     }
     if (scan->reverse != 0) {
         text_append(path, PATH_TEXT, "&reverse=true");
-    }
-    if (scan->precision == TALLY_NATIVE) {
-        text_append(path, PATH_TEXT, "&precision=native");
     }
     if (scan->strides != NULL) {
         text_append(path, PATH_TEXT, "&strides=");

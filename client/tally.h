@@ -100,12 +100,6 @@ enum tally_dtype {
     TALLY_UINT64 = 11
 };
 
-/* What float16, bfloat16 and float32 accumulate in; other types ignore it. */
-enum tally_precision {
-    TALLY_WIDE = 0,  /* float64, one rounding per output */
-    TALLY_NATIVE = 1 /* float32 */
-};
-
 enum {
     TALLY_MAX_RANK = 64
 };
@@ -126,10 +120,8 @@ struct tally_scan {
     int64_t axis;                  /* -rank..rank-1 */
     int32_t exclusive;             /* 1: output k leaves element k out */
     int32_t reverse;               /* 1: sum from the last element towards the first */
-    enum tally_precision precision;
-    int32_t reserved;
-    uint64_t input_bytes;       /* room behind `input`, checked unless 0 */
-    uint64_t output_bytes;      /* room behind `output`, checked unless 0 */
+    uint64_t input_bytes;          /* room behind `input`, checked unless 0 */
+    uint64_t output_bytes;         /* room behind `output`, checked unless 0 */
     int64_t deadline_ms;        /* of the call: the server drops it if still queued; 0: none */
     tally_progress_fn progress; /* NULL: none. Called from inside the call */
     void *progress_user;
@@ -206,8 +198,8 @@ TALLY_API void tally_parts_close(struct tally_parts *parts);
 
 /* What each superblock of 65536 elements along the axis sums up to, in the order of summing:
  * [lines][superblocks] numbers of tally_totals_bytes() bytes, in the type sums have while they
- * are computed (float64, float32 for TALLY_NATIVE, integers their own). Folded into carries
- * (docs/carry.md) they let parts be scanned side by side. */
+ * are computed (floats: float64, integers: their own). Folded into carries (docs/carry.md) they
+ * let parts be scanned side by side. */
 TALLY_API enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
                                          const void *input, void *totals,
                                          struct tally_error *err);

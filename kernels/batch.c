@@ -306,7 +306,7 @@ static enum status wave_run(struct batch *batch, struct region *regions, size_t 
 
 static size_t carry_bytes(const struct scan_plan *plan, uint64_t lines)
 {
-    return (size_t)lines * 2 * scan_accumulator_bytes(plan->dtype, plan->precision);
+    return (size_t)lines * 2 * scan_accumulator_bytes(plan->dtype);
 }
 
 /* `bytes` for the sums of so many lines; `sums`: what they are; NULL: anything. */

@@ -11,8 +11,8 @@ struct scan_device {
     struct launcher launcher;
     struct transfer transfer; /* unless the device works in host memory */
     bool verified;            /* a self-test has passed */
-    bool lookback_tried;      /* with any kind */
-    bool lookback_failed;     /* with any kind */
+    bool lookback_tried;      /* with any type */
+    bool lookback_failed;     /* with any type */
 };
 
 #endif

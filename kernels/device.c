@@ -44,9 +44,7 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
     return &device->cl.info;
 }
 
-size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision)
+size_t scan_accumulator_bytes(enum dtype dtype)
 {
-    const struct dtype_info *info = dtype_info(dtype);
-    const bool wide = info->kind == DTYPE_KIND_FLOAT && precision == PRECISION_WIDE;
-    return wide || info->bytes == 8 ? 8 : 4;
+    return dtype_is_float(dtype) || dtype_info(dtype)->bytes == 8 ? 8 : 4;
 }

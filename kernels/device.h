@@ -38,12 +38,6 @@ struct scan_device_info {
 MUST_CHECK enum status scan_devices_list(struct scan_device_info *infos, size_t room,
                                          size_t *count, struct error *err);
 
-/* What kernels are built for. */
-struct scan_kind {
-    enum dtype dtype;
-    enum precision precision;
-};
-
 /* May long lines be scanned in one pass, work-groups looking back at each other's sums
  * (gpu_lookback.cl)? Only by the kernels for GPUs; the bits are the same. */
 enum scan_lookback {
@@ -96,9 +90,9 @@ struct scan_report {
                            safe */
 };
 
-/* Bytes of a sum that a kind's lines hand on. Integers narrower than these wrap when they are
- * stored. */
-size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision);
+/* Bytes of the sum that a line of the type hands on. Integers narrower than the sum wrap when they
+ * are stored. */
+size_t scan_accumulator_bytes(enum dtype dtype);
 
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
  * carry runs alone.

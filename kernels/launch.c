@@ -99,10 +99,10 @@ void launcher_deinit(struct launcher *launcher)
 }
 
 enum status launcher_build(struct launcher *launcher, enum scan_variant_id variant,
-                           struct scan_kind kind, struct error *err)
+                           enum dtype dtype, struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
+    struct scan_type type = {dtype, SCAN_INDEX_64};
     TRY(programs_find(&launcher->programs, launcher->device, variant, type, &kernels, err));
     type.index = SCAN_INDEX_32;
     return program_wide_only(launcher->device)
@@ -232,7 +232,7 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = set->pieces[0].plan;
-    const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
+    const size_t sum_bytes = scan_accumulator_bytes(plan->dtype);
     TRY(grow_scratch(device, &launcher->blocks, sum_bytes * table->blocks, err));
     TRY(grow_scratch(device, &launcher->superblocks, sum_bytes * table->superblocks, err));
     const struct opencl_arg reduce[] = {
@@ -367,7 +367,7 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
-    const bool tried = launcher->looks_back[plan->dtype][plan->precision == PRECISION_NATIVE];
+    const bool tried = launcher->looks_back[plan->dtype];
     const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? LANES * GROUP + 1
                                    : tried ? (uint64_t)LOOKBACK_FROM
                                            : UINT64_MAX;
@@ -398,8 +398,7 @@ static struct scan_type find_type(const struct opencl *device, const struct scan
     for (size_t i = 0; i < set->count && narrow; i++) {
         narrow = fits_32(&set->pieces[i]);
     }
-    return (struct scan_type){first->dtype, first->precision,
-                              narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+    return (struct scan_type){first->dtype, narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
 }
 
 /* Pieces that go the same way share their launches: of the vector kernel that suits them best, of

@@ -29,20 +29,19 @@ struct launcher {
     struct opencl_buffer blocks; /* sums that kernels for GPUs hand on */
     struct opencl_buffer superblocks;
     struct opencl_buffer lookback; /* sums that work-groups of a launch publish */
-    bool looks_back[DTYPE_COUNT]
-                   [2];         /* long lines go by look-back, but for SCAN_LOOKBACK_ON, which
-                                        needs no leave; [1]: native */
-    struct scan_entry *entries; /* owned: of the table that is being filled */
-    size_t room;                /* for so many */
+    bool looks_back[DTYPE_COUNT];  /* look-back passed its trial for the type; SCAN_LOOKBACK_ON
+                                     needs no trial */
+    struct scan_entry *entries;    /* owned: of the table that is being filled */
+    size_t room;                   /* for so many */
 };
 
 /* The device is idle. */
 void launcher_deinit(struct launcher *launcher);
 
-/* Build the programs of a variant and kind for offsets of any width. Those that were compiled ahead,
- * and any other that is not there yet, launcher_run() takes. */
+/* Build the programs of a variant and an element type for offsets of any width. launcher_run()
+ * builds, or takes from those compiled ahead, any program that does not exist yet. */
 MUST_CHECK enum status launcher_build(struct launcher *launcher, enum scan_variant_id variant,
-                                      struct scan_kind kind, struct error *err);
+                                      enum dtype dtype, struct error *err);
 
 /* Enqueue everything the set needs; adds to *launches. The order of the pieces may change. Nothing
  * of the set is borrowed after the call but its buffers. */

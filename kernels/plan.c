@@ -376,11 +376,8 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                            struct error *err)
 {
     const int64_t rank = desc->rank;
-    const bool native = dtype_has_native(desc->dtype);
-    struct scan_plan made = {.dtype = desc->dtype,
-                             .precision = native ? desc->precision : PRECISION_WIDE,
-                             .exclusive = desc->exclusive,
-                             .reverse = desc->reverse};
+    struct scan_plan made = {
+        .dtype = desc->dtype, .exclusive = desc->exclusive, .reverse = desc->reverse};
     uint64_t in[LIMIT_RANK] = {0};
     uint64_t out[LIMIT_RANK] = {0};
     if (rank < 1 || rank > LIMIT_RANK) {
@@ -448,5 +445,5 @@ bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b
     if (of_a->kind != DTYPE_KIND_FLOAT && of_b->kind != DTYPE_KIND_FLOAT) {
         return of_a->bytes == of_b->bytes; /* wrapping sums have the same bits either way */
     }
-    return a->dtype == b->dtype && a->precision == b->precision;
+    return a->dtype == b->dtype;
 }

@@ -26,7 +26,6 @@ static inline bool scan_dim_is_unit(const struct scan_dim *dim)
 
 struct scan_plan {
     enum dtype dtype;
-    enum precision precision; /* canonical: PRECISION_WIDE where the type ignores it */
     bool exclusive;
     bool reverse;
     bool in_place; /* input and output layouts agree (and are plain): may share a buffer */
@@ -83,8 +82,8 @@ uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool out
 int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1],
                      bool *nested);
 
-/* True if jobs of the two plans may share a launch: same element type and precision (of
- * integers: same width). */
+/* True if jobs of the two plans may share a launch: same element type (of integers: same
+ * width). */
 bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b);
 
 #endif

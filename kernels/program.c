@@ -46,11 +46,6 @@ static enum dtype stored_as(enum dtype dtype)
     return without_sign ? (enum dtype)(dtype - DTYPE_U8 + DTYPE_I8) : dtype;
 }
 
-static bool is_native(struct scan_type type)
-{
-    return type.precision == PRECISION_NATIVE && dtype_has_native(type.dtype);
-}
-
 static bool is_for_gpus(enum scan_variant_id variant)
 {
     return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;
@@ -70,10 +65,9 @@ bool program_suits(const struct opencl *device, enum scan_variant_id variant)
 void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec)
 {
-    const char *acc = is_native(type)               ? "-DACC_F32"
-                      : !dtype_is_float(type.dtype) ? "-DACC_INT"
-                      : device->soft_f64            ? "-DACC_SOFT_F64"
-                                                    : "-DACC_F64";
+    const char *acc = !dtype_is_float(type.dtype) ? "-DACC_INT"
+                      : device->soft_f64          ? "-DACC_SOFT_F64"
+                                                  : "-DACC_F64";
     const char *option = scan_variants[variant].option;
     char test[32] = "";
     if (variant == SCAN_VARIANT_LOOKBACK && AID(device, lookback_test) != 0) {
@@ -188,7 +182,7 @@ static void release_built(struct built_program *built)
 
 void programs_deinit(struct programs *programs)
 {
-    struct built_program *built = &programs->built[0][0][0][0];
+    struct built_program *built = &programs->built[0][0][0];
     for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
         release_built(&built[i]);
     }
@@ -236,8 +230,7 @@ enum status programs_find(struct programs *programs, const struct opencl *device
                           enum scan_variant_id variant, struct scan_type type,
                           const cl_kernel **kernels, struct error *err)
 {
-    struct built_program *found =
-        &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
+    struct built_program *found = &programs->built[variant][stored_as(type.dtype)][type.index];
     if (found->program == NULL) {
         TRY(build_variant(device, variant, type, found, err));
     }

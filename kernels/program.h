@@ -25,7 +25,6 @@ enum scan_index {
 /* What to build: the type that sums are of, not the place of its elements. */
 struct scan_type {
     enum dtype dtype;
-    enum precision precision;
     enum scan_index index;
 };
 
@@ -66,9 +65,9 @@ MUST_CHECK enum status program_build(const struct opencl *device,
 /* All zero: none is built yet. */
 struct programs {
     struct built_program {
-        cl_program program;                                        /* owned */
-        cl_kernel kernels[SCAN_KERNELS_MAX];                       /* owned */
-    } built[SCAN_VARIANT_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+        cl_program program;                  /* owned */
+        cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
+    } built[SCAN_VARIANT_COUNT][DTYPE_COUNT][SCAN_INDEX_COUNT];
 };
 void programs_deinit(struct programs *programs);
 

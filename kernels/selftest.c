@@ -1,4 +1,4 @@
-/* Preparing a device for a kind of jobs: its programs are built, then tested. A device whose
+/* Preparing a device for an element type: its programs are built, then tested. A device whose
  * kernels see other bytes than the host wrote is tried with transfers before it is given up;
  * look-back is used if a trial of it was right and fast.
  *
@@ -54,10 +54,10 @@ enum {
 };
 _Static_assert(MOST_CELLS >= 70001, "a shape is larger");
 
-/* A test of one kind on one device, in a slab of its own. */
+/* A test of one element type on one device, in a slab of its own. */
 struct check {
     struct scan_device *device;
-    struct scan_kind kind;
+    enum dtype dtype;
     struct slab *slab;
     unsigned char *cells; /* of the slab */
     size_t bytes;         /* of an element */
@@ -65,12 +65,12 @@ struct check {
     bool wrong;           /* a result was wrong */
 };
 
-static enum status check_init(struct check *check, struct scan_device *device,
-                              struct scan_kind kind, uint64_t cells, struct error *err)
+static enum status check_init(struct check *check, struct scan_device *device, enum dtype dtype,
+                              uint64_t cells, struct error *err)
 {
-    const size_t bytes = dtype_info(kind.dtype)->bytes;
+    const size_t bytes = dtype_info(dtype)->bytes;
     *check = (struct check){
-        .device = device, .kind = kind, .bytes = bytes, .slab = slab_create(cells * bytes)};
+        .device = device, .dtype = dtype, .bytes = bytes, .slab = slab_create(cells * bytes)};
     if (check->slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
     }
@@ -102,19 +102,15 @@ static enum status expect_bits(struct check *check, const char *what, uint64_t g
     return error_set(err, STATUS_DEVICE_ERROR,
                      "device %s computes wrongly: %s of type %s gave %#llx instead of %#llx",
                      scan_device_info(check->device)->name, what,
-                     dtype_info(check->kind.dtype)->name, (unsigned long long)got,
+                     dtype_info(check->dtype)->name, (unsigned long long)got,
                      (unsigned long long)expected);
 }
 
 static struct scan_desc describe_shape(const struct shape *shape, enum dtype dtype,
-                                       enum precision precision, bool exclusive, bool reverse)
+                                       bool exclusive, bool reverse)
 {
-    struct scan_desc desc = {.dtype = dtype,
-                             .precision = precision,
-                             .rank = 3,
-                             .axis = 1,
-                             .exclusive = exclusive,
-                             .reverse = reverse};
+    struct scan_desc desc = {
+        .dtype = dtype, .rank = 3, .axis = 1, .exclusive = exclusive, .reverse = reverse};
     memcpy(desc.sizes, shape->sizes, sizeof shape->sizes);
     desc.has_strides = shape->strides[0] != 0;
     desc.has_output_strides = desc.has_strides;
@@ -143,9 +139,9 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
         if (compare) {
             const int sum = sums[(plan->exclusive ? k : k + 1) % 4];
             TRY(expect_bits(check, "a sum", get_element(check, at),
-                            dtype_bits(check->kind.dtype, sum), err));
+                            dtype_bits(check->dtype, sum), err));
         } else {
-            put_element(check, at, dtype_bits(check->kind.dtype, values[k % 4]));
+            put_element(check, at, dtype_bits(check->dtype, values[k % 4]));
         }
     }
     return STATUS_OK;
@@ -178,8 +174,8 @@ static enum status run_one(struct check *check, const struct scan_plan *plan, ui
 static enum status check_shape(struct check *check, const struct shape *shape, int flags,
                                struct error *err)
 {
-    const struct scan_desc desc = describe_shape(
-        shape, check->kind.dtype, check->kind.precision, (flags & 1) != 0, (flags & 2) != 0);
+    const struct scan_desc desc =
+        describe_shape(shape, check->dtype, (flags & 1) != 0, (flags & 2) != 0);
     struct scan_plan plan;
     TRY(scan_plan_make(&desc, &plan, err));
     TRY(visit_lines(check, &plan, false, err));
@@ -190,13 +186,12 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
 /* A line of: smallest number, itself again, a NaN with sign and payload. */
 static enum status check_floats(struct check *check, struct error *err)
 {
-    const enum dtype dtype = check->kind.dtype;
+    const enum dtype dtype = check->dtype;
     const struct dtype_info *info = dtype_info(dtype);
     const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
     /* All bits of the exponent and the first of the fraction. */
     const uint64_t nan = sign - (sign >> (info->exponent_bits + 1));
-    const struct scan_desc desc = {
-        .dtype = dtype, .precision = check->kind.precision, .rank = 1, .sizes = {3}};
+    const struct scan_desc desc = {.dtype = dtype, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
     TRY(scan_plan_make(&desc, &plan, err));
     put_element(check, 0, 1);
@@ -212,7 +207,7 @@ static enum status check_floats(struct check *check, struct error *err)
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
  * processor treats floats, which small shapes tell within microseconds. */
-static enum status check_kind(struct check *check, struct error *err)
+static enum status check_type(struct check *check, struct error *err)
 {
     const bool built_in = scan_device_info(check->device)->built_in;
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
@@ -222,7 +217,7 @@ static enum status check_kind(struct check *check, struct error *err)
             TRY(check_shape(check, &shapes[i], flags, err));
         }
     }
-    if (dtype_info(check->kind.dtype)->kind == DTYPE_KIND_FLOAT) {
+    if (dtype_info(check->dtype)->kind == DTYPE_KIND_FLOAT) {
         TRY(check_floats(check, err));
     }
     return expect_bits(check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
@@ -230,18 +225,18 @@ static enum status check_kind(struct check *check, struct error *err)
 
 /* With 32-bit offsets, where there are such programs, and with wide ones.
  * out   *wrong: a result was wrong; false before */
-static enum status run_selftest(struct scan_device *device, struct scan_kind kind, bool *wrong,
+static enum status run_selftest(struct scan_device *device, enum dtype dtype, bool *wrong,
                                 struct error *err)
 {
     const bool wide = device->cl.wide_index;
     struct check check;
-    enum status status = check_init(&check, device, kind, MOST_CELLS, err);
+    enum status status = check_init(&check, device, dtype, MOST_CELLS, err);
     if (status == STATUS_OK) {
-        status = check_kind(&check, err);
+        status = check_type(&check, err);
     }
     if (status == STATUS_OK && !device->cl.info.built_in) {
         device->cl.wide_index = true;
-        status = check_kind(&check, err);
+        status = check_type(&check, err);
         device->cl.wide_index = wide;
     }
     slab_destroy(check.slab);
@@ -263,8 +258,7 @@ static uint64_t long_line(const struct scan_device *device)
 static enum status repeat_line(struct check *check, uint64_t *ns, struct error *err)
 {
     const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
-    const struct scan_desc desc =
-        describe_shape(&line, check->kind.dtype, check->kind.precision, false, false);
+    const struct scan_desc desc = describe_shape(&line, check->dtype, false, false);
     const size_t bytes = TRIAL_LINE * check->bytes;
     unsigned char *out = check->cells + bytes;
     unsigned char *first = out + bytes;
@@ -293,8 +287,8 @@ static enum status run_trial(struct check *check, uint64_t cells, struct error *
     uint64_t usual_ns = 0;
     uint64_t ns = 0;
     TRY(repeat_line(check, &usual_ns, err));
-    TRY(launcher_build(launcher, SCAN_VARIANT_LOOKBACK, check->kind, err));
-    launcher->looks_back[check->kind.dtype][check->kind.precision == PRECISION_NATIVE] = true;
+    TRY(launcher_build(launcher, SCAN_VARIANT_LOOKBACK, check->dtype, err));
+    launcher->looks_back[check->dtype] = true;
     for (int flags = 0; flags < 4; flags++) {
         const struct shape line = {{1, flags == 0 ? (int64_t)cells : TRIAL_LINE, 1}, {0}, {0}};
         TRY(check_shape(check, &line, flags, err));
@@ -309,9 +303,9 @@ static enum status run_trial(struct check *check, uint64_t cells, struct error *
     return STATUS_OK;
 }
 
-/* Long lines of the kind go in one pass if that proves right on this device; if it does not, or
- * not for one kind, it is not used at all. */
-static void try_lookback(struct scan_device *device, struct scan_kind kind)
+/* Long lines of the type are scanned in one pass if a trial on this device is right. One trial
+ * that fails, of any type, ends look-back for all types. */
+static void try_lookback(struct scan_device *device, enum dtype dtype)
 {
     char *note = device->cl.info.lookback;
     const size_t room = sizeof device->cl.info.lookback;
@@ -321,7 +315,7 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     if (device->cl.lookback != SCAN_LOOKBACK_AUTO || device->lookback_failed) {
         return;
     }
-    enum status status = check_init(&check, device, kind, cells, &why);
+    enum status status = check_init(&check, device, dtype, cells, &why);
     if (status == STATUS_OK) {
         status = run_trial(&check, cells, &why);
     }
@@ -346,52 +340,42 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
-/* The programs that jobs of a kind cannot do without. */
-static enum status build_programs(struct scan_device *device, struct scan_kind kind,
+/* The programs that every job of the type needs. */
+static enum status build_programs(struct scan_device *device, enum dtype dtype,
                                   struct error *err)
 {
     struct launcher *launcher = &device->launcher;
-    TRY(launcher_build(launcher, SCAN_VARIANT_GENERIC, kind, err));
+    TRY(launcher_build(launcher, SCAN_VARIANT_GENERIC, dtype, err));
     if (program_suits(&device->cl, SCAN_VARIANT_GPU)) {
-        TRY(launcher_build(launcher, SCAN_VARIANT_GPU, kind, err));
+        TRY(launcher_build(launcher, SCAN_VARIANT_GPU, dtype, err));
     }
     return device->cl.lookback == SCAN_LOOKBACK_ON
-               ? launcher_build(launcher, SCAN_VARIANT_LOOKBACK, kind, err)
+               ? launcher_build(launcher, SCAN_VARIANT_LOOKBACK, dtype, err)
                : STATUS_OK;
 }
 
-static enum status prepare_kind(struct scan_device *device, struct scan_kind kind,
-                                struct error *err)
+enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
 {
     bool wrong = false;
     struct error first = ERROR_INIT;
     enum status status = STATUS_OK;
     if (!device->cl.info.built_in) {
-        status = build_programs(device, kind, &first);
+        status = build_programs(device, dtype, &first);
     }
     if (status == STATUS_OK) {
-        status = run_selftest(device, kind, &wrong, &first);
+        status = run_selftest(device, dtype, &wrong, &first);
     }
     if (wrong && !device->verified && device->cl.info.host_memory) {
         struct error second = ERROR_INIT;
         if (use_transfers(device, &second) == STATUS_OK &&
-            run_selftest(device, kind, &wrong, &second) == STATUS_OK) {
+            run_selftest(device, dtype, &wrong, &second) == STATUS_OK) {
             status = STATUS_OK;
         }
     }
     if (status != STATUS_OK) {
-        return error_set(err, status, "%s: %s", dtype_info(kind.dtype)->name, first.detail);
+        return error_set(err, status, "%s: %s", dtype_info(dtype)->name, first.detail);
     }
     device->verified = true;
-    try_lookback(device, kind);
+    try_lookback(device, dtype);
     return STATUS_OK;
-}
-
-/* Only float32 and narrower floats know two precisions. */
-enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
-{
-    TRY(prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err));
-    return dtype_has_native(dtype)
-               ? prepare_kind(device, (struct scan_kind){dtype, PRECISION_NATIVE}, err)
-               : STATUS_OK;
 }

@@ -106,18 +106,6 @@ void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
     text_append_list(text, size, desc->sizes, desc->rank);
 }
 
-enum status attribute_precision(const char *field, const char *text, enum precision *out,
-                                struct error *err)
-{
-    bool wide = strcmp(text, "wide") == 0;
-    if (!wide && strcmp(text, "native") != 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "%s is '%.40s', expected wide or native", field, text);
-    }
-    *out = wide ? PRECISION_WIDE : PRECISION_NATIVE;
-    return STATUS_OK;
-}
-
 static enum status read_dtype(const char *field, const char *text, enum dtype *out,
                               struct error *err)
 {
@@ -134,10 +122,13 @@ static const struct {
     const char *name;
     enum attribute attribute;
 } query_names[] = {
-    {"dtype", ATTRIBUTE_DTYPE},     {"shape", ATTRIBUTE_SHAPE},
-    {"axis", ATTRIBUTE_AXIS},       {"exclusive", ATTRIBUTE_EXCLUSIVE},
-    {"reverse", ATTRIBUTE_REVERSE}, {"precision", ATTRIBUTE_PRECISION},
-    {"strides", ATTRIBUTE_STRIDES}, {"output_strides", ATTRIBUTE_OUTPUT_STRIDES},
+    {"dtype", ATTRIBUTE_DTYPE},
+    {"shape", ATTRIBUTE_SHAPE},
+    {"axis", ATTRIBUTE_AXIS},
+    {"exclusive", ATTRIBUTE_EXCLUSIVE},
+    {"reverse", ATTRIBUTE_REVERSE},
+    {"strides", ATTRIBUTE_STRIDES},
+    {"output_strides", ATTRIBUTE_OUTPUT_STRIDES},
     {"part", ATTRIBUTE_PART},
 };
 
@@ -183,8 +174,6 @@ static enum status store_attribute(unsigned attribute, const struct codec_param 
         return attribute_bool(name, value, &desc->exclusive, err);
     case ATTRIBUTE_REVERSE:
         return attribute_bool(name, value, &desc->reverse, err);
-    case ATTRIBUTE_PRECISION:
-        return attribute_precision(name, value, &desc->precision, err);
     case ATTRIBUTE_STRIDES:
         desc->has_strides = true;
         return attribute_int64_list(name, value, desc->strides, &lists->strides, err);

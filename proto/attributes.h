@@ -12,10 +12,9 @@ enum attribute {
     ATTRIBUTE_AXIS = 1 << 2,
     ATTRIBUTE_EXCLUSIVE = 1 << 3,
     ATTRIBUTE_REVERSE = 1 << 4,
-    ATTRIBUTE_PRECISION = 1 << 5,
-    ATTRIBUTE_STRIDES = 1 << 6,
-    ATTRIBUTE_OUTPUT_STRIDES = 1 << 7,
-    ATTRIBUTE_PART = 1 << 8
+    ATTRIBUTE_STRIDES = 1 << 5,
+    ATTRIBUTE_OUTPUT_STRIDES = 1 << 6,
+    ATTRIBUTE_PART = 1 << 7
 };
 
 /* Values from text; `field` is to blame for what is wrong with it. Outputs untouched on
@@ -24,8 +23,6 @@ MUST_CHECK enum status attribute_bool(const char *field, const char *text, bool 
                                       struct error *err); /* true false 1 0 */
 MUST_CHECK enum status attribute_int64(const char *field, const char *text, int64_t *out,
                                        struct error *err);
-MUST_CHECK enum status attribute_precision(const char *field, const char *text,
-                                           enum precision *out, struct error *err);
 /* "1,3,4"; "" is the empty list. */
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int64_t *out,
                                             int *count, struct error *err);

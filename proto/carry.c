@@ -14,9 +14,9 @@ enum {
     AT_VERSION = 8,
     AT_CRC = 12,
     AT_TYPE = 16,
-    AT_PRECISION = 17,
+    AT_ZERO = 17,
     AT_FLAGS = 18,
-    AT_ZERO = 19,
+    AT_ZEROS = 19,
     AT_LINES = 24,
     AT_REST = 40,
     FLAG_EXCLUSIVE = 1,
@@ -40,18 +40,9 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
         field, text);
 }
 
-/* Where precision makes no difference it is wide. */
-static enum precision canonical_precision(enum dtype dtype, enum precision precision)
+enum dtype carry_sum_dtype(enum dtype dtype)
 {
-    return dtype_has_native(dtype) ? precision : PRECISION_WIDE;
-}
-
-enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision)
-{
-    if (!dtype_is_float(dtype)) {
-        return dtype;
-    }
-    return precision == PRECISION_WIDE || dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    return dtype_is_float(dtype) ? DTYPE_F64 : dtype;
 }
 
 uint64_t carry_held(enum dtype dtype, uint64_t position)
@@ -61,8 +52,8 @@ uint64_t carry_held(enum dtype dtype, uint64_t position)
 
 bool carry_size(const struct carry_head *head, uint64_t *bytes)
 {
-    uint64_t sums = (dtype_is_float(head->dtype) ? 2 : 1) *
-                    dtype_info(carry_sum_dtype(head->dtype, head->precision))->bytes;
+    uint64_t sums =
+        (dtype_is_float(head->dtype) ? 2 : 1) * dtype_info(carry_sum_dtype(head->dtype))->bytes;
     uint64_t held = carry_held(head->dtype, head->position) * dtype_info(head->dtype)->bytes;
     uint64_t made = 0;
     if (__builtin_mul_overflow(head->lines, sums + held, &made) ||
@@ -98,8 +89,7 @@ bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *ele
 
 uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
 {
-    struct carry_head head = {.dtype = part->dtype,
-                              .precision = canonical_precision(part->dtype, part->precision)};
+    struct carry_head head = {.dtype = part->dtype};
     uint64_t bytes = 0;
     if (part->part != SCAN_PART_FIRST && part->part != SCAN_PART_NEXT) {
         return 0;
@@ -119,7 +109,6 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     static const unsigned char zero[CARRY_HEADER_BYTES];
     const uint64_t version = little_endian_load(bytes + AT_VERSION, 4);
     const unsigned type = bytes[AT_TYPE];
-    const unsigned precision = bytes[AT_PRECISION];
     const unsigned flags = bytes[AT_FLAGS];
     if (memcmp(bytes + AT_MAGIC, CARRY_MAGIC, CARRY_MAGIC_BYTES) != 0) {
         return REFUSE(err, "the carry does not begin with " CARRY_MAGIC
@@ -132,17 +121,15 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
                       "all parts of a tensor by servers of one version",
                       version, CARRY_VERSION);
     }
-    if (type < 1 || type > DTYPE_COUNT || precision > 1 ||
-        flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
-        memcmp(bytes + AT_ZERO, zero, AT_LINES - AT_ZERO) != 0 ||
-        memcmp(bytes + AT_REST, zero, CARRY_HEADER_BYTES - AT_REST) != 0 ||
-        (precision == 1 && !dtype_has_native((enum dtype)(type - 1)))) {
-        return REFUSE(err, "the carry's header holds a type, a precision or flags that do not "
-                           "exist: send it unchanged");
+    if (type < 1 || type > DTYPE_COUNT || flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
+        bytes[AT_ZERO] != 0 || memcmp(bytes + AT_ZEROS, zero, AT_LINES - AT_ZEROS) != 0 ||
+        memcmp(bytes + AT_REST, zero, CARRY_HEADER_BYTES - AT_REST) != 0) {
+        return REFUSE(err,
+                      "the carry's header holds a type or flags that do not exist: send it "
+                      "unchanged");
     }
     const struct carry_head found = {
         .dtype = (enum dtype)(type - 1),
-        .precision = precision == 1 ? PRECISION_NATIVE : PRECISION_WIDE,
         .exclusive = (flags & FLAG_EXCLUSIVE) != 0,
         .reverse = (flags & FLAG_REVERSE) != 0,
         .lines = little_endian_load(bytes + AT_LINES, 8),
@@ -169,7 +156,6 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
 enum status carry_check_head(const struct carry_head *found, const struct scan_desc *part,
                              struct error *err)
 {
-    const enum precision precision = canonical_precision(part->dtype, part->precision);
     uint64_t lines = 0;
     uint64_t elements = 0;
     if (found->dtype != part->dtype) {
@@ -177,13 +163,6 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                       "the carry is of type %s, the part of %s: send the carry of this "
                       "tensor's parts, or the part in the type of the first",
                       dtype_info(found->dtype)->name, dtype_info(part->dtype)->name);
-    }
-    if (found->precision != precision) {
-        return REFUSE(err,
-                      "the carry's sums are %s, the part asks for %s: give every part the "
-                      "precision of the first",
-                      found->precision == PRECISION_WIDE ? "wide" : "native",
-                      precision == PRECISION_WIDE ? "wide" : "native");
     }
     const bool turned = found->reverse != part->reverse;
     if (turned || found->exclusive != part->exclusive) {
@@ -215,8 +194,7 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
 enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint64_t *held,
                              struct error *err)
 {
-    struct carry_head head = {.dtype = part->dtype,
-                              .precision = canonical_precision(part->dtype, part->precision)};
+    struct carry_head head = {.dtype = part->dtype};
     uint64_t elements = 0;
     uint64_t sums = 0;
     if (!carry_geometry(part, &head.lines, &elements)) {
@@ -230,8 +208,8 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
         (count > 0 && !dtype_is_float(part->dtype))) {
         return REFUSE(err,
                       "the carry has %" PRIu64 " bytes, which none before this part has, of "
-                      "%" PRIu64 " lines of %s: it is not whole, or of another type, precision "
-                      "or number of lines; send that of the answer to the part before",
+                      "%" PRIu64 " lines of %s: it is not whole, or of another type or number "
+                      "of lines; send the carry of the answer to the part before",
                       bytes, head.lines, dtype_info(part->dtype)->name);
     }
     *held = count;
@@ -281,8 +259,6 @@ void carry_write_head(const struct carry_head *head, unsigned char *bytes)
     memcpy(bytes + AT_MAGIC, CARRY_MAGIC, CARRY_MAGIC_BYTES);
     little_endian_store(bytes + AT_VERSION, 4, CARRY_VERSION);
     bytes[AT_TYPE] = (unsigned char)(head->dtype + 1);
-    bytes[AT_PRECISION] =
-        canonical_precision(head->dtype, head->precision) == PRECISION_NATIVE ? 1 : 0;
     bytes[AT_FLAGS] = (unsigned char)((head->exclusive ? FLAG_EXCLUSIVE : 0) |
                                       (head->reverse ? FLAG_REVERSE : 0));
     little_endian_store(bytes + AT_LINES, 8, head->lines);

@@ -30,7 +30,6 @@ enum {
 /* What a header says, and what a request expects of it. */
 struct carry_head {
     enum dtype dtype;
-    enum precision precision; /* wide where the type ignores it */
     bool exclusive;
     bool reverse;
     uint64_t lines;
@@ -43,7 +42,7 @@ MUST_CHECK enum status carry_part(const char *field, const char *text, enum scan
                                   struct error *err);
 
 /* The type of one sum in S, B or an integer's plane. */
-enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision);
+enum dtype carry_sum_dtype(enum dtype dtype);
 
 /* Elements of each line that a carry holds besides the sums. */
 uint64_t carry_held(enum dtype dtype, uint64_t position);

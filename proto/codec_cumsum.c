@@ -23,7 +23,7 @@ const struct codec *codec_cumsum(enum codec_format format)
 static enum dtype answer_dtype(const struct scan_call *call)
 {
     const struct scan_desc *desc = &call->desc;
-    return call->totals ? carry_sum_dtype(desc->dtype, desc->precision) : desc->dtype;
+    return call->totals ? carry_sum_dtype(desc->dtype) : desc->dtype;
 }
 
 /* ---- parts ---- */
@@ -122,7 +122,7 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     struct scan_desc *desc = &call->desc;
     uint64_t totals = 0;
     uint64_t elements = 0;
-    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
+    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype))->bytes;
     TRY(cumsum_check_part(desc, request->totals, carry.count > 0, err));
     call->totals = request->totals;
     if (request->totals) {

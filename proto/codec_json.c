@@ -23,7 +23,7 @@
 
 static const char *const members[] = {"data",           "dtype", "shape",     "strides",
                                       "output_strides", "axis",  "exclusive", "reverse",
-                                      "precision",      "part",  "carry"};
+                                      "part",           "carry"};
 
 static enum status json_head_need(const struct codec_request *request, struct byte_view head,
                                   uint64_t *need, struct error *err)
@@ -42,13 +42,8 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     TRY(json_field_int64(root, "axis", &desc->axis, err));
     TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
     TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
-    const char *precision = NULL;
     const char *part = NULL;
-    TRY(json_field_string(root, "precision", &precision, err));
     TRY(json_field_string(root, "part", &part, err));
-    if (precision != NULL) {
-        TRY(attribute_precision("precision", precision, &desc->precision, err));
-    }
     if (part != NULL) {
         TRY(carry_part("part", part, &desc->part, err));
     }

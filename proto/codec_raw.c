@@ -17,7 +17,7 @@
 enum {
     NEEDED = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE,
     KNOWN = NEEDED | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE | ATTRIBUTE_REVERSE |
-            ATTRIBUTE_PRECISION | ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
+            ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
     SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
     NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
     NPY_USUAL_MAX = 256 /*   and hardly ever more */

@@ -31,11 +31,6 @@ bool dtype_is_float(enum dtype dtype)
     return dtype_rows[dtype].kind == DTYPE_KIND_FLOAT;
 }
 
-bool dtype_has_native(enum dtype dtype)
-{
-    return dtype_is_float(dtype) && dtype_rows[dtype].bytes < 8;
-}
-
 uint64_t dtype_bits(enum dtype dtype, int value)
 {
     const struct dtype_info *info = &dtype_rows[dtype];

@@ -54,9 +54,6 @@ const struct dtype_info *dtype_info(enum dtype dtype);
 
 bool dtype_is_float(enum dtype dtype);
 
-/* A float that is summed in float64 or, where that is asked for, in float32. */
-bool dtype_has_native(enum dtype dtype);
-
 /* The bits of a small whole number: one whose magnitude the fraction has room for. */
 uint64_t dtype_bits(enum dtype dtype, int value);
 

@@ -92,11 +92,11 @@ static json_t *config_batching(const struct kserve_server *server)
 /* The attributes that a request gets which names none. */
 static json_t *config_parameters(const struct model *model)
 {
-    return json_pack("{s:{s:o}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}", "axis", "string_value",
+    return json_pack("{s:{s:o}, s:{s:s}, s:{s:s}, s:{s:s}}", "axis", "string_value",
                      json_sprintf("%lld", (long long)model->default_axis), "exclusive",
                      "string_value", model->exclusive ? "true" : "false", "reverse",
-                     "string_value", model->reverse ? "true" : "false", "precision",
-                     "string_value", "wide", "part", "string_value", "");
+                     "string_value", model->reverse ? "true" : "false", "part", "string_value",
+                     "");
 }
 
 void kserve_page_config(struct json_writer *w, const struct model *model,

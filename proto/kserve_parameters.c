@@ -13,7 +13,6 @@ enum value_kind {
     VALUE_INTEGER,
     VALUE_BOOLEAN,
     VALUE_DIRECTION, /* from here on words */
-    VALUE_PRECISION,
     VALUE_PART
 };
 
@@ -27,14 +26,13 @@ static const struct spelling {
     {"has_exclusive_sum", KSERVE_EXCLUSIVE, VALUE_BOOLEAN},
     {"reverse", KSERVE_REVERSE, VALUE_BOOLEAN},
     {"axis_direction", KSERVE_REVERSE, VALUE_DIRECTION},
-    {"precision", KSERVE_PRECISION, VALUE_PRECISION},
     {"part", KSERVE_PART, VALUE_PART},
     {"binary_data_output", KSERVE_BINARY_OUTPUT, VALUE_BOOLEAN},
 };
 
 /* The attributes as messages list them. */
 #define ATTRIBUTE_NAMES \
-    "axis", "exclusive", "reverse", "precision", "axis_direction", "has_exclusive_sum", "part"
+    "axis", "exclusive", "reverse", "axis_direction", "has_exclusive_sum", "part"
 
 /* From the end or from the begin: the same axis. */
 static int64_t axis_from_begin(int64_t axis, int rank)
@@ -90,7 +88,6 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
                               int64_t *out, struct error *err)
 {
     bool flag = false;
-    enum precision precision = PRECISION_WIDE;
     enum scan_part part = SCAN_PART_WHOLE;
     switch (kind) {
     case VALUE_INTEGER:
@@ -102,10 +99,6 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
     case VALUE_DIRECTION:
         TRY(read_direction(field, text, &flag, err));
         *out = flag;
-        return STATUS_OK;
-    case VALUE_PRECISION:
-        TRY(attribute_precision(field, text, &precision, err));
-        *out = precision;
         return STATUS_OK;
     case VALUE_PART:
         break;
@@ -318,7 +311,7 @@ enum status kserve_read_query(const struct codec_request *request,
             return error_set_field(
                 err, STATUS_UNKNOWN_FIELD, name,
                 "a raw binary request has no query parameter '%.60s'; known are: axis, "
-                "exclusive, reverse, precision, axis_direction, has_exclusive_sum, part, "
+                "exclusive, reverse, axis_direction, has_exclusive_sum, part, "
                 "binary_data_output",
                 name);
         }
@@ -337,6 +330,5 @@ void kserve_apply(const struct kserve_attributes *attributes, const struct model
     desc->exclusive =
         given[KSERVE_EXCLUSIVE] ? values[KSERVE_EXCLUSIVE] != 0 : model->exclusive;
     desc->reverse = given[KSERVE_REVERSE] ? values[KSERVE_REVERSE] != 0 : model->reverse;
-    desc->precision = (enum precision)values[KSERVE_PRECISION];
     desc->part = (enum scan_part)values[KSERVE_PART];
 }

@@ -12,7 +12,6 @@ enum kserve_attribute {
     KSERVE_AXIS,
     KSERVE_EXCLUSIVE,
     KSERVE_REVERSE,
-    KSERVE_PRECISION,
     KSERVE_PART,
     KSERVE_BINARY_OUTPUT, /* not of an input */
     KSERVE_ATTRIBUTE_COUNT

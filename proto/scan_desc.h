@@ -17,12 +17,6 @@ enum {
     SCAN_SUPERBLOCK = 65536
 };
 
-/* What float16, bfloat16 and float32 accumulate in; other types ignore it. */
-enum precision {
-    PRECISION_WIDE,  /* float64, one rounding per output */
-    PRECISION_NATIVE /* float32 */
-};
-
 /* A part's place in its tensor, in the order in which the axis is traversed. */
 enum scan_part {
     SCAN_PART_WHOLE, /* no part: the tensor is all there */
@@ -33,7 +27,6 @@ enum scan_part {
 
 struct scan_desc {
     enum dtype dtype;
-    enum precision precision;
     int rank;                           /* as given; 1..LIMIT_RANK is valid */
     int64_t sizes[LIMIT_RANK];          /* elements per dimension, outermost first */
     bool has_strides;                   /* input strides given, else packed row-major */

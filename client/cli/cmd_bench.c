@@ -119,9 +119,6 @@ static int prepare_tensor(struct bench *bench)
     if (settings->dtype != NULL) {
         (void)tally_dtype_find(settings->dtype, &bench->scan.dtype);
     }
-    if (settings->precision != NULL && strcmp(settings->precision, "native") == 0) {
-        bench->scan.precision = TALLY_NATIVE;
-    }
     if (tally_scan_bytes(&bench->scan, &bench->input_bytes, &bench->output_bytes, &err) !=
         TALLY_OK) {
         return complain_error(&err);

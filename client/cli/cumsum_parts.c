@@ -96,7 +96,6 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
 {
     const struct parts_job *job = worker->job;
     const struct settings *settings = job->settings;
-    bool native = settings->precision != NULL && strcmp(settings->precision, "native") == 0;
     return (struct tally_scan){.struct_size = sizeof(struct tally_scan),
                                .dtype = job->source.tensor.dtype,
                                .rank = 3,
@@ -104,7 +103,6 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
                                .axis = 1,
                                .exclusive = settings->exclusive,
                                .reverse = settings->reverse,
-                               .precision = native ? TALLY_NATIVE : TALLY_WIDE,
                                .deadline_ms = (int64_t)(settings->deadline_s * 1000),
                                .progress = on_progress,
                                .progress_user = worker};
@@ -415,11 +413,10 @@ static void describe_job(struct parts_job *job, enum format format)
                 tally_dtype_name(tensor->dtype));
     text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);
     text_append(text, JOB_TEXT,
-                ", axis %" PRId64 "%s%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
+                ", axis %" PRId64 "%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
                 settings->axis, settings->exclusive ? ", exclusive" : "",
-                settings->reverse ? ", reverse" : "",
-                settings->precision != NULL ? settings->precision : "", cutting->outer_step,
-                cutting->length_step, cutting->inner_step);
+                settings->reverse ? ", reverse" : "", cutting->outer_step, cutting->length_step,
+                cutting->inner_step);
 }
 
 static int check_job(struct parts_job *job)

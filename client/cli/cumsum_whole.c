@@ -85,7 +85,6 @@ static void append_options(const struct settings *settings, bool json, char *tex
     if (settings->reverse) {
         text_append(text, OPTIONS_TEXT, "%s", json ? ",\"reverse\":true" : "&reverse=true");
     }
-    append_word(text, json, "precision", settings->precision);
     append_word(text, json, "dtype", settings->dtype);
     append_list(text, json, "shape", &settings->shape);
     append_list(text, json, "strides", &settings->strides);

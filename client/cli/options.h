@@ -63,7 +63,6 @@ struct settings {
     bool axis_given;
     bool exclusive;
     bool reverse;
-    const char *precision;
     double deadline_s;
     int64_t part_bytes;
     int64_t flush_ms;

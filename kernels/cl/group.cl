@@ -112,7 +112,7 @@ typedef struct {
 INLINE float8 pack_to_float(elem_pack_t x)
 {
 /* clang 15 takes vectors of halves apart where branches meet; others are better read here */
-#if __clang_major__ <= 15 && !defined(VERTICAL) && (defined(STEPS) || defined(ACC_F32))
+#if __clang_major__ <= 15 && !defined(VERTICAL) && defined(STEPS)
     __asm__("" : "+x"(x));
 #endif
     return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
@@ -134,7 +134,6 @@ INLINE elem_pack_t pack_from_float(float8 x)
 }
 #endif
 
-#if defined(ACC_F64)
 /* Floats that round to 16 bits as the accumulators themselves do, as in store_elem(). Where
  * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes:
  * in the last two bits, because the compiler takes a detour for a single one. Too large a value
@@ -156,7 +155,6 @@ INLINE float_vec_t to_odd_float(vec_t x)
 #endif
 }
 #endif
-#endif
 
 /* What elements are between memory and sums: floats, where they are 16-bit ones. */
 #if defined(BY_FLOAT)
@@ -169,7 +167,7 @@ typedef elem_t cell_t;
 #define CELLS_STORE(f) (f)
 #endif
 typedef VECTOR(cell_t, WIDTH) cell_vec_t;
-#if defined(BY_FLOAT) && defined(ACC_F64)
+#if defined(BY_FLOAT)
 #define CELLS_ROUND(v) to_odd_float(v)
 #else
 #define CELLS_ROUND(v) __builtin_convertvector(v, cell_vec_t)

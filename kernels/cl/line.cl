@@ -5,8 +5,8 @@
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
- * the sums of groups, blocks and superblocks are chains of one addition each. Wide sums of
- * narrow elements go by quads instead (below). In place is fine: groups are read before they
+ * the sums of groups, blocks and superblocks are chains of one addition each. Float64 sums of
+ * narrower elements go by quads instead (below). In place is fine: groups are read before they
  * are written. */
 #if defined(STEPS)
 #define KERNEL_NAME scan_steps

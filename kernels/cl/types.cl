@@ -1,7 +1,7 @@
 /* Element types, accumulators and the operation: the first part of every program.
  *   -DELEM_F16|BF16|F32|F64|I8|I16|I32|I64   element type (integers: of either sign)
- *   -DACC_F32|F64|SOFT_F64|INT               what sums are kept in; SOFT_F64: the bits of a
- *                                            double, added in integers (soft_f64.cl)
+ *   -DACC_F64|SOFT_F64|INT                   the type of sums; SOFT_F64: the bits of a double,
+ *                                            added in integers (soft_f64.cl)
  *   -DINDEX=uint|ulong                       wide enough for every offset of the launch
  *
  * elem_t  as stored     ELEM_BYTES
@@ -26,11 +26,7 @@ typedef INDEX index_t;
 
 /* ---- accumulators ---- */
 
-#if defined(ACC_F32)
-typedef float acc_t;
-#define ACC_ZERO      (-0.0f)
-#define ACC_PLUS_ZERO 0.0f
-#elif defined(ACC_F64)
+#if defined(ACC_F64)
 typedef double acc_t;
 #define ACC_ZERO      (-0.0)
 #define ACC_PLUS_ZERO 0.0
@@ -72,9 +68,7 @@ typedef ushort elem_t;
 #define ELEM_BYTES      2
 #define ELEM_ZERO       ((elem_t)0x8000)
 #define SOFT_STORE(sum) (elem_t) soft_f64_narrow(sum, 10, 15)
-#if !defined(ACC_F32)
 #define EXACT_SUMS /* docs/design/numerics.md */
-#endif
 #define BY_FLOAT
 #define FLOAT_CONVERSIONS(inline_, uints, floats)                                          \
     inline_ floats elem_to_##floats(uints half_bits)                                       \
@@ -179,7 +173,7 @@ static inline elem_t store_elem(acc_t value)
 {
 #if defined(ACC_SOFT_F64)
     return SOFT_STORE(value);
-#elif defined(BY_FLOAT) && defined(ACC_F64)
+#elif defined(BY_FLOAT)
     /* The value as a float that rounds to nearest even at 16 bits as the value itself does:
      * what would be lost on the way is gathered in the last bit (round to odd). Values too
      * small for that to be a normal float are either exact in it (sums of bfloat16 numbers) or
@@ -188,8 +182,6 @@ static inline elem_t store_elem(acc_t value)
     ulong bits = as_ulong(value);
     ulong odd = (ulong)((bits & low) != 0) << 29;
     return (elem_t)elem_from_float((float)as_double((bits & ~low) | odd));
-#elif defined(BY_FLOAT)
-    return (elem_t)elem_from_float(value);
 #else
     elem_t rounded = (elem_t)value;
     return CANONICAL(rounded);

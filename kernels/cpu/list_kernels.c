@@ -55,10 +55,9 @@ static void list_program(const struct opencl *device, enum scan_variant_id varia
 
 static void list_variant(const struct opencl *device, enum scan_variant_id variant)
 {
-    for (int i = 0; i < DTYPE_COUNT * 4 && program_suits(device, variant); i++) {
-        struct scan_type type = {(enum dtype)(i / 4),
-                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
-                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
+    for (int i = 0; i < DTYPE_COUNT * 2 && program_suits(device, variant); i++) {
+        struct scan_type type = {(enum dtype)(i / 2),
+                                 (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
         if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
             list_program(device, variant, type);
         }

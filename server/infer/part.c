@@ -58,8 +58,7 @@ MUST_CHECK static bool part_sizes_of(const struct request *request, struct part_
                                .totals = call->totals,
                                .hands_on = !call->totals && call->desc.part != SCAN_PART_LAST,
                                .element_bytes = info->bytes,
-                               .sum_bytes =
-                                   scan_accumulator_bytes(plan->dtype, plan->precision),
+                               .sum_bytes = scan_accumulator_bytes(plan->dtype),
                                .held = call->carry.held};
     if (!carry_geometry(&call->desc, &sizes.lines, &sizes.elements)) {
         return false;
@@ -249,7 +248,6 @@ MUST_CHECK static enum status part_phase_add_aside(struct request *request, uint
     struct scan_plan *aside = &request->part->aside;
     const struct scan_desc desc = {
         .dtype = plan->dtype,
-        .precision = plan->precision,
         .rank = 2,
         .sizes = {(int64_t)planes, (int64_t)request->part->sizes.lines},
         .exclusive = plan->exclusive};
@@ -474,7 +472,6 @@ static enum status answer_carry(struct request *request, struct error *err)
     const struct part_sizes *sizes = &request->part->sizes;
     const struct scan_desc *desc = &request->call.desc;
     const struct carry_head head = {.dtype = sizes->dtype,
-                                    .precision = desc->precision,
                                     .exclusive = desc->exclusive,
                                     .reverse = desc->reverse,
                                     .lines = sizes->lines,
@@ -624,8 +621,7 @@ static enum status part_totals_finish(struct request *request, struct error *err
     const struct scan_desc *desc = &request->call.desc;
     const struct part *part = request->part;
     const struct part_sizes *sizes = &part->sizes;
-    const size_t bytes =
-        dtype_info(carry_sum_dtype(sizes->dtype, request->plan.precision))->bytes;
+    const size_t bytes = dtype_info(carry_sum_dtype(sizes->dtype))->bytes;
     const unsigned char *rest =
         part->sums + 2 * sizes->superblocks * sizes->lines * sizes->sum_bytes;
     char *out = request_output_bytes(request);

@@ -33,8 +33,6 @@ class Scan(ctypes.Structure):
         ("axis", ctypes.c_int64),
         ("exclusive", ctypes.c_int32),
         ("reverse", ctypes.c_int32),
-        ("precision", ctypes.c_int),
-        ("reserved", ctypes.c_int32),
         ("input_bytes", ctypes.c_uint64),
         ("output_bytes", ctypes.c_uint64),
         ("deadline_ms", ctypes.c_int64),

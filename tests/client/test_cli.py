@@ -4,7 +4,6 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 """
 
 import fcntl
-import itertools
 import json
 import math
 import os
@@ -277,26 +276,11 @@ class Cumsum(Directory):
             ([], (1, 3, 6, 10)),
             (["--exclusive"], (0, 1, 3, 6)),
             (["--reverse"], (10, 9, 7, 4)),
-            (["--exclusive", "--reverse", "-a", "-1", "--precision=native"], (9, 7, 4, 0)),
+            (["--exclusive", "--reverse", "-a", "-1"], (9, 7, 4, 0)),
         ]:
             done = tally("cumsum", source, *flags)
             self.assert_done(done)
             self.assertEqual(struct.unpack("<4q", npy_parts(done.stdout)[1]), expected)
-
-    def test_the_precision_reaches_the_server(self):
-        numbers = struct.pack("<1024f", *(1 / i for i in range(1, 1025)))
-        exact = itertools.accumulate(
-            struct.unpack("<1024f", numbers)
-        )  # but for the last of 53 bits
-        source = self.path("in.npy", npy("<f4", (1024,), numbers))
-        raw = self.path("in.bin", numbers)
-        wide = struct.pack("<1024f", *exact)
-        for way in ([source], [raw, "-d", "float32", "-s", "1024", "--strides", "1"]):
-            for precision, is_wide in (([], True), (["wide"], True), (["native"], False)):
-                flags = [f"--precision={word}" for word in precision]
-                done = tally("cumsum", *way, "-F", "raw", *flags)
-                self.assert_done(done)
-                self.assertEqual(done.stdout == wide, is_wide, (way, precision))
 
     def test_options_and_operands_come_in_any_order(self):
         source = self.path("-in.bin", struct.pack("<4B", 1, 2, 3, 4))
@@ -527,7 +511,7 @@ class Cumsum(Directory):
             (["cumsun"], "did you mean cumsum?"),
             (["cumsum", source, "--exclsive"], "did you mean --exclusive?"),
             (["health", "--exclsive"], "`tally health --help` lists them"),
-            (["cumsum", source, "--prec", "natve"], "did you mean native?"),
+            (["cumsum", source, "--forma", "jsn"], "did you mean json?"),
             (["cumsum", source, "-qx"], "unknown option -x"),
             (["cumsum", source, "--re"], "--re is the beginning of --reverse, --resume, --retries"),
             (["cumsum", source, "--re=1"], "--re is the beginning of --reverse"),
@@ -536,7 +520,8 @@ class Cumsum(Directory):
             (["cumsum", source, "--axis"], "--axis N"),
             (["cumsum", source, "--axis", "1"], "the tensor has 1 dimension, expected -1 to 0"),
             (["cumsum", source, "--axis", "-2"], "the tensor has 1 dimension, expected -1 to 0"),
-            (["cumsum", source, "--precision", "half"], "expected wide or native"),
+            (["cumsum", source, "--format", "half"], "expected npy, raw, json, text or csv"),
+            (["cumsum", source, "--precision", "wide"], "unknown option --precision"),
             (["cumsum", source, "--exclusive=yes"], "no value"),
             (["cumsum", source, "--part-bytes", "0"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "1073741825"], "from 1 byte to 1 GiB"),
@@ -1580,28 +1565,28 @@ class Completion(unittest.TestCase):
         "tally cu": "tally cumsum",
         "true; tally cu": "true; tally cumsum",
         "tally --ver": "tally --version",
-        "tally cumsum --prec": "tally cumsum --precision",
-        "tally cumsum --precision n": "tally cumsum --precision native",
+        "tally cumsum --forma": "tally cumsum --format",
+        "tally cumsum --format j": "tally cumsum --format json",
         "tally cumsum --dtype uint1": "tally cumsum --dtype uint16",
         "tally cumsum -d uint1": "tally cumsum -d uint16",
         "tally health --ex": "tally health --ex",
         "tally completion z": "tally completion zsh",
         "tally completion f": "tally completion fish",
         # a value behind "="
-        "tally cumsum --precision=n": "tally cumsum --precision=native",
+        "tally cumsum --format=j": "tally cumsum --format=json",
         "tally cumsum --output=on": "tally cumsum --output=one.npy",
         "tally cumsum --reverse=n": "tally cumsum --reverse=n",
-        "tally cumsum --url=http://h:1/x --prec": "tally cumsum --url=http://h:1/x --precision",
+        "tally cumsum --url=http://h:1/x --forma": "tally cumsum --url=http://h:1/x --format",
         # options before the command
         "tally --ur": "tally --url",
-        "tally --precision na": "tally --precision native",
-        "tally --precision=na": "tally --precision=native",
+        "tally --format js": "tally --format json",
+        "tally --format=js": "tally --format=json",
         "tally --url http://h:1/x he": "tally --url http://h:1/x health",
         "tally --url http://h:1/x --retr": "tally --url http://h:1/x --retries",
         "tally --url=unix:/x -k cu": "tally --url=unix:/x -k cumsum",
         "tally -k --url cumsum health --js": "tally -k --url cumsum health --json",
-        "tally -u cumsum health --prec": "tally -u cumsum health --prec",
-        "tally --url unix:/x cumsum --precision n": "tally --url unix:/x cumsum --precision native",
+        "tally -u cumsum health --forma": "tally -u cumsum health --forma",
+        "tally --url unix:/x cumsum --format j": "tally --url unix:/x cumsum --format json",
         # files
         "tally cumsum on": "tally cumsum one.npy",
         "tally cumsum -o on": "tally cumsum -o one.npy",
@@ -1676,15 +1661,15 @@ class Completion(unittest.TestCase):
             "tally cu": "cumsum",
             "tally --url unix:/x he": "health",
             "tally --ver": "--version",
-            "tally cumsum --prec": "--precision",
-            "tally cumsum --precision n": "native",
+            "tally cumsum --forma": "--format",
+            "tally cumsum --format j": "json",
             "tally health --ex": "",
             "tally completion z": "zsh",
-            "tally cumsum --precision=n": "--precision=native",
+            "tally cumsum --format=j": "--format=json",
             "tally --ur": "--url",
-            "tally --precision na": "native",
+            "tally --format js": "json",
             "tally --url unix:/x --retr": "--retries",
-            "tally --url unix:/x cumsum --precision n": "native",
+            "tally --url unix:/x cumsum --format j": "json",
             "tally cumsum on": "one.npy",
             "tally cumsum -o on": "one.npy",
             "tally cumsum --output on": "one.npy",
@@ -1854,13 +1839,13 @@ class Bench(unittest.TestCase):
             return (answer(data, "application/octet-stream", headers=headers), True)
 
         heads = []
-        axis = ["-a", "0", "--precision", "native"]
+        axis = ["-a", "0", "--reverse"]
         with Server(script) as s:
             status, told = self.bench(
                 "-c", "1", "-t", "2", "--warmup", "0", "-s", "2,2", *axis, url=s.url
             )
         self.assertEqual((status, told["failed"], told["wrong"]), (6, 0, told["answers"]), told)
-        self.assertTrue(all("axis=0&precision=native" in head for head in heads), heads[0])
+        self.assertTrue(all("axis=0&reverse=true" in head for head in heads), heads[0])
 
     def test_what_is_sent_and_told_without_any_options(self):
         def script(number, head, body):

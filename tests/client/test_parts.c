@@ -170,8 +170,8 @@ static void impossible_scans_are_refused_before_sending(void **state)
     const struct tally_scan base = {
         .struct_size = sizeof base, .dtype = TALLY_FLOAT32, .rank = 2, .sizes = good};
     static const int64_t many[TALLY_MAX_RANK + 1];
-    struct tally_scan cases[13];
-    for (size_t i = 0; i < 13; i++)
+    struct tally_scan cases[12];
+    for (size_t i = 0; i < 12; i++)
         cases[i] = base;
     cases[0].struct_size = 1;
     cases[1].dtype = (enum tally_dtype)12;
@@ -185,11 +185,10 @@ static void impossible_scans_are_refused_before_sending(void **state)
     cases[8].strides = wide_strides;
     cases[9].axis = 2;
     cases[10].axis = -3;
-    cases[12].sizes = single;
-    cases[12].strides = negative;
-    cases[11].precision = (enum tally_precision)2;
+    cases[11].sizes = single;
+    cases[11].strides = negative;
     struct tally *client = tally_open("h:1", NULL, NULL);
-    for (size_t i = 0; i < 13; i++) {
+    for (size_t i = 0; i < 12; i++) {
         struct tally_error err;
         float buffer[6] = {0};
         if (tally_cumsum(client, &cases[i], buffer, buffer, &err) != TALLY_INVALID_ARGUMENT)

@@ -669,12 +669,11 @@ static void the_request_says_all_of_the_scan(void **state)
                               .axis = -1,
                               .exclusive = 1,
                               .reverse = 1,
-                              .precision = TALLY_NATIVE,
                               .deadline_ms = 999999999};
     assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_OK);
     assert_non_null(
         strstr(head, "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=-1&exclusive=true"
-                     "&reverse=true&precision=native&strides=1,2&output_strides=7,1 HTTP"));
+                     "&reverse=true&strides=1,2&output_strides=7,1 HTTP"));
     assert_non_null(strstr(head, "Content-Length: 12\r\n"));
     assert_non_null(strstr(head, "Content-Type: application/octet-stream\r\n"));
     assert_non_null(
@@ -719,13 +718,13 @@ static void totals_have_a_shape_and_type_of_their_own(void **state)
         tally_close(client);
         fake_server_stop(server);
     }
-    scan.precision = TALLY_NATIVE;
-    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, sizeof totals / 2);
     const int64_t whole[2] = {2, 131072};
     scan.sizes = whole;
     assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, sizeof totals / 3);
+    assert_int_equal(bytes, sizeof totals / 3 * 2);
+    scan.dtype = TALLY_INT16;
+    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
+    assert_int_equal(bytes, 2 * 2 * sizeof(int16_t));
 }
 
 int main(void)

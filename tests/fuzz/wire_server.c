@@ -118,7 +118,7 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
 {
     const struct scan_plan *plan = job->plan;
     size_t bytes = dtype_info(plan->dtype)->bytes;
-    size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
+    size_t sum_bytes = scan_accumulator_bytes(plan->dtype);
     bool goes_on = job->carry != NULL && job->position > 0;
     unsigned char *carry =
         job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;

@@ -96,7 +96,7 @@ static const char *const tokens[] = {
     "Content-Type: text/plain\r\n",
     "&strides=0",
     "&output_strides=1,1",
-    "&precision=native",
+    "&part=next",
     "\"strides\":[0],",
     "\"data\":",
     "\"shape\":[],",

@@ -23,7 +23,7 @@ TYPES = {
 
 
 def scan(x, axis=0, exclusive=False, reverse=False):
-    """The operator: wide accumulation for narrow floats, the element type for the rest."""
+    """The operator: floats are added up in float64, integers in their own type."""
     acc = np.float64 if x.dtype.kind == "f" else x.dtype
     y = np.flip(x, axis) if reverse else x
     with np.errstate(all="ignore"):

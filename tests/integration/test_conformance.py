@@ -137,19 +137,3 @@ def test_openvino_page_example_in_its_own_dialect(client, attributes, expected):
     answer = client.post_json("/v1/openvino/cumsum-3", document)
     assert answer.status == 200, answer
     assert answer.json() == {"outputs": [{"precision": "FP32", "shape": [5], "data": expected}]}
-
-
-DIRECTML_VALUES = [
-    case
-    for case in CASES
-    if "web-platform-tests" in case["source"] and case["dtype"] == "float32" and case["expected"]
-]
-
-
-@pytest.mark.parametrize("case", DIRECTML_VALUES, ids=case_id)
-def test_native_float32_has_the_bits_published_for_directml(client, case):
-    dtype = dtypes.BY_NAME["float32"]
-    stored = dtype.from_json(case["input"]).reshape(case["shape"])
-    answer = calls.post_raw(client, dtype, stored, precision="native", **attributes_of(case))
-    expected = dtype.from_json(case["expected"]).reshape(case["shape"])
-    assert calls.stored_of(dtype, answer, tuple(case["shape"])).tobytes() == expected.tobytes()

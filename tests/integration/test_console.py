@@ -239,13 +239,6 @@ def test_numbers_whose_difference_is_beyond_all_numbers_are_drawn(page):
         assert "NaN" not in points and len(points.split()) == 3, points
 
 
-def test_native_precision_is_asked_for(page):
-    page.set(data="[16777216, 1, 1]", axis="0", dtype="float32", precision="native")
-    page.send()
-    assert page.sums() == [16777216, 16777216, 16777218]  # of both: 1 + 1 is added first
-    assert '"precision":"native"' in page["snippet"].text
-
-
 def test_csv_is_pasted_and_a_shape_makes_a_tensor_of_flat_numbers(page):
     page.set(data="1;2;3\n4;5;6", axis="1", dtype="")
     page.send()

@@ -182,14 +182,12 @@ def layouts(size):
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_any_cut_on_any_server_gives_the_bits_of_one_request(pair, dtype):
     rng, draw = np.random.default_rng(len(dtype.name)), random.Random(dtype.name)
-    precisions = ["wide", "native"] if dtype.is_float and dtype.bytes <= 4 else ["wide"]
-    flags = [(e, r, p) for e in (False, True) for r in (False, True) for p in precisions]
-    for number, (exclusive, reverse, precision) in enumerate(flags):
-        sizes = [700, 3000, 70000 if number % 2 else 140000]
+    for exclusive, reverse in ((False, False), (False, True), (True, False), (True, True)):
+        sizes = [700, 3000, 70000 if exclusive != reverse else 140000]
         for size in sizes:
             shape, axis = draw.choice(layouts(size))
             stored = random_stored(dtype, shape, rng)
-            attributes = {"exclusive": exclusive, "reverse": reverse, "precision": precision}
+            attributes = {"exclusive": exclusive, "reverse": reverse}
             whole = split(post(pair[0], dtype, stored, axis=axis, **attributes))[1]
             near = [edge for edge in EDGES if edge <= size]
             cuts = [
@@ -321,9 +319,9 @@ def test_the_documents_example_is_what_the_server_answers_and_takes(client):
     assert np.frombuffer(out, np.float32).tolist() == [16, 35]
 
 
-def seal(type_code, precision, flags, lines, position, planes):
+def seal(type_code, flags, lines, position, planes):
     """A carry by the document's table."""
-    rest = struct.pack("<BBB5xQQ24x", type_code, precision, flags, lines, position) + planes
+    rest = struct.pack("<BxB5xQQ24x", type_code, flags, lines, position) + planes
     return b"TALLYSUM" + struct.pack("<II", 1, zlib.crc32(rest)) + rest
 
 
@@ -332,40 +330,32 @@ def test_parts_side_by_side_with_folded_totals_give_the_same_bits(pair, name):
     """The document's recipe, word by word."""
     dtype, rng = dtypes.BY_NAME[name], np.random.default_rng(12)
     code = 1 + dtypes.ALL.index(dtype)
-    precisions = ["wide", "native"] if dtype.is_float and dtype.bytes <= 4 else ["wide"]
-    for precision in precisions:
-        accumulator = oracle.accumulator_of(dtype, precision) if dtype.is_float else dtype.storage
-        native = int(precision == "native")
-        for exclusive, reverse in ((False, False), (True, True)):
-            stored = random_stored(dtype, (2, 4 * SUPERBLOCK + 777), rng)
-            size = stored.shape[1]
-            attributes = {
-                "axis": 1,
-                "exclusive": exclusive,
-                "reverse": reverse,
-                "precision": precision,
-            }
-            whole = split(post(pair[0], dtype, stored, **attributes))[1]
-            out = np.empty_like(stored)
-            sums = np.full(2, 0.0 if exclusive or not dtype.is_float else -0.0, accumulator)
-            none = np.full(2, -0.0, accumulator)
-            for k, (begin, end) in enumerate(cut_at(size, [SUPERBLOCK, 3 * SUPERBLOCK])):
-                where = slice(size - end, size - begin) if reverse else slice(begin, end)
-                part = np.ascontiguousarray(stored[:, where])
-                planes = sums.tobytes() + (none.tobytes() if dtype.is_float else b"")
-                flags = exclusive + 2 * reverse
-                carry = seal(code, native, flags, 2, begin, planes)
-                client = pair[k % 2]
-                bytes_out = split(post(client, dtype, part, carry, part="last", **attributes))[1]
-                out[:, where] = np.frombuffer(bytes_out, dtype.storage).reshape(2, -1)
-                answer = post(pair[1 - k % 2], dtype, part, path="/v1/cumsum/totals", **attributes)
-                assert answer.headers["Tally-Dtype"] == np.dtype(accumulator).name
-                assert answer.headers["Tally-Shape"] == f"2,{-(-(end - begin) // SUPERBLOCK)}"
-                totals = np.frombuffer(answer.body, accumulator).reshape(2, -1)
-                for total in totals.T:
-                    with np.errstate(all="ignore"):
-                        sums = (sums + total).astype(accumulator)
-            assert out.tobytes() == whole
+    accumulator = np.dtype(np.float64 if dtype.is_float else dtype.storage)
+    for exclusive, reverse in ((False, False), (True, True)):
+        stored = random_stored(dtype, (2, 4 * SUPERBLOCK + 777), rng)
+        size = stored.shape[1]
+        attributes = {"axis": 1, "exclusive": exclusive, "reverse": reverse}
+        whole = split(post(pair[0], dtype, stored, **attributes))[1]
+        out = np.empty_like(stored)
+        sums = np.full(2, 0.0 if exclusive or not dtype.is_float else -0.0, accumulator)
+        none = np.full(2, -0.0, accumulator)
+        for k, (begin, end) in enumerate(cut_at(size, [SUPERBLOCK, 3 * SUPERBLOCK])):
+            where = slice(size - end, size - begin) if reverse else slice(begin, end)
+            part = np.ascontiguousarray(stored[:, where])
+            planes = sums.tobytes() + (none.tobytes() if dtype.is_float else b"")
+            flags = exclusive + 2 * reverse
+            carry = seal(code, flags, 2, begin, planes)
+            client = pair[k % 2]
+            bytes_out = split(post(client, dtype, part, carry, part="last", **attributes))[1]
+            out[:, where] = np.frombuffer(bytes_out, dtype.storage).reshape(2, -1)
+            answer = post(pair[1 - k % 2], dtype, part, path="/v1/cumsum/totals", **attributes)
+            assert answer.headers["Tally-Dtype"] == accumulator.name
+            assert answer.headers["Tally-Shape"] == f"2,{-(-(end - begin) // SUPERBLOCK)}"
+            totals = np.frombuffer(answer.body, accumulator).reshape(2, -1)
+            for total in totals.T:
+                with np.errstate(all="ignore"):
+                    sums = (sums + total).astype(accumulator)
+        assert out.tobytes() == whole
 
 
 def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
@@ -380,8 +370,8 @@ def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
             totals = np.frombuffer(found, accumulator)
             lines = np.moveaxis(stored, axis, -1).reshape(-1, shape[axis])
             each = [lines[:, at : at + SUPERBLOCK] for at in range(0, shape[axis], SUPERBLOCK)]
-            wide = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
-            last = [oracle.cumsum(wide, part.astype(accumulator), 1)[:, -1] for part in each]
+            added = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
+            last = [oracle.cumsum(added, part.astype(accumulator), 1)[:, -1] for part in each]
             assert totals.tobytes() == np.stack(last, 1).tobytes(), (name, shape)
     negative = np.full((2, 3), -0.0, np.float32)
     for exclusive in (False, True):  # 0.0 comes before exclusive sums, and is no part of a total
@@ -469,7 +459,7 @@ def test_behind_haproxy_a_replica_that_is_killed_costs_at_most_the_part_it_has(f
 
 
 def good_carry():
-    return seal(3, 0, 0, 2, 3, np.full(4, -0.0).tobytes() + np.ones(6, np.float32).tobytes())
+    return seal(3, 0, 2, 3, np.full(4, -0.0).tobytes() + np.ones(6, np.float32).tobytes())
 
 
 def flip(carry, at):
@@ -487,17 +477,17 @@ REFUSED = {
     "too long": (good_carry() + b"\0", "121 bytes"),
     "header alone": (good_carry()[:64], "64 bytes"),
     "nothing": (b"TALLY", "at least 64"),
-    "type": (seal(4, 0, 0, 2, 0, np.zeros(4).tobytes()), "float64"),
-    "no type": (seal(13, 0, 0, 2, 0, np.zeros(4).tobytes()), "do not exist"),
-    "precision": (seal(3, 1, 0, 2, 0, np.zeros(4, np.float32).tobytes()), "native"),
-    "direction": (seal(3, 0, 2, 2, 0, np.zeros(4).tobytes()), "reverse true"),
-    "exclusive": (seal(3, 0, 1, 2, 0, np.zeros(4).tobytes()), "exclusive true"),
-    "flags": (seal(3, 0, 4, 2, 0, np.zeros(4).tobytes()), "do not exist"),
-    "lines": (seal(3, 0, 0, 3, 0, np.zeros(6).tobytes()), "3 lines"),
-    "many lines": (seal(3, 0, 0, 2**63, 0, np.zeros(4).tobytes()), "lines"),
-    "lines that wrap": (seal(3, 0, 0, 2**60 + 2, 0, np.zeros(4).tobytes()), "lines"),
-    "position": (seal(3, 0, 0, 2, 2**63 - 256, np.zeros(4).tobytes()), "2^63"),
-    "far position": (seal(3, 0, 0, 2, 2**64 - 256, np.zeros(4).tobytes()), "2^63"),
+    "type": (seal(4, 0, 2, 0, np.zeros(4).tobytes()), "float64"),
+    "no type": (seal(13, 0, 2, 0, np.zeros(4).tobytes()), "do not exist"),
+    "unused byte": (flip(good_carry(), 17), "do not exist"),
+    "direction": (seal(3, 2, 2, 0, np.zeros(4).tobytes()), "reverse true"),
+    "exclusive": (seal(3, 1, 2, 0, np.zeros(4).tobytes()), "exclusive true"),
+    "flags": (seal(3, 4, 2, 0, np.zeros(4).tobytes()), "do not exist"),
+    "lines": (seal(3, 0, 3, 0, np.zeros(6).tobytes()), "3 lines"),
+    "many lines": (seal(3, 0, 2**63, 0, np.zeros(4).tobytes()), "lines"),
+    "lines that wrap": (seal(3, 0, 2**60 + 2, 0, np.zeros(4).tobytes()), "lines"),
+    "position": (seal(3, 0, 2, 2**63 - 256, np.zeros(4).tobytes()), "2^63"),
+    "far position": (seal(3, 0, 2, 2**64 - 256, np.zeros(4).tobytes()), "2^63"),
 }
 
 
@@ -537,10 +527,10 @@ def test_a_forged_carry_spoils_the_senders_sums_alone(server, client):
     stored = np.ones((3, 2), np.float32)
     for position in (0, 256, 65280, 65536, 2**40, 2**63 - 512):
         for value in (np.nan, np.inf, -1e308, 5e-324):
-            carry = seal(3, 0, 0, 2, position, np.full(4, value).tobytes())
+            carry = seal(3, 0, 2, position, np.full(4, value).tobytes())
             answer = post(client, dtype, stored, carry, part="next")
             assert answer.status == 200 and len(split(answer)[1]) == stored.nbytes
-    carry = seal(3, 0, 0, 2, 2**62 + 255, np.ones(4).tobytes() + bytes(2 * 255 * 4))
+    carry = seal(3, 0, 2, 2**62 + 255, np.ones(4).tobytes() + bytes(2 * 255 * 4))
     assert (
         split(post(client, dtype, stored, carry, part="last"))[1]
         == np.float32([[3, 3], [4, 4], [5, 5]]).tobytes()
@@ -635,7 +625,7 @@ def test_v2_says_what_may_be_wrong_with_a_carry_that_its_length_alone_gives_away
         carry = {"name": "carry", "shape": [length], "datatype": "UINT8", "data": [0] * length}
         document = {"inputs": [x, carry], "parameters": {"axis": 1, "part": "next"}}
         answer = client.post_json("/v2/models/cumsum/infer", document)
-        words = [f"{length} bytes", "2 lines of float32", "type", "precision", "number of lines"]
+        words = [f"{length} bytes", "2 lines of float32", "type", "number of lines"]
         calls.expect_error(answer, 400, "invalid_data", "carry", says=words)
 
 

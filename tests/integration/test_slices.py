@@ -117,7 +117,6 @@ def test_every_type_and_axis_has_the_bits_of_the_whole(server, dtype):
             "axis": axis,
             "exclusive": i % 2 == 0,
             "reverse": i % 3 != 0 and not chained,
-            "precision": "native" if i % 4 == 1 else "wide",
         }
         stored = tensor(dtype, shape)
         answer = send_by_parts(server, raw_request(dtype, stored, **attributes), (0.5, 0.8))

@@ -162,14 +162,12 @@ static void fill(const struct test_case *test, unsigned char *data)
     }
 }
 
-static void add_case(const struct layout *layout, enum dtype dtype, enum precision precision,
-                     int flags)
+static void add_case(const struct layout *layout, enum dtype dtype, int flags)
 {
     struct test_case *test = &cases[case_count];
     struct error error = ERROR_INIT;
     memset(test, 0, sizeof *test);
     test->desc = (struct scan_desc){.dtype = dtype,
-                                    .precision = precision,
                                     .rank = layout->rank,
                                     .axis = layout->axis,
                                     .exclusive = (flags & 1) != 0,
@@ -232,13 +230,9 @@ static void make_cases(enum amount amount)
 {
     for (size_t l = 0; l < ARRAY_COUNT(layouts); l++) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-            bool narrow_float = dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
-            for (int precision = 0; precision < (narrow_float ? 2 : 1); precision++) {
-                for (int flags = 0; flags < 4; flags++) {
-                    if (wanted(l, dtype, flags, amount)) {
-                        add_case(&layouts[l], (enum dtype)dtype, (enum precision)precision,
-                                 flags);
-                    }
+            for (int flags = 0; flags < 4; flags++) {
+                if (wanted(l, dtype, flags, amount)) {
+                    add_case(&layouts[l], (enum dtype)dtype, flags);
                 }
             }
         }
@@ -305,8 +299,7 @@ static void run_batch(struct test_case *first, size_t count, const struct run *r
         const struct test_case *test = &first[i];
         const struct dtype_info *info = dtype_info(test->desc.dtype);
         char what[256];
-        (void)snprintf(what, sizeof what, "%s, %s, %s%s%s", test->name, info->name,
-                       test->desc.precision == PRECISION_WIDE ? "wide" : "native",
+        (void)snprintf(what, sizeof what, "%s, %s%s%s", test->name, info->name,
                        test->desc.exclusive ? ", exclusive" : "",
                        test->desc.reverse ? ", reverse" : "");
         (void)ktest_same_bytes((unsigned char *)slab_data(run->slab) + test->out_offset,
@@ -340,9 +333,8 @@ static int by_type(const void *a, const void *b)
 {
     const struct test_case *x = a;
     const struct test_case *y = b;
-    int kind = (int)x->plan.dtype * 2 + (int)x->plan.precision -
-               ((int)y->plan.dtype * 2 + (int)y->plan.precision);
-    return kind != 0 ? kind : (x->seed > y->seed) - (x->seed < y->seed);
+    int types = (int)x->plan.dtype - (int)y->plan.dtype;
+    return types != 0 ? types : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
 /* way: 1 for the first, 0 for all that the amount has. */

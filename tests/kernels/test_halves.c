@@ -63,10 +63,9 @@ static void put_line(enum dtype dtype, unsigned pattern, int nudge, uint16_t lin
 }
 
 static void run(const struct bench *bench, const struct shape *shape, const char *what,
-                int nudge, enum precision precision)
+                int nudge)
 {
     struct scan_desc desc = {.dtype = bench->dtype,
-                             .precision = precision,
                              .rank = 2,
                              .sizes = {PATTERNS, shape->length},
                              .axis = 1,
@@ -117,12 +116,9 @@ static void every_pattern_and_every_middle_agrees(const void *context)
             break;
         }
         for (int nudge = -1; nudge <= 1; nudge++) {
-            for (int precision = 0; precision < 2; precision++) {
-                char what[96];
-                (void)snprintf(what, sizeof what, "%s, %s, nudged by %d", shapes[s].name,
-                               precision == PRECISION_WIDE ? "wide" : "native", nudge);
-                run(&bench, &shapes[s], what, nudge, (enum precision)precision);
-            }
+            char what[96];
+            (void)snprintf(what, sizeof what, "%s, nudged by %d", shapes[s].name, nudge);
+            run(&bench, &shapes[s], what, nudge);
         }
         scan_device_close(bench.device);
     }

@@ -72,8 +72,7 @@ static void lines_agree_with_the_oracle(const void *context)
         enum dtype dtype = types[(size_t)i / 4];
         int64_t length = 2049 + scan_draw((uint32_t)most[i % 3]);
         int64_t lines = 1 + scan_draw(150000 / (uint32_t)length + 1);
-        struct scan_desc desc =
-            scan_describe(dtype, PRECISION_WIDE, 2, (const int64_t[]){lines, length}, 1);
+        struct scan_desc desc = scan_describe(dtype, 2, (const int64_t[]){lines, length}, 1);
         desc.exclusive = (i & 1) != 0;
         desc.reverse = (i & 2) != 0;
         struct scan_case c;
@@ -95,7 +94,7 @@ static void a_line_longer_than_the_window_agrees(const void *context)
     const struct way *way = context;
     struct scan_device *device = open_device(SCAN_LOOKBACK_ON, way->test);
     const int64_t length[] = {(way->test == 0 ? 140 : 7) * 65536 + 77};
-    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct scan_desc desc = scan_describe(DTYPE_F32, 1, length, 0);
     struct scan_case c;
     if (device != NULL && scan_case_init(&c, &desc, false)) {
         (void)run_case(device, &c, true, 0, "a long line in place");
@@ -121,7 +120,7 @@ static void a_batch_of_lines_is_one_launch(const void *context)
     unsigned char *data = slab_data(slab);
     for (size_t i = 0; i < JOBS; i++) {
         const int64_t length[] = {3000 + scan_draw(90000)};
-        struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+        struct scan_desc desc = scan_describe(DTYPE_F32, 1, length, 0);
         (void)scan_case_init(&cases[i], &desc, false);
         memcpy(data + i * ROOM, cases[i].in, cases[i].in_bytes);
         jobs[i] = (struct scan_job){.plan = &cases[i].plan,
@@ -145,7 +144,7 @@ static void a_thousand_launches_give_the_same_bits(const void *context)
     (void)context;
     struct scan_device *device = open_device(SCAN_LOOKBACK_ON, 0);
     const int64_t length[] = {140001};
-    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct scan_desc desc = scan_describe(DTYPE_F32, 1, length, 0);
     struct scan_case c;
     struct error err = ERROR_INIT;
     if (device == NULL || !scan_case_init(&c, &desc, false)) {
@@ -178,7 +177,7 @@ static uint32_t launches_when_prepared(enum scan_lookback lookback, char *says, 
 {
     struct scan_device *device = open_device(lookback, 0);
     const int64_t length[] = {100000};
-    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct scan_desc desc = scan_describe(DTYPE_F32, 1, length, 0);
     struct error err = ERROR_INIT;
     struct scan_case c;
     if (device == NULL || !scan_case_init(&c, &desc, false)) {

@@ -27,12 +27,10 @@ static void counting_does_not_stick(const void *context)
             in_8[i] = 1;
             want_8[i] = (uint8_t)(i + 1); /* of 300: 44 */
         }
-        scan_trial_line(context,
-                        scan_trial_desc(half ? DTYPE_F16 : DTYPE_BF16, PRECISION_WIDE, N), in,
-                        want, "ones of 16 bits");
+        scan_trial_line(context, scan_trial_desc(half ? DTYPE_F16 : DTYPE_BF16, N), in, want,
+                        "ones of 16 bits");
     }
-    scan_trial_line(context, scan_trial_desc(DTYPE_U8, PRECISION_WIDE, N), in_8, want_8,
-                    "ones of 8 bits");
+    scan_trial_line(context, scan_trial_desc(DTYPE_U8, N), in_8, want_8, "ones of 8 bits");
 }
 
 static void subnormals_are_counted_not_flushed(const void *context)
@@ -40,15 +38,9 @@ static void subnormals_are_counted_not_flushed(const void *context)
     enum {
         N = 250 /* their sums are exact in each type, and their bits are the count */
     };
-    static const struct {
-        enum dtype dtype;
-        enum precision precision;
-    } types[] = {{DTYPE_F16, PRECISION_WIDE},  {DTYPE_F16, PRECISION_NATIVE},
-                 {DTYPE_BF16, PRECISION_WIDE}, {DTYPE_BF16, PRECISION_NATIVE},
-                 {DTYPE_F32, PRECISION_WIDE},  {DTYPE_F32, PRECISION_NATIVE},
-                 {DTYPE_F64, PRECISION_WIDE}};
+    static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
     for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
-        size_t element = dtype_info(types[t].dtype)->bytes;
+        size_t element = dtype_info(types[t])->bytes;
         unsigned char in[N * 8];
         unsigned char want[N * 8];
         for (uint64_t i = 0; i < N; i++) {
@@ -57,8 +49,8 @@ static void subnormals_are_counted_not_flushed(const void *context)
             memcpy(in + i * element, &least, element);
             memcpy(want + i * element, &sum, element);
         }
-        scan_trial_line(context, scan_trial_desc(types[t].dtype, types[t].precision, N), in,
-                        want, dtype_info(types[t].dtype)->name);
+        scan_trial_line(context, scan_trial_desc(types[t], N), in, want,
+                        dtype_info(types[t])->name);
     }
 }
 
@@ -75,8 +67,7 @@ static void large_terms_that_cancel_leave_the_small_ones(const void *context)
         in[i] = turn[i % 3];
         want[i] = (float)sum;
     }
-    scan_trial_line(context, scan_trial_desc(DTYPE_F32, PRECISION_WIDE, N), in, want,
-                    "1e8, 1, -1e8");
+    scan_trial_line(context, scan_trial_desc(DTYPE_F32, N), in, want, "1e8, 1, -1e8");
 }
 
 enum {
@@ -125,7 +116,7 @@ static void special_values_reach_nothing_before_or_beside_them(const void *conte
     static float in[SPECIAL_CELLS];
     static float clean[SPECIAL_CELLS];
     for (int columns = 0; columns < 2; columns++) {
-        struct scan_desc desc = scan_trial_desc(DTYPE_F32, (enum precision)columns, 0);
+        struct scan_desc desc = scan_trial_desc(DTYPE_F32, 0);
         desc.rank = 2;
         desc.sizes[0] = columns ? SPECIAL_LENGTH : SPECIAL_LINES;
         desc.sizes[1] = columns ? SPECIAL_LINES : SPECIAL_LENGTH;
@@ -140,7 +131,8 @@ static void special_values_reach_nothing_before_or_beside_them(const void *conte
     }
 }
 
-static void a_block_may_overflow_as_documented_and_no_wide_sum_does(const void *context)
+static void
+a_float64_block_may_overflow_as_documented_and_no_float32_sum_does(const void *context)
 {
     enum {
         N = 300,
@@ -163,10 +155,8 @@ static void a_block_may_overflow_as_documented_and_no_wide_sum_does(const void *
         narrow_want[i] = i < BLOCK ? -FLT_MAX : (second ? FLT_MAX : 0);
         want[i] = i < BLOCK ? -DBL_MAX : (finite ? 0 : INFINITY);
     }
-    scan_trial_line(context, scan_trial_desc(DTYPE_F64, PRECISION_WIDE, N), in, want,
-                    "float64");
-    scan_trial_line(context, scan_trial_desc(DTYPE_F32, PRECISION_WIDE, N), narrow, narrow_want,
-                    "float32");
+    scan_trial_line(context, scan_trial_desc(DTYPE_F64, N), in, want, "float64");
+    scan_trial_line(context, scan_trial_desc(DTYPE_F32, N), narrow, narrow_want, "float32");
 }
 
 static void the_first_value_counts_once_however_a_line_is_divided(const void *context)
@@ -183,14 +173,13 @@ static void the_first_value_counts_once_however_a_line_is_divided(const void *co
         counts[i] = (uint32_t)i;
         zeros[i] = -0.0F;
     }
-    struct scan_desc desc = scan_trial_desc(DTYPE_U32, PRECISION_WIDE, N);
+    struct scan_desc desc = scan_trial_desc(DTYPE_U32, N);
     desc.exclusive = true;
     scan_trial_line(context, desc, ones, counts, "exclusive counts");
     desc.dtype = DTYPE_F32;
     scan_trial_line(context, desc, zeros, zero_sums, "exclusive sums of -0 are +0");
     desc.exclusive = false;
     scan_trial_line(context, desc, zeros, zeros, "inclusive sums of -0 are -0");
-    desc.precision = PRECISION_NATIVE;
     desc.reverse = true;
     scan_trial_line(context, desc, zeros, zeros, "backwards, too");
 }
@@ -206,11 +195,8 @@ static void ones_do_not_stick_at_two_to_the_24th(const void *context)
         in[i] = 1;
         want[i] = (float)(i + 1);
     }
-    struct scan_device *device = scan_trial_device(*(const size_t *)context);
-    for (int precision = 0; precision < 2; precision++) { /* exact but for the last rounding */
-        struct scan_desc desc = scan_trial_desc(DTYPE_F32, (enum precision)precision, n);
-        (void)scan_trial_plain(device, &desc, in, want, precision ? "native" : "wide");
-    }
+    struct scan_desc desc = scan_trial_desc(DTYPE_F32, n); /* exact but for the last rounding */
+    (void)scan_trial_plain(scan_trial_device(*(const size_t *)context), &desc, in, want, "");
     free(in);
     free(want);
 }
@@ -224,7 +210,7 @@ static void five_million_times_a_two_thousandth_is_right_to_the_bit(const void *
         in[i] = 0.0005F;
         want[i] = (float)((double)(i + 1) * (double)0.0005F);
     }
-    struct scan_desc desc = scan_trial_desc(DTYPE_F32, PRECISION_WIDE, n);
+    struct scan_desc desc = scan_trial_desc(DTYPE_F32, n);
     (void)scan_trial_plain(scan_trial_device(*(const size_t *)context), &desc, in, want, "");
     free(in);
     free(want);
@@ -239,8 +225,8 @@ int main(void)
          large_terms_that_cancel_leave_the_small_ones, false},
         {"special values reach nothing before or beside them",
          special_values_reach_nothing_before_or_beside_them, false},
-        {"a block may overflow as documented, and no wide sum does",
-         a_block_may_overflow_as_documented_and_no_wide_sum_does, false},
+        {"a float64 block may overflow as documented, and no float32 sum does",
+         a_float64_block_may_overflow_as_documented_and_no_float32_sum_does, false},
         {"the first value counts once, however a line is divided",
          the_first_value_counts_once_however_a_line_is_divided, false},
         {"ones do not stick at 2^24", ones_do_not_stick_at_two_to_the_24th, true},

@@ -36,8 +36,8 @@ static const struct {
 
 static struct scan_desc shape_desc(size_t s)
 {
-    struct scan_desc desc = scan_describe(shapes[s].dtype, PRECISION_WIDE, shapes[s].rank,
-                                          shapes[s].sizes, shapes[s].axis);
+    struct scan_desc desc =
+        scan_describe(shapes[s].dtype, shapes[s].rank, shapes[s].sizes, shapes[s].axis);
     desc.has_output_strides = shapes[s].output_strides[0] >= 0;
     memcpy(desc.output_strides, shapes[s].output_strides, sizeof shapes[s].output_strides);
     return desc;
@@ -99,7 +99,7 @@ static void a_thousand_launches_give_the_same_bits(const void *context)
     static const int64_t sizes[][2] = {{1, 100000}, {6, 3000}, {3000, 6}};
     static const int times[] = {400, 300, 300};
     for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
-        struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_NATIVE, 2, sizes[s], s < 2);
+        struct scan_desc desc = scan_describe(DTYPE_F64, 2, sizes[s], s < 2);
         struct scan_case c;
         if (scan_case_init(&c, &desc, false) && device_of(context) != NULL) {
             repeat(device_of(context), &c, times[s], "again");
@@ -312,8 +312,7 @@ static void run_far_apart(struct scan_device *device, bool output)
         LENGTH = 5000
     };
     const int64_t stride = (INT64_C(1) << 31) / SHRINK + 77;
-    struct scan_desc near =
-        scan_describe(DTYPE_U16, PRECISION_WIDE, 2, (const int64_t[]){ROWS, LENGTH}, 1);
+    struct scan_desc near = scan_describe(DTYPE_U16, 2, (const int64_t[]){ROWS, LENGTH}, 1);
     struct scan_desc desc = near;
     struct scan_case c;
     struct scan_plan plan;

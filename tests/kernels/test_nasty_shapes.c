@@ -52,7 +52,7 @@ static void check_length(struct scan_device *device, enum dtype dtype, size_t n,
         int axis = shapes[s][0] == 0 ? 0 : 1;
         int64_t sizes[2] = {shapes[s][0], shapes[s][1]};
         sizes[axis] = (int64_t)n;
-        struct scan_desc desc = scan_describe(dtype, PRECISION_WIDE, 2, sizes, axis);
+        struct scan_desc desc = scan_describe(dtype, 2, sizes, axis);
         char what[64];
         (void)snprintf(what, sizeof what, "%s, %zu elements, axis %d of %lld x %lld",
                        dtype_info(dtype)->name, n, axis, (long long)sizes[0],
@@ -85,9 +85,8 @@ static void lengths_around_every_edge_are_right(const void *context)
 static void every_number_of_blocks_before_is_counted(const void *context)
 {
     for (size_t blocks = 1; blocks < 40; blocks++) {
-        struct scan_desc desc =
-            scan_describe(DTYPE_F32, PRECISION_NATIVE, 1,
-                          (const int64_t[]){(int64_t)(256 * blocks + blocks % 9)}, 0);
+        struct scan_desc desc = scan_describe(
+            DTYPE_F64, 1, (const int64_t[]){(int64_t)(256 * blocks + blocks % 9)}, 0);
         check_desc(device_of(context), &desc, &plain, "blocks");
     }
 }
@@ -95,10 +94,8 @@ static void every_number_of_blocks_before_is_counted(const void *context)
 static void many_lines_pass_every_limit_of_a_grid(const void *context)
 {
     for (int64_t lines = 65535; lines <= 65537; lines++) {
-        struct scan_desc rows =
-            scan_describe(DTYPE_I16, PRECISION_WIDE, 2, (const int64_t[]){lines, 3}, 1);
-        struct scan_desc columns =
-            scan_describe(DTYPE_I16, PRECISION_WIDE, 2, (const int64_t[]){3, lines}, 0);
+        struct scan_desc rows = scan_describe(DTYPE_I16, 2, (const int64_t[]){lines, 3}, 1);
+        struct scan_desc columns = scan_describe(DTYPE_I16, 2, (const int64_t[]){3, lines}, 0);
         check_desc(device_of(context), &rows, &plain, "rows");
         check_desc(device_of(context), &columns, &plain, "columns");
     }
@@ -125,11 +122,10 @@ static const struct {
     {"overlapping windows", 2, {50, 70}, 1, {3, 1}, {-1}},
 };
 
-static struct scan_desc pattern_desc(size_t p, enum dtype dtype, enum precision precision,
-                                     int flags)
+static struct scan_desc pattern_desc(size_t p, enum dtype dtype, int flags)
 {
-    struct scan_desc desc = scan_describe(dtype, precision, patterns[p].rank, patterns[p].sizes,
-                                          (int)patterns[p].axis);
+    struct scan_desc desc =
+        scan_describe(dtype, patterns[p].rank, patterns[p].sizes, (int)patterns[p].axis);
     desc.exclusive = (flags & 1) != 0;
     desc.reverse = (flags & 2) != 0;
     desc.has_strides = patterns[p].strides[0] >= 0;
@@ -144,8 +140,7 @@ static void both_flags_work_on_every_pattern_and_type_in_place_and_apart(const v
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
         for (size_t p = 0; p < ARRAY_COUNT(patterns); p++) {
             for (int flags = 0; flags < 4; flags++) {
-                struct scan_desc desc =
-                    pattern_desc(p, (enum dtype)dtype, (enum precision)(flags / 2), flags);
+                struct scan_desc desc = pattern_desc(p, (enum dtype)dtype, flags);
                 struct scan_trial trial = {.poison = 0x7F,
                                            .in_place = (flags + dtype) % 2 != 0};
                 check_usual(device_of(context), &desc, &trial, patterns[p].name);
@@ -159,8 +154,7 @@ static void any_misalignment_is_right(const void *context)
     static const enum dtype types[] = {DTYPE_U8, DTYPE_F16, DTYPE_F32, DTYPE_F64};
     for (size_t skew = 1; skew < 128; skew += skew < 20 ? 1 : 9) {
         for (size_t p = 0; p < ARRAY_COUNT(patterns); p++) {
-            struct scan_desc desc =
-                pattern_desc(p, types[(skew + p) % 4], PRECISION_WIDE, (int)(skew % 4));
+            struct scan_desc desc = pattern_desc(p, types[(skew + p) % 4], (int)(skew % 4));
             struct scan_trial trial = {
                 .poison = 0xFF, .skew = skew, .in_place = (skew / 4 + p) % 2 != 0};
             check_usual(device_of(context), &desc, &trial, patterns[p].name);
@@ -173,8 +167,8 @@ static void different_scans_take_turns_on_one_device(const void *context)
 {
     for (int turn = 0; turn < 150; turn++) {
         size_t p = scan_draw(ARRAY_COUNT(patterns));
-        struct scan_desc desc = pattern_desc(p, (enum dtype)scan_draw(DTYPE_COUNT),
-                                             (enum precision)scan_draw(2), (int)scan_draw(4));
+        struct scan_desc desc =
+            pattern_desc(p, (enum dtype)scan_draw(DTYPE_COUNT), (int)scan_draw(4));
         if (!desc.has_strides && !desc.has_output_strides) {
             desc.axis = (int64_t)scan_draw((uint32_t)(2 * desc.rank)) - desc.rank;
         }
@@ -189,8 +183,7 @@ static void many_dimensions_that_do_not_fold_are_right(const void *context)
     };
     for (int axis = -RANK; axis < RANK; axis++) { /* every axis, counted both ways */
         struct scan_desc desc =
-            scan_describe(DTYPE_F32, PRECISION_WIDE, RANK,
-                          (const int64_t[RANK]){2, 3, 2, 1, 3, 2, 4, 3}, axis);
+            scan_describe(DTYPE_F32, RANK, (const int64_t[RANK]){2, 3, 2, 1, 3, 2, 4, 3}, axis);
         int64_t step = 1;
         desc.has_strides = true;
         for (int d = 0; d < RANK; d++) { /* outermost first in memory: no two dimensions fold */
@@ -204,8 +197,7 @@ static void many_dimensions_that_do_not_fold_are_right(const void *context)
         sizes[d] = d % 9 == 4 ? 2 : 1;
     }
     for (int axis = 0; axis < LIMIT_RANK; axis += 13) {
-        struct scan_desc desc =
-            scan_describe(DTYPE_I32, PRECISION_WIDE, LIMIT_RANK, sizes, axis);
+        struct scan_desc desc = scan_describe(DTYPE_I32, LIMIT_RANK, sizes, axis);
         check_desc(device_of(context), &desc, &plain, "rank 64");
     }
 }
@@ -220,8 +212,8 @@ static void an_axis_of_one_element_is_a_copy_or_zeros(const void *context)
     static const uint32_t zeros[6] = {0};
     for (int axis = 0; axis < 4; axis += 2) {
         for (int flags = 0; flags < 4; flags++) {
-            struct scan_desc desc = scan_describe(DTYPE_F32, (enum precision)(axis / 2), 4,
-                                                  (const int64_t[]){1, 2, 1, 3}, axis);
+            struct scan_desc desc =
+                scan_describe(DTYPE_F32, 4, (const int64_t[]){1, 2, 1, 3}, axis);
             desc.exclusive = (flags & 1) != 0;
             desc.reverse = (flags & 2) != 0;
             (void)scan_trial_plain(device_of(context), &desc, in, desc.exclusive ? zeros : want,

@@ -67,12 +67,10 @@ static void run_at(struct scan_device *device, const struct scan_case *c, bool a
     struct scan_report report;
     struct error err = ERROR_INIT;
     char what[160];
-    (void)snprintf(what, sizeof what, "%s %s, %lld x %lld x %lld, axis %d, %s, %s",
-                   dtype_info(c->desc.dtype)->name,
-                   c->desc.precision == PRECISION_NATIVE ? "native" : "wide",
-                   (long long)c->desc.sizes[0], (long long)c->desc.sizes[1],
-                   (long long)c->desc.sizes[2], (int)c->desc.axis, at_end ? "ends" : "begins",
-                   in_place ? "in place" : "apart");
+    (void)snprintf(what, sizeof what, "%s, %lld x %lld x %lld, axis %d, %s, %s",
+                   dtype_info(c->desc.dtype)->name, (long long)c->desc.sizes[0],
+                   (long long)c->desc.sizes[1], (long long)c->desc.sizes[2], (int)c->desc.axis,
+                   at_end ? "ends" : "begins", in_place ? "in place" : "apart");
     memcpy((unsigned char *)slab_data(in.slab) + job.in_offset, c->in, c->in_bytes);
     if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
         ktest_fail("%s: %s", what, err.detail);
@@ -87,17 +85,13 @@ static void run_at(struct scan_device *device, const struct scan_case *c, bool a
 
 static void nothing_beyond_the_pages_of_a_slab_is_touched(const void *context)
 {
-    static const struct scan_kind kinds[] = {
-        {DTYPE_F32, PRECISION_WIDE},  {DTYPE_F32, PRECISION_NATIVE},
-        {DTYPE_BF16, PRECISION_WIDE}, {DTYPE_F64, PRECISION_WIDE},
-        {DTYPE_I8, PRECISION_WIDE},   {DTYPE_I64, PRECISION_WIDE}};
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F64, DTYPE_I8, DTYPE_I64};
     const struct scan_way *way = context;
     struct scan_device *device = scan_case_device(&way->options);
-    for (size_t k = 0; k < ARRAY_COUNT(kinds) && device != NULL; k++) {
+    for (size_t t = 0; t < ARRAY_COUNT(types) && device != NULL; t++) {
         for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
             struct scan_desc desc =
-                scan_describe(kinds[k].dtype, kinds[k].precision, shapes[s].rank,
-                              shapes[s].sizes, shapes[s].axis);
+                scan_describe(types[t], shapes[s].rank, shapes[s].sizes, shapes[s].axis);
             struct scan_case c;
             if (!scan_case_init(&c, &desc, false)) {
                 continue;
@@ -115,7 +109,7 @@ static void nothing_beyond_the_pages_of_a_slab_is_touched(const void *context)
 static struct scan_desc describe_apart(enum dtype dtype, const int64_t *sizes, int axis,
                                        int64_t step, bool packed)
 {
-    struct scan_desc desc = scan_describe(dtype, PRECISION_WIDE, 2, sizes, axis);
+    struct scan_desc desc = scan_describe(dtype, 2, sizes, axis);
     desc.has_strides = true;
     desc.has_output_strides = !packed;
     desc.strides[0] = desc.output_strides[0] = step * sizes[1];

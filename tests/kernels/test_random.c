@@ -38,22 +38,12 @@ static const struct {
                {64, 4096, 90000, false}, {192, 1, 0, true}};
 
 /* Those that the other tests have kernels for, too: not all narrow columns (scan_case.h). */
-static const struct scan_kind usual[] = {{DTYPE_F32, PRECISION_WIDE},
-                                         {DTYPE_F32, PRECISION_NATIVE},
-                                         {DTYPE_F16, PRECISION_WIDE},
-                                         {DTYPE_F64, PRECISION_WIDE},
-                                         {DTYPE_I8, PRECISION_WIDE}};
+static const enum dtype usual[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
 
-static struct scan_kind draw_kind(void)
+static enum dtype draw_dtype(void)
 {
-    if (!arguments.all_types) {
-        return usual[scan_draw(sizeof usual / sizeof *usual)];
-    }
-    struct scan_kind kind = {(enum dtype)scan_draw(DTYPE_COUNT), PRECISION_WIDE};
-    bool narrow =
-        kind.dtype == DTYPE_F16 || kind.dtype == DTYPE_BF16 || kind.dtype == DTYPE_F32;
-    kind.precision = narrow && scan_draw(2) != 0 ? PRECISION_NATIVE : PRECISION_WIDE;
-    return kind;
+    return arguments.all_types ? (enum dtype)scan_draw(DTYPE_COUNT)
+                               : usual[scan_draw(sizeof usual / sizeof *usual)];
 }
 
 /* Mostly sizes around which kernels change their ways. */
@@ -104,7 +94,7 @@ static void draw_strides(struct scan_desc *desc)
 
 static bool draw_desc(struct scan_desc *desc)
 {
-    struct scan_kind kind = draw_kind();
+    enum dtype dtype = draw_dtype();
     int64_t sizes[RANK_MOST];
     int rank = 1 + (int)scan_draw(RANK_MOST);
     int64_t room = INT64_C(1) << scan_draw(arguments.log2_most + 1);
@@ -114,8 +104,7 @@ static bool draw_desc(struct scan_desc *desc)
         *size = i + 1 < rank ? draw_size(room) : room - scan_draw((uint32_t)(room / 4 + 1));
         room /= *size;
     }
-    *desc = scan_describe(kind.dtype, kind.precision, rank, sizes,
-                          (int)scan_draw((uint32_t)(2 * rank)) - rank);
+    *desc = scan_describe(dtype, rank, sizes, (int)scan_draw((uint32_t)(2 * rank)) - rank);
     draw_strides(desc);
     uint64_t most = (UINT64_C(1) << arguments.log2_most) * REACH_MOST;
     return oracle_in_elements(desc) <= most && oracle_out_elements(desc) <= most;
@@ -134,8 +123,7 @@ static void print_dims(char *text, size_t room, const char *name, const int64_t 
 static void describe(char *text, size_t room, const struct scan_trial *trial)
 {
     const struct scan_desc *desc = trial->desc;
-    (void)snprintf(text, room, "%s%s%s%s%s%s axis %d", dtype_info(desc->dtype)->name,
-                   desc->precision == PRECISION_NATIVE ? " native" : "",
+    (void)snprintf(text, room, "%s%s%s%s%s axis %d", dtype_info(desc->dtype)->name,
                    desc->exclusive ? " exclusive" : "", desc->reverse ? " reverse" : "",
                    trial->in_place ? " in place" : "", trial->skew > 0 ? " skewed" : "",
                    (int)desc->axis);

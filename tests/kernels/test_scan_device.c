@@ -77,9 +77,8 @@ static void check_output(const struct scan_case *t, const char *what)
     const unsigned char *data = slab_data(t->out_slab);
     size_t bytes = dtype_info(t->desc.dtype)->bytes;
     if (!ktest_same_bytes(data + t->out_offset, t->want, t->out_bytes / bytes, bytes, what)) {
-        ktest_fail("  %s %s, rank %d, axis %d of %lld, %s%s%s", dtype_info(t->desc.dtype)->name,
-                   t->desc.precision == PRECISION_NATIVE ? "native" : "wide", t->desc.rank,
-                   (int)t->desc.axis, (long long)t->plan.axis.size,
+        ktest_fail("  %s, rank %d, axis %d of %lld, %s%s%s", dtype_info(t->desc.dtype)->name,
+                   t->desc.rank, (int)t->desc.axis, (long long)t->plan.axis.size,
                    in_place(t) ? "in place" : "apart", t->desc.exclusive ? " exclusive" : "",
                    t->desc.reverse ? " reverse" : "");
     }
@@ -148,7 +147,7 @@ static bool usual_on(const struct scan_way *way, enum dtype dtype)
            dtype == DTYPE_U8;
 }
 
-static struct scan_desc draw_desc(enum dtype dtype, enum precision precision)
+static struct scan_desc draw_desc(enum dtype dtype)
 {
     int64_t sizes[5];
     int rank = 1 + (int)scan_draw(5);
@@ -158,8 +157,8 @@ static struct scan_desc draw_desc(enum dtype dtype, enum precision precision)
     if (scan_draw(4) == 0) {
         sizes[scan_draw((uint32_t)rank)] = 250 + scan_draw(30);
     }
-    struct scan_desc desc = scan_describe(dtype, precision, rank, sizes,
-                                          (int)scan_draw((uint32_t)(2 * rank)) - rank);
+    struct scan_desc desc =
+        scan_describe(dtype, rank, sizes, (int)scan_draw((uint32_t)(2 * rank)) - rank);
     int64_t step = 1;
     desc.has_strides = scan_draw(3) == 0;
     desc.has_output_strides = scan_draw(3) == 0;
@@ -181,13 +180,13 @@ static struct scan_desc draw_desc(enum dtype dtype, enum precision precision)
     return desc;
 }
 
-static struct scan_desc random_desc(enum dtype dtype, enum precision precision)
+static struct scan_desc random_desc(enum dtype dtype)
 {
     struct scan_desc desc;
     struct scan_plan plan;
     struct error err = ERROR_INIT;
     do { /* what is refused is left to scan_case_init() */
-        desc = draw_desc(dtype, precision);
+        desc = draw_desc(dtype);
     } while (scan_plan_make(&desc, &plan, &err) == STATUS_OK && !scan_case_usual(&plan));
     return desc;
 }
@@ -200,18 +199,14 @@ static void every_type_agrees_with_the_oracle(const void *context)
     };
     struct scan_device *device = scan_case_device(&way->options);
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
-        for (int precision = 0; precision < 2; precision++) {
-            const bool looks_back = way->options.lookback == SCAN_LOOKBACK_ON;
-            if ((precision == PRECISION_NATIVE && type > DTYPE_F32) ||
-                (looks_back && !usual_on(way, (enum dtype)type))) {
-                continue;
-            }
-            struct scan_desc descs[JOBS];
-            for (int i = 0; i < JOBS; i++) {
-                descs[i] = random_desc((enum dtype)type, (enum precision)precision);
-            }
-            run_descs(device, descs, JOBS, way->name);
+        if (way->options.lookback == SCAN_LOOKBACK_ON && !usual_on(way, (enum dtype)type)) {
+            continue;
         }
+        struct scan_desc descs[JOBS];
+        for (int i = 0; i < JOBS; i++) {
+            descs[i] = random_desc((enum dtype)type);
+        }
+        run_descs(device, descs, JOBS, way->name);
     }
     scan_device_close(device);
 }
@@ -252,8 +247,8 @@ static void large_tensors_agree_with_the_oracle(const void *context)
             if (!usual_on(way, type)) {
                 type = type == DTYPE_F16 ? DTYPE_F32 : DTYPE_U8;
             }
-            struct scan_desc desc = scan_describe(type, (enum precision)scan_draw(2),
-                                                  large[i].rank, large[i].sizes, large[i].axis);
+            struct scan_desc desc =
+                scan_describe(type, large[i].rank, large[i].sizes, large[i].axis);
             desc.exclusive = (flags & 1) != 0;
             desc.reverse = (flags & 2) != 0;
             desc.has_strides = large[i].strides[0] >= 0;
@@ -276,7 +271,7 @@ static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
     struct scan_device *device = scan_case_device(&way->options);
     struct scan_desc *descs = calloc(JOBS, sizeof *descs);
     for (int i = 0; i < JOBS; i++) { /* signed and unsigned of one width may share a batch */
-        descs[i] = random_desc(scan_draw(2) != 0 ? DTYPE_I32 : DTYPE_U32, PRECISION_WIDE);
+        descs[i] = random_desc(scan_draw(2) != 0 ? DTYPE_I32 : DTYPE_U32);
     }
     if (device != NULL) {
         run_descs(device, descs, 1, way->name);
@@ -293,8 +288,7 @@ static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stri
     enum {
         LENGTH = 1000
     };
-    struct scan_desc desc =
-        scan_describe(dtype, PRECISION_WIDE, 2, (const int64_t[]){2, LENGTH}, 1);
+    struct scan_desc desc = scan_describe(dtype, 2, (const int64_t[]){2, LENGTH}, 1);
     struct scan_desc near = desc;
     desc.has_strides = true;
     desc.strides[0] = stride;
@@ -390,7 +384,7 @@ static void devices_share_slabs_side_by_side(const void *context)
                             {NULL, cases + CASES / 2, CASES / 2, false}};
     pthread_t threads[2];
     for (size_t i = 0; i < CASES; i++) {
-        struct scan_desc desc = random_desc(DTYPE_F32, PRECISION_WIDE);
+        struct scan_desc desc = random_desc(DTYPE_F32);
         (void)scan_case_init(&cases[i], &desc, false);
     }
     lay_out(cases, CASES, slabs, 3);
@@ -448,10 +442,7 @@ static void a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared(const void 
     cl_fault_set(&no_more);
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
         for (int axis = 0; axis < 2; axis++) {
-            struct scan_desc desc =
-                scan_describe((enum dtype)type, PRECISION_WIDE, 2, shape, axis);
-            run_descs(device, &desc, 1, "by what is there");
-            desc.precision = PRECISION_NATIVE;
+            struct scan_desc desc = scan_describe((enum dtype)type, 2, shape, axis);
             run_descs(device, &desc, 1, "by what is there");
         }
     }
@@ -475,8 +466,7 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
     struct error err = ERROR_INIT;
     (void)context;
     for (size_t i = 0; i < JOBS; i++) {
-        struct scan_desc desc =
-            scan_describe(DTYPE_F32, PRECISION_WIDE, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
+        struct scan_desc desc = scan_describe(DTYPE_F32, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
         ktest_check(scan_plan_make(&desc, &plans[i], &err) == STATUS_OK, "a plan");
         jobs[i] = (struct scan_job){.plan = &plans[i],
                                     .slab = slab,

@@ -12,8 +12,7 @@
 static struct scan_case fault_tensor(void)
 {
     struct scan_case t;
-    struct scan_desc desc =
-        scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){40, 700}, 1);
+    struct scan_desc desc = scan_describe(DTYPE_F32, 2, (const int64_t[]){40, 700}, 1);
     (void)scan_case_init(&t, &desc, false);
     return t;
 }
@@ -154,8 +153,7 @@ static void a_type_that_does_not_build_fails_alone(const void *context)
     struct cl_fault fault = {.build = "-DELEM_F32"};
     struct scan_case c = fault_tensor();
     struct scan_case other;
-    struct scan_desc desc =
-        scan_describe(DTYPE_I16, PRECISION_WIDE, 2, (const int64_t[]){40, 700}, 0);
+    struct scan_desc desc = scan_describe(DTYPE_I16, 2, (const int64_t[]){40, 700}, 0);
     (void)scan_case_init(&other, &desc, false);
     struct scan_device *device = scan_case_compiler(&way->options);
     struct scan_report report;

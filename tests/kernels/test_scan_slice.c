@@ -105,10 +105,9 @@ static void check_rest_is_untouched(const struct arrival *a)
 
 static void report_case(const struct scan_case *c)
 {
-    ktest_fail("  %s %s, rank %d, axis %d, sizes %lld %lld %lld%s%s",
-               dtype_info(c->desc.dtype)->name,
-               c->desc.precision == PRECISION_NATIVE ? "native" : "wide", c->desc.rank,
-               (int)c->desc.axis, (long long)c->desc.sizes[0], (long long)c->desc.sizes[1],
+    ktest_fail("  %s, rank %d, axis %d, sizes %lld %lld %lld%s%s",
+               dtype_info(c->desc.dtype)->name, c->desc.rank, (int)c->desc.axis,
+               (long long)c->desc.sizes[0], (long long)c->desc.sizes[1],
                (long long)c->desc.sizes[2], c->desc.exclusive ? " exclusive" : "",
                c->desc.reverse ? " reverse" : "");
 }
@@ -146,11 +145,9 @@ static void run_in_slices(struct scan_case *c)
     arrival_deinit(&a);
 }
 
-static struct scan_desc describe(enum dtype dtype, enum precision precision,
-                                 const struct shape *shape)
+static struct scan_desc describe(enum dtype dtype, const struct shape *shape)
 {
-    struct scan_desc desc =
-        scan_describe(dtype, precision, shape->rank, shape->sizes, shape->axis);
+    struct scan_desc desc = scan_describe(dtype, shape->rank, shape->sizes, shape->axis);
     bool outermost = true;
     for (int i = 0; i < shape->axis; i++) {
         outermost = outermost && shape->sizes[i] == 1;
@@ -162,12 +159,8 @@ static struct scan_desc describe(enum dtype dtype, enum precision precision,
 static void slices_give_the_oracles_bits(const void *context)
 {
     const enum dtype *dtype = context;
-    const struct dtype_info *info = dtype_info(*dtype);
-    int precisions = info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4 ? 2 : 1;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * (size_t)precisions; i++) {
-        struct scan_desc desc =
-            describe(*dtype, i % (size_t)precisions == 0 ? PRECISION_WIDE : PRECISION_NATIVE,
-                     &shapes[i / (size_t)precisions]);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct scan_desc desc = describe(*dtype, &shapes[i]);
         struct scan_case c;
         if (scan_case_init(&c, &desc, i % 3 == 0)) {
             run_in_slices(&c);
@@ -287,7 +280,7 @@ static void run_carried(struct scan_case *c, bool in_place, struct scan_device *
 {
     const struct scan_plan *whole = &c->plan;
     const size_t bytes = dtype_info(c->desc.dtype)->bytes;
-    const size_t sum_bytes = scan_accumulator_bytes(whole->dtype, whole->precision);
+    const size_t sum_bytes = scan_accumulator_bytes(whole->dtype);
     const size_t at = SLAB_ALIGN;
     const size_t to = in_place ? at : at + (c->in_bytes + SLAB_ALIGN) / SLAB_ALIGN * SLAB_ALIGN;
     struct slab *slab = slab_create(to + c->in_bytes + c->out_bytes + SLAB_ALIGN);
@@ -347,8 +340,7 @@ static void parts_along_the_axis_give_the_oracles_bits(const void *context)
     for (size_t i = 0; i < sizeof carried / sizeof *carried * 4; i++) {
         const struct layout *layout = &carried[i / 4];
         struct scan_desc desc =
-            scan_describe(*dtype, i % 3 == 0 ? PRECISION_NATIVE : PRECISION_WIDE, layout->rank,
-                          layout->sizes, layout->axis);
+            scan_describe(*dtype, layout->rank, layout->sizes, layout->axis);
         struct scan_case c;
         desc.exclusive = (i & 1) != 0;
         desc.reverse = (i & 2) != 0;
@@ -375,7 +367,7 @@ static void blocks_of_earlier_parts_are_counted(const void *context)
     for (size_t i = 0; i < sizeof superblocks / sizeof *superblocks; i++) {
         const struct layout *layout = &superblocks[i];
         struct scan_desc desc =
-            scan_describe(DTYPE_F64, PRECISION_WIDE, layout->rank, layout->sizes, layout->axis);
+            scan_describe(DTYPE_F64, layout->rank, layout->sizes, layout->axis);
         struct scan_case c;
         desc.has_strides = desc.has_output_strides = layout->laid;
         memcpy(desc.strides, layout->strides, sizeof layout->strides);
@@ -391,8 +383,7 @@ static void blocks_of_earlier_parts_are_counted(const void *context)
 
 static void run_layout(enum dtype dtype, const struct layout *layout, size_t number)
 {
-    struct scan_desc desc =
-        scan_describe(dtype, PRECISION_WIDE, layout->rank, layout->sizes, layout->axis);
+    struct scan_desc desc = scan_describe(dtype, layout->rank, layout->sizes, layout->axis);
     struct scan_case c;
     desc.exclusive = (number & 1) != 0;
     desc.reverse = (number & 2) != 0;
@@ -493,8 +484,7 @@ static void what_must_be_whole_is_not_cut(const void *context)
 static struct scan_case long_row(void)
 {
     struct scan_case c;
-    struct scan_desc desc =
-        scan_describe(DTYPE_F32, PRECISION_WIDE, 1, (const int64_t[]){20000}, 0);
+    struct scan_desc desc = scan_describe(DTYPE_F32, 1, (const int64_t[]){20000}, 0);
     desc.reverse = false;
     (void)scan_case_init(&c, &desc, false);
     return c;

@@ -47,10 +47,9 @@ static void add(const struct opencl *device, enum scan_variant_id variant,
 static void add_family(const struct opencl *device, enum scan_variant_id variant)
 {
     const bool compiled = scan_variants[variant].can == NULL; /* by devices */
-    for (int i = 0; i < DTYPE_COUNT * 4 && compiled && program_suits(device, variant); i++) {
-        struct scan_type type = {(enum dtype)(i / 4),
-                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
-                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
+    for (int i = 0; i < DTYPE_COUNT * 2 && compiled && program_suits(device, variant); i++) {
+        struct scan_type type = {(enum dtype)(i / 2),
+                                 (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
         if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
             add(device, variant, type);
         }
@@ -100,12 +99,12 @@ static void build_strictly(const struct opencl *device, const struct program *pr
     (void)clReleaseProgram(built);
 }
 
-/* A program of each variant, or two, of another type for each. */
+/* Every seventh program of each variant; together they have every element type. */
 static void the_device_builds_some_of_every_family_and_type(const void *context)
 {
     enum {
-        TYPES = 11, /* programs of a variant, at least */
-        APART = 4   /* types between those of two variants */
+        EVERY = 7, /* no divisor of the programs of a variant, 24 */
+        APART = 2  /* programs from the first of one variant to that of the next */
     };
     struct opencl device;
     struct error err = ERROR_INIT;
@@ -118,7 +117,7 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
     size_t in_family[SCAN_VARIANT_COUNT] = {0};
     for (size_t i = 0; i < count; i++) {
         size_t variant = (size_t)programs[i].variant;
-        if (in_family[variant]++ % TYPES == APART * variant % TYPES) {
+        if (in_family[variant]++ % EVERY == APART * variant % EVERY) {
             build_strictly(&device, &programs[i]);
         }
     }

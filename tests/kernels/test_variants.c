@@ -119,25 +119,21 @@ static const struct {
      {0}},
 };
 
-static const struct scan_kind kinds[] = {{DTYPE_F32, PRECISION_WIDE},
-                                         {DTYPE_F32, PRECISION_NATIVE},
-                                         {DTYPE_F16, PRECISION_WIDE},
-                                         {DTYPE_F64, PRECISION_WIDE},
-                                         {DTYPE_I8, PRECISION_WIDE}};
+static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
 
 enum {
     SHAPES = ARRAY_COUNT(shapes),
-    WAYS = 4 * ARRAY_COUNT(kinds)
+    WAYS = 4 * ARRAY_COUNT(types)
 };
 
-/* Every shape with every kind and flag, made once for all variants; long ones with few: sums of
+/* Every shape with every type and flag, made once for all variants; long ones with few: sums of
  * integers are the same in any order, and what is rounded to fewer bits mostly, too. */
 static struct scan_case cases[SHAPES][WAYS];
 
-static struct scan_desc describe(size_t shape, struct scan_kind kind)
+static struct scan_desc describe(size_t shape, enum dtype dtype)
 {
-    struct scan_desc desc = scan_describe(kind.dtype, kind.precision, shapes[shape].rank,
-                                          shapes[shape].sizes, shapes[shape].axis);
+    struct scan_desc desc =
+        scan_describe(dtype, shapes[shape].rank, shapes[shape].sizes, shapes[shape].axis);
     desc.has_strides = shapes[shape].strides[0] > 0;
     desc.has_output_strides = shapes[shape].output_strides[0] > 0;
     memcpy(desc.strides, shapes[shape].strides, sizeof shapes[shape].strides);
@@ -147,9 +143,7 @@ static struct scan_desc describe(size_t shape, struct scan_kind kind)
 
 static bool left_out(size_t shape, size_t way)
 {
-    const struct scan_kind kind = kinds[way / 4];
-    const bool rounds = kind.dtype == DTYPE_F64 ||
-                        (kind.dtype == DTYPE_F32 && kind.precision == PRECISION_NATIVE);
+    const bool rounds = types[way / 4] == DTYPE_F64;
     return (shapes[shape].can & LONG) != 0 && !(rounds && (way % 4 == 0 || way % 4 == 3));
 }
 
@@ -180,7 +174,7 @@ static void every_case_has_a_plan(const void *context)
     (void)context;
     for (size_t i = 0; i < SHAPES; i++) {
         for (size_t k = 0; k < WAYS; k++) {
-            struct scan_desc desc = describe(i, kinds[k / 4]);
+            struct scan_desc desc = describe(i, types[k / 4]);
             desc.exclusive = (k & 1) != 0;
             desc.reverse = (k & 2) != 0;
             if (!left_out(i, k)) {
@@ -242,7 +236,7 @@ static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, 
     struct error err = ERROR_INIT;
     struct scan_plan plan;
     const struct scan_desc desc =
-        scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){rows, columns}, 0);
+        scan_describe(DTYPE_F32, 2, (const int64_t[]){rows, columns}, 0);
     ktest_check(scan_plan_make(&desc, &plan, &err) == STATUS_OK, err.detail);
     struct scan_piece piece = {.plan = &plan};
     const struct scan_set set = {.pieces = &piece, .count = 1};

@@ -10,10 +10,9 @@ enum {
     SUPERBLOCK = 65536
 };
 
-/* One element of either accumulator kind. Integers use `u` and wrap. */
+/* A sum of either kind. Integers use `u` and wrap. */
 union oracle_value {
-    double wide;
-    float native;
+    double number;
     uint64_t u;
 };
 
@@ -119,52 +118,34 @@ uint16_t oracle_to_bf16(double value)
 
 /* ---- the accumulator --------------------------------------------------------------------- */
 
-enum accumulator {
-    ACC_WIDE,
-    ACC_NATIVE,
-    ACC_INTEGER
-};
-
 /* What one element is, and what a sum. */
 struct oracle_kind {
     enum dtype dtype;
     size_t bytes;
-    enum accumulator acc;
+    bool integer; /* sums are integers, else float64 */
 };
 
 static struct oracle_kind kind_of(const struct scan_desc *desc)
 {
     const struct dtype_info *info = dtype_info(desc->dtype);
-    struct oracle_kind kind = {desc->dtype, info->bytes, ACC_WIDE};
-    if (info->kind != DTYPE_KIND_FLOAT) {
-        kind.acc = ACC_INTEGER;
-    } else if (desc->precision == PRECISION_NATIVE && desc->dtype != DTYPE_F64) {
-        kind.acc = ACC_NATIVE;
-    }
-    return kind;
+    return (struct oracle_kind){desc->dtype, info->bytes, info->kind != DTYPE_KIND_FLOAT};
 }
 
-static union oracle_value add(enum accumulator acc, union oracle_value a, union oracle_value b)
+static union oracle_value add(bool integer, union oracle_value a, union oracle_value b)
 {
-    union oracle_value sum = {.u = 0};
-    if (acc == ACC_WIDE) {
-        sum.wide = a.wide + b.wide;
-    } else if (acc == ACC_NATIVE) {
-        sum.native = a.native + b.native;
-    } else {
-        sum.u = a.u + b.u;
+    union oracle_value sum = {.u = a.u + b.u};
+    if (!integer) {
+        sum.number = a.number + b.number;
     }
     return sum;
 }
 
 /* -0.0, or +0.0 for the init of an exclusive scan. */
-static union oracle_value zero(enum accumulator acc, bool positive)
+static union oracle_value zero(bool integer, bool positive)
 {
     union oracle_value value = {.u = 0};
-    if (acc == ACC_WIDE) {
-        value.wide = positive ? 0.0 : -0.0;
-    } else if (acc == ACC_NATIVE) {
-        value.native = positive ? 0.0F : -0.0F;
+    if (!integer) {
+        value.number = positive ? 0.0 : -0.0;
     }
     return value;
 }
@@ -173,27 +154,20 @@ static union oracle_value load(const struct oracle_kind *kind, const void *buffe
 {
     const unsigned char *p = (const unsigned char *)buffer + at * (ptrdiff_t)kind->bytes;
     union oracle_value value = {.u = 0};
-    double number;
 
-    if (kind->acc == ACC_INTEGER) {
+    if (kind->integer) {
         memcpy(&value.u, p, kind->bytes); /* high bytes are cut off again by the store */
-        return value;
-    }
-    if (kind->dtype == DTYPE_F64) {
-        memcpy(&number, p, sizeof number);
+    } else if (kind->dtype == DTYPE_F64) {
+        memcpy(&value.number, p, sizeof value.number);
     } else if (kind->dtype == DTYPE_F32) {
         float single;
         memcpy(&single, p, sizeof single);
-        number = (double)single;
+        value.number = (double)single;
     } else {
         uint16_t bits;
         memcpy(&bits, p, sizeof bits);
-        number = kind->dtype == DTYPE_F16 ? oracle_from_f16(bits) : oracle_from_bf16(bits);
-    }
-    if (kind->acc == ACC_NATIVE) {
-        value.native = (float)number;
-    } else {
-        value.wide = number;
+        value.number =
+            kind->dtype == DTYPE_F16 ? oracle_from_f16(bits) : oracle_from_bf16(bits);
     }
     return value;
 }
@@ -202,14 +176,14 @@ static void store(const struct oracle_kind *kind, void *buffer, ptrdiff_t at,
                   union oracle_value value)
 {
     unsigned char *p = (unsigned char *)buffer + at * (ptrdiff_t)kind->bytes;
-    if (kind->acc == ACC_INTEGER) {
+    if (kind->integer) {
         memcpy(p, &value.u, kind->bytes);
         return;
     }
-    double number = kind->acc == ACC_NATIVE ? (double)value.native : value.wide;
+    const double number = value.number;
     if (kind->dtype == DTYPE_F64) {
         uint64_t quiet = UINT64_C(0x7FF8000000000000);
-        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&number, sizeof number);
+        memcpy(p, isnan(number) ? (const void *)&quiet : (const void *)&number, sizeof number);
     } else if (kind->dtype == DTYPE_F32) {
         uint32_t quiet = UINT32_C(0x7FC00000);
         float single = (float)number;
@@ -237,38 +211,38 @@ struct prefix {
 static void load_group(const void *in, struct oracle_line line, uint64_t start,
                        struct prefix *p)
 {
-    const enum accumulator acc = p->kind.acc;
+    const bool integer = p->kind.integer;
     for (int i = 0; i < GROUP; i++) {
         uint64_t k = start + (uint64_t)i;
         p->q[i] = k < p->length ? load(&p->kind, in, line.first + (ptrdiff_t)k * line.step)
-                                : zero(acc, false);
+                                : zero(integer, false);
     }
     for (int d = 1; d < GROUP; d *= 2) {
         for (int i = GROUP - 1; i >= d; i--) {
-            p->q[i] = add(acc, p->q[i - d], p->q[i]);
+            p->q[i] = add(integer, p->q[i - d], p->q[i]);
         }
     }
-    p->base = add(acc, add(acc, p->superblocks, p->blocks), p->groups);
+    p->base = add(integer, add(integer, p->superblocks, p->blocks), p->groups);
 }
 
 /* The group that ends before element `start` of the line is complete: pass its total on. */
 static void close_group(struct prefix *p, uint64_t start)
 {
-    const enum accumulator acc = p->kind.acc;
-    p->groups = add(acc, p->groups, p->q[GROUP - 1]);
+    const bool integer = p->kind.integer;
+    p->groups = add(integer, p->groups, p->q[GROUP - 1]);
     if (start % BLOCK == 0) {
-        p->blocks = add(acc, p->blocks, p->groups);
-        p->groups = zero(acc, false);
+        p->blocks = add(integer, p->blocks, p->groups);
+        p->groups = zero(integer, false);
     }
     if (start % SUPERBLOCK == 0) {
-        p->superblocks = add(acc, p->superblocks, p->blocks);
-        p->blocks = zero(acc, false);
+        p->superblocks = add(integer, p->superblocks, p->blocks);
+        p->blocks = zero(integer, false);
     }
 }
 
 static union oracle_value prefix_at(const struct prefix *p, uint64_t k)
 {
-    return k % GROUP == 0 ? p->base : add(p->kind.acc, p->base, p->q[k % GROUP - 1]);
+    return k % GROUP == 0 ? p->base : add(p->kind.integer, p->base, p->q[k % GROUP - 1]);
 }
 
 static void scan_line(const struct scan_desc *desc, const void *in, struct oracle_line from,
@@ -276,9 +250,9 @@ static void scan_line(const struct scan_desc *desc, const void *in, struct oracl
 {
     struct prefix p = {.kind = kind_of(desc)};
     p.length = (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
-    p.superblocks = zero(p.kind.acc, desc->exclusive);
-    p.blocks = zero(p.kind.acc, false);
-    p.groups = zero(p.kind.acc, false);
+    p.superblocks = zero(p.kind.integer, desc->exclusive);
+    p.blocks = zero(p.kind.integer, false);
+    p.groups = zero(p.kind.integer, false);
 
     /* k counts elements summed: E(k) goes to element k (exclusive) or k - 1 (inclusive). */
     for (uint64_t k = 0; k <= p.length; k++) {

@@ -33,11 +33,9 @@ uint32_t scan_draw(uint32_t below)
     return (uint32_t)(draw_bits() >> 32) % below;
 }
 
-struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
-                               const int64_t *sizes, int axis)
+struct scan_desc scan_describe(enum dtype dtype, int rank, const int64_t *sizes, int axis)
 {
-    struct scan_desc desc = {
-        .dtype = dtype, .precision = precision, .rank = rank, .axis = axis};
+    struct scan_desc desc = {.dtype = dtype, .rank = rank, .axis = axis};
     memcpy(desc.sizes, sizes, (size_t)rank * sizeof *sizes);
     desc.exclusive = scan_draw(2) != 0;
     desc.reverse = scan_draw(2) != 0;
@@ -51,14 +49,12 @@ enum {
 };
 
 /* One of three groups of programs: those of both signs share one. */
-static uint64_t share_of(enum dtype dtype, enum precision precision)
+static uint64_t share_of(enum dtype dtype)
 {
-    uint64_t program = dtype >= DTYPE_U8 ? dtype - DTYPE_U8 + DTYPE_I8 : dtype;
-    program += precision == PRECISION_NATIVE && dtype <= DTYPE_F32 ? DTYPE_COUNT + 1 : 0;
-    return program % SHARE;
+    return (dtype >= DTYPE_U8 ? dtype - DTYPE_U8 + DTYPE_I8 : dtype) % SHARE;
 }
 
-bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision)
+bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype)
 {
     if (scan_case_all) {
         return true;
@@ -73,7 +69,7 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision pr
     case SCAN_VARIANT_NARROW_3:
         return true;
     default:
-        return (share_of(dtype, precision) + kernel) % SHARE == 0;
+        return (share_of(dtype) + kernel) % SHARE == 0;
     }
 }
 
@@ -86,7 +82,7 @@ static unsigned kernel_of(const struct scan_plan *plan)
 
 bool scan_case_usual(const struct scan_plan *plan)
 {
-    return scan_case_usual_kernel(kernel_of(plan), plan->dtype, plan->precision);
+    return scan_case_usual_kernel(kernel_of(plan), plan->dtype);
 }
 
 bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan *plan)

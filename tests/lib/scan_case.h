@@ -11,14 +11,13 @@ uint32_t scan_draw(uint32_t below);
 void scan_draw_from(unsigned seed);
 
 /* A description with random direction and exclusive. */
-struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
-                               const int64_t *sizes, int axis);
+struct scan_desc scan_describe(enum dtype dtype, int rank, const int64_t *sizes, int axis);
 
 /* There are hundreds of kernels on a CPU, and most of a test's time goes into compiling them.
  * Without --all a test has those of rows, columns, short rows and three columns for every type,
  * and of the others every third type, another third for each, so that every kernel and every
  * type is among them. False: this one is left to --all. kernel: an enum scan_variant_id. */
-bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision);
+bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype);
 bool scan_case_usual(const struct scan_plan *plan);
 /* True as well where the device runs the plan by other kernels than a CPU's own. */
 bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan *plan);

@@ -170,10 +170,9 @@ bool scan_trial_plain(struct scan_device *device, const struct scan_desc *desc, 
     return scan_trial_check(device, &trial, want, what);
 }
 
-struct scan_desc scan_trial_desc(enum dtype dtype, enum precision precision, size_t n)
+struct scan_desc scan_trial_desc(enum dtype dtype, size_t n)
 {
-    return (struct scan_desc){
-        .dtype = dtype, .precision = precision, .rank = 1, .sizes = {(int64_t)n}};
+    return (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {(int64_t)n}};
 }
 
 void scan_trial_line(const void *way, struct scan_desc desc, const void *in, const void *want,

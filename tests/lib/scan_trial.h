@@ -30,7 +30,7 @@ bool scan_trial_plain(struct scan_device *device, const struct scan_desc *desc, 
                       const void *want, const char *what);
 
 /* A line of n elements, inclusive, forwards. */
-struct scan_desc scan_trial_desc(enum dtype dtype, enum precision precision, size_t n);
+struct scan_desc scan_trial_desc(enum dtype dtype, size_t n);
 
 /* On the device of this number (a pointer to it): a line alone, and three of it as columns. */
 void scan_trial_line(const void *way, struct scan_desc desc, const void *in, const void *want,

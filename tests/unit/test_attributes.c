@@ -177,9 +177,14 @@ static void a_query_fills_the_description(void **state)
 {
     (void)state;
     const struct codec_param params[] = {
-        {"axis", "-1"},        {"dtype", "bfloat16"},     {"shape", "2,3"},
-        {"exclusive", "true"}, {"reverse", "1"},          {"precision", "native"},
-        {"strides", "0,1"},    {"output_strides", "3,1"},
+        {"axis", "-1"},
+        {"dtype", "bfloat16"},
+        {"shape", "2,3"},
+        {"exclusive", "true"},
+        {"reverse", "1"},
+        {"strides", "0,1"},
+        {"output_strides", "3,1"},
+        {"part", "last"},
     };
     struct scan_desc desc;
     struct error err;
@@ -191,7 +196,7 @@ static void a_query_fills_the_description(void **state)
     assert_int_equal(desc.sizes[1], 3);
     assert_int_equal(desc.axis, -1);
     assert_true(desc.exclusive && desc.reverse && desc.has_strides && desc.has_output_strides);
-    assert_int_equal(desc.precision, PRECISION_NATIVE);
+    assert_int_equal(desc.part, SCAN_PART_LAST);
     assert_int_equal(desc.strides[0], 0);
     assert_int_equal(desc.output_strides[0], 3);
 }
@@ -211,7 +216,7 @@ static void bad_queries_are_refused_by_name(void **state)
         {{{"axis", "1"}, {"axis", "1"}}, 2, STATUS_INVALID_FIELD, "axis"},
         {{{"axis", ""}}, 1, STATUS_INVALID_FIELD, "axis"},
         {{{"dtype", "float"}}, 1, STATUS_INVALID_DTYPE, "dtype"},
-        {{{"precision", "double"}}, 1, STATUS_INVALID_FIELD, "precision"},
+        {{{"precision", "wide"}}, 1, STATUS_UNKNOWN_FIELD, "precision"},
         {{{"shape", "2,3"}, {"strides", "1"}}, 2, STATUS_INVALID_STRIDES, "strides"},
         {{{"shape", "2"}, {"output_strides", "1,1"}},
          2,

@@ -14,7 +14,7 @@ static const struct {
 } requests[] = {
     {CODEC_FORMAT_JSON, "", "{\"data\":[[1,2],[3,4]],\"dtype\":\"float32\",\"axis\":1}", 0},
     {CODEC_FORMAT_JSON, "", "{\"data\":[1,2,3,4],\"shape\":[2,2],\"strides\":[2,1]}", 0},
-    {CODEC_FORMAT_JSON, "", "{\"data\":[[],[]],\"precision\":\"native\"}", 0},
+    {CODEC_FORMAT_JSON, "", "{\"data\":[[],[]],\"part\":\"first\"}", 0},
     {CODEC_FORMAT_JSON, "", "{\"data\":[1],\"\\u0065\\u0078\\u0063lusive\":true}", 0},
     {CODEC_FORMAT_RAW, "dtype=float32&shape=2", "\0\0\200\77\0\0\0\100", 8},
     {CODEC_FORMAT_NPY, "",

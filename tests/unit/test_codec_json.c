@@ -58,9 +58,8 @@ static void fields_may_stand_in_any_order_with_any_space(void **state)
     (void)state;
     expect(" { \"axis\" : 1 ,\n\"data\"\t:\r[ [ 1 , 2 ] ] , \"reverse\" : true } ",
            "{\"dtype\":\"int64\",\"shape\":[1,2],\"data\":[[3,2]]}");
-    expect(
-        "{\"exclusive\":true,\"precision\":\"native\",\"data\":[1.5,2],\"dtype\":\"float32\"}",
-        "{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.0,1.5]}");
+    expect("{\"exclusive\":true,\"data\":[1.5,2],\"dtype\":\"float32\"}",
+           "{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.0,1.5]}");
 }
 
 static void integers_keep_all_their_bits(void **state)
@@ -161,8 +160,8 @@ static const struct {
     {"{\"data\":[1],\"data\":[2]}", STATUS_INVALID_JSON, "", "duplicate"},
     {"{\"data\":[1],\"axis\":0,\"axis\":0}", STATUS_INVALID_JSON, "", "duplicate"},
     {"{\"data\":[1],\"Axis\":0}", STATUS_UNKNOWN_FIELD, "Axis",
-     "known here: data, dtype, shape, strides, output_strides, axis, exclusive, reverse, "
-     "precision"},
+     "known here: data, dtype, shape, strides, output_strides, axis, exclusive, reverse, part, "
+     "carry"},
     {"{\"data\":[[1,2],[3]]}", STATUS_INVALID_SHAPE, "data[1]", "1 element, expected 2"},
     {"{\"data\":[[1,2],3]}", STATUS_INVALID_SHAPE, "data[1]", "another depth"},
     {"{\"data\":[[[1],[2]],[[3],[4,5]]]}", STATUS_INVALID_SHAPE, "data[1][1]", "expected 1"},
@@ -192,8 +191,8 @@ static const struct {
      "a number that does not fit into 64 bits"},
     {"{\"data\":[1,2],\"exclusive\":1}", STATUS_INVALID_FIELD, "exclusive", "true or false"},
     {"{\"data\":[1,2],\"reverse\":\"true\"}", STATUS_INVALID_FIELD, "reverse", "true or false"},
-    {"{\"data\":[1,2],\"precision\":\"double\"}", STATUS_INVALID_FIELD, "precision",
-     "expected wide or native"},
+    {"{\"data\":[1,2],\"precision\":\"wide\"}", STATUS_UNKNOWN_FIELD, "precision",
+     "known here: data, dtype"},
     {"{\"data\":[1,2],\"dtype\":\"float\"}", STATUS_INVALID_DTYPE, "dtype",
      "expected one of float16"},
     {"{\"data\":[1,2],\"dtype\":3}", STATUS_INVALID_FIELD, "dtype", "expected one of"},

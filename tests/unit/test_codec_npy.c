@@ -365,12 +365,13 @@ static void attributes_come_from_the_query(void **state)
         enum status status;
         const char *field;
     } cases[] = {
-        {"axis=1&exclusive=1&reverse=true&precision=native", STATUS_OK, ""},
+        {"axis=1&exclusive=1&reverse=true", STATUS_OK, ""},
         {"axis=1&output_strides=3,1", STATUS_OK, ""},
         {"axis=1&output_strides=3", STATUS_INVALID_STRIDES, "output_strides"},
         {"dtype=int32", STATUS_UNKNOWN_FIELD, "dtype"},
         {"shape=2,3", STATUS_UNKNOWN_FIELD, "shape"},
         {"strides=3,1", STATUS_UNKNOWN_FIELD, "strides"},
+        {"precision=wide", STATUS_UNKNOWN_FIELD, "precision"},
         {"axis=2", STATUS_INVALID_AXIS, "axis"},
         {"axis=1&axis=1", STATUS_INVALID_FIELD, "axis"},
     };

@@ -15,7 +15,7 @@ static int parse_fixture(void **state)
                       "false,\"one\":1,\"zero\":0,"
                       "\"two\":2,\"text\":\"abc\",\"true\":\"true\",\"list\":[1,2,3],"
                       "\"mixed\":[1,\"x\"],\"empty\":[],\"null\":null,\"object\":{\"a\":1},"
-                      "\"dtype\":\"float32\",\"wide\":\"wide\",\"native\":\"native\","
+                      "\"dtype\":\"float32\","
                       "\"objects\":[{\"b\":2},3]}",
                       0, NULL);
     return root == NULL;

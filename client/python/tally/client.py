@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Literal, NamedTuple, SupportsIndex, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, SupportsIndex, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,6 @@ from tally.parts import (
 from tally.shared import Regions
 from tally.transport import Pool, cut_off, run, tls_context
 
-Precision = Literal["wide", "native"]
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 RAW = "application/octet-stream"
 # What NumPy sums types in that may wrap here.
@@ -246,7 +245,6 @@ class Options(Generic[AnyParts]):
         *,
         exclusive: bool = False,
         reverse: bool = False,
-        precision: Precision = "wide",
         carry: bytes = b"",
     ) -> AnyParts:
         """A sum whose array comes in parts along ``axis``, without end if need be.
@@ -256,13 +254,11 @@ class Options(Generic[AnyParts]):
                 sums = parts.cumsum(block)      # of an AsyncClient: await parts.cumsum(block)
 
         Args:
-            axis, exclusive, reverse, precision: as for :meth:`cumsum`. With ``reverse`` the last
-                part along the axis comes first.
+            axis, exclusive, reverse: as for :meth:`cumsum`. With ``reverse`` the last part along
+                the axis is the first one to send.
             carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
         """
-        return self._parts(
-            self, axis, carry, exclusive=exclusive, reverse=reverse, precision=precision
-        )
+        return self._parts(self, axis, carry, exclusive=exclusive, reverse=reverse)
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings alone: a copy makes connections of its own."""
@@ -308,7 +304,6 @@ class Client(Options[Parts]):
         dtype: npt.DTypeLike | None = None,
         exclusive: bool = False,
         reverse: bool = False,
-        precision: Precision = "wide",
         out: Array | None = None,
         deadline: float | None = None,
         progress: Progress | bool | None = None,
@@ -328,8 +323,6 @@ class Client(Options[Parts]):
                 complex numbers, times, objects that are no integers for an integer type.
             exclusive: leave each element out of its own sum.
             reverse: sum from the last element to the first.
-            precision: "wide" adds 16- and 32-bit floats up in float64 and rounds each sum once,
-                "native" adds them in float32.
             out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
                 a np.memmap. None: a new array.
             deadline: seconds; the server drops the request if it still waits then.
@@ -344,7 +337,7 @@ class Client(Options[Parts]):
             TallyError: one of its other classes. With ``output_touched``, ``out`` was partly
                 overwritten.
         """
-        scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
+        scan = prepare(x, axis, dtype, exclusive, reverse, out, deadline)
         array = scan.operand.array
         with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
@@ -437,14 +430,13 @@ def prepare(
     dtype: Any = None,
     exclusive: bool = False,
     reverse: bool = False,
-    precision: Precision = "wide",
     out: Array | None = None,
     deadline: float | None = None,
     packed: bool = False,
 ) -> Scan:
     """Check the arguments of cumsum()."""
     operand = as_operand(x, axis, dtype)
-    attributes = attributes_of(exclusive, reverse, precision)
+    attributes = attributes_of(exclusive, reverse)
     if dtype is None and operand.dtype in NUMPYS:  # of a part the axis goes on
         warn_of_wrapping(
             operand, math.inf if packed else operand.array.shape[operand.axis], exclusive
@@ -481,7 +473,7 @@ def _is_positive(seconds: Any) -> bool:
     return isinstance(seconds, numbers.Real) and float(seconds) > 0
 
 
-def attributes_of(exclusive: bool, reverse: bool, precision: Precision) -> dict[str, str | bool]:
+def attributes_of(exclusive: bool, reverse: bool) -> dict[str, str | bool]:
     """The flags of a sum, checked; those that are left out have the server's defaults."""
     attributes: dict[str, str | bool] = {}
     for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
@@ -489,12 +481,6 @@ def attributes_of(exclusive: bool, reverse: bool, precision: Precision) -> dict[
             raise InvalidArgument(f"{name} is {flag!r}, expected True or False", field=name)
         if flag:
             attributes[name] = True
-    if precision != "wide":
-        if precision != "native":
-            raise InvalidArgument(
-                f"precision is {precision!r}, expected 'wide' or 'native'", field="precision"
-            )
-        attributes["precision"] = precision
     return attributes
 
 

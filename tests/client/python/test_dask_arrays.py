@@ -15,19 +15,9 @@ TYPES = [
     *("float16", ml_dtypes.bfloat16, "float32", "float64"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 ]
-# Each type has every second one, in turn.
 FLAGS = [
-    {"exclusive": exclusive, "reverse": reverse, "precision": precision}
-    for exclusive, reverse, precision in (
-        (False, False, "wide"),
-        (False, False, "native"),
-        (True, True, "native"),
-        (True, True, "wide"),
-        (False, True, "wide"),
-        (False, True, "native"),
-        (True, False, "native"),
-        (True, False, "wide"),
-    )
+    {"exclusive": exclusive, "reverse": reverse}
+    for exclusive, reverse in ((False, False), (True, True), (False, True), (True, False))
 ]
 rng = np.random.default_rng(18)
 
@@ -73,8 +63,7 @@ def aligned(reverse):
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_however_an_array_is_cut_the_bits_are_those_of_one_request(server, one, dtype):
     x = random_array((3, SIZE), dtype)
-    turn = [np.dtype(one) for one in TYPES].index(np.dtype(dtype)) % 2
-    for number, flags in enumerate(FLAGS[turn::2]):
+    for number, flags in enumerate(FLAGS):
         expected = one.cumsum(x, 1, **flags)
         cuts = [
             ("totals", (2, aligned(flags["reverse"]))),
@@ -103,12 +92,11 @@ def test_infinities_and_nans_pass_from_chunk_to_chunk_as_within_one(server, one)
     for found in ([np.inf, -np.inf], [np.nan], [-np.nan, np.inf], [3e38, 3e38, -np.inf]):
         x = np.full(2 * SUPERBLOCK + 5, -0.0, np.float32)
         x[: len(found)] = found
-        for precision in ("wide", "native"):
-            expected = one.cumsum(x, 0, precision=precision)
-            for chunks in (SUPERBLOCK, 50000):
-                d = da.from_array(x, chunks=chunks)
-                sums = tally.dask.cumsum(d, 0, precision=precision, urls=server.url)
-                assert same(sums.compute(), expected), (found, chunks)
+        expected = one.cumsum(x, 0)
+        for chunks in (SUPERBLOCK, 50000):
+            d = da.from_array(x, chunks=chunks)
+            sums = tally.dask.cumsum(d, 0, urls=server.url)
+            assert same(sums.compute(), expected), (found, chunks)
 
 
 def test_types_are_those_of_the_client(server, one):
@@ -200,7 +188,6 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
         ("axis 1 of an array with 1 dimension", {"axis": 1}),
         ("axis is 'x'", {"axis": "x"}),
         ("exclusive is 2", {"exclusive": 2}),
-        ("precision is 'high'", {"precision": "high"}),
         ("method is 'fast'", {"method": "fast"}),
         ("urls is empty", {"urls": []}),
         ("scheme must be", {"urls": ["http://here:1", "ftp://there"]}),

@@ -46,9 +46,6 @@ def test_every_type_and_attribute(connect, server, dtype, shm):
             for reverse in (False, True):
                 flags = {"exclusive": exclusive, "reverse": reverse}
                 expect(dtype, client.cumsum(x, axis, **flags), stored, axis, **flags)
-    if dtype.is_float:
-        native = client.cumsum(x, 1, precision="native")
-        expect(dtype, native, stored, 1, precision="native")
     expect(dtype, client.cumsum(x), stored.reshape(-1), 0)
     expect(dtype, client.cumsum(x.astype(x.dtype.newbyteorder(">")), 1), stored, 1)
 
@@ -341,7 +338,6 @@ READ_ONLY.flags.writeable = False
         ("out", GOOD, 0, {"out": [1, 2]}),
         ("out", GOOD, 0, {"out": np.ma.masked_array(np.ones((2, 3), np.float32), True)}),
         ("out", GOOD, 0, {"out": np.full((2, 3), "1", np.dtypes.StringDType())}),
-        ("precision", GOOD, 0, {"precision": "exact"}),
         ("exclusive", GOOD, 0, {"exclusive": 1}),
         ("reverse", GOOD, 0, {"reverse": "true"}),
         ("deadline", GOOD, 0, {"deadline": 0}),

@@ -355,14 +355,13 @@ def test_the_request_says_all_of_the_scan(connect):
         options = {
             "exclusive": True,
             "reverse": True,
-            "precision": "native",
             "deadline": 60.5,
         }
         client.cumsum(x, -1, out=out, **options)
     head = server.heads[0]
     assert head.startswith(
         "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=1&exclusive=true&reverse=true"
-        "&precision=native&strides=1,2&output_strides=1,2 HTTP/1.1\r\n"
+        "&strides=1,2&output_strides=1,2 HTTP/1.1\r\n"
     )
     assert "Content-Length: 12\r\n" in head and "Expect" not in head
     assert "Content-Type: application/octet-stream\r\n" in head

@@ -5,7 +5,7 @@ import numpy as np
 GROUP, BLOCK_GROUPS, SUPERBLOCK_BLOCKS = 8, 32, 256
 
 
-def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False, precision="wide"):
+def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False):
     """The stored result for a stored array of that Dtype."""
     stored = np.asarray(stored)
     lines = np.moveaxis(stored, axis, -1)
@@ -16,21 +16,14 @@ def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False, precision="wid
         return stored.copy()
     flat = np.ascontiguousarray(lines).reshape(-1, shape[-1])
     if dtype.is_float:
-        accumulator = accumulator_of(dtype, precision)
         with np.errstate(all="ignore"):
-            sums = _float_lines(dtype.load(flat).astype(accumulator), exclusive)
-        result = dtype.store(sums.astype(np.float64))
+            result = dtype.store(_float_lines(dtype.load(flat), exclusive))
     else:
         result = _integer_lines(flat, exclusive)
     result = result.reshape(shape)
     if reverse:
         result = result[..., ::-1]
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))
-
-
-def accumulator_of(dtype, precision):
-    wide = dtype.name == "float64" or precision == "wide"
-    return np.float64 if wide else np.float32
 
 
 def _integer_lines(lines, exclusive):

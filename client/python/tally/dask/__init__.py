@@ -41,7 +41,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from tally.address import parse_address
-from tally.client import NUMPYS, Client, Precision, attributes_of, warn_of_wrapping
+from tally.client import NUMPYS, Client, attributes_of, warn_of_wrapping
 from tally.dask import tasks
 from tally.errors import InvalidArgument
 from tally.layout import as_operand
@@ -66,7 +66,6 @@ def cumsum(
     dtype: npt.DTypeLike | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    precision: Precision = "wide",
     urls: str | Sequence[str] | None = None,
     method: Method = "auto",
     options: Mapping[str, Any] | None = None,
@@ -75,7 +74,7 @@ def cumsum(
 
     Args:
         d: dask array of NumPy arrays, in any chunks whose sizes along the axis are known.
-        axis, dtype, exclusive, reverse, precision: as for :meth:`tally.Client.cumsum`.
+        axis, dtype, exclusive, reverse: as for :meth:`tally.Client.cumsum`.
         urls: of the Tally servers that any worker may ask. They take turns; a worker whose
             TALLY_URL is one of them asks that one first; one that is gone is left out until it
             is back. None: each worker asks that of its own TALLY_URL alone.
@@ -118,7 +117,7 @@ def cumsum(
         # dask does not reshape all that is empty.
         array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
     _refuse_unknown(array, [operand.axis])
-    attributes_of(exclusive, reverse, precision)  # checked
+    attributes_of(exclusive, reverse)  # checked
     if dtype is None and operand.dtype in NUMPYS:
         warn_of_wrapping(operand, array.shape[operand.axis], exclusive)
     asked = tasks.Sum(
@@ -127,7 +126,6 @@ def cumsum(
         operand.dtype,
         bool(exclusive),
         bool(reverse),
-        precision,
         _checked_urls(urls),
         _checked_options(options),
     )

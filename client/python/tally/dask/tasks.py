@@ -23,7 +23,6 @@ import numpy as np
 from tally.call import Request
 from tally.client import (
     Client,
-    Precision,
     attributes_of,
     finish,
     prepare,
@@ -47,7 +46,6 @@ class Sum:
     name: str  # of that type on the wire
     exclusive: bool
     reverse: bool
-    precision: Precision
     urls: tuple[str, ...] | None
     options: Options = field(repr=False)  # a token may be among them
 
@@ -56,16 +54,9 @@ class Sum:
         return "float" in self.name
 
     @property
-    def native(self) -> bool:
-        """Whether it makes a difference that it was asked for."""
-        return self.precision == "native" and self.is_float and self.name != "float64"
-
-    @property
     def accumulator(self) -> np.dtype[Any]:
         """What totals are added up in."""
-        if not self.is_float:
-            return self.dtype
-        return np.dtype(np.float32 if self.native else np.float64)
+        return np.dtype(np.float64) if self.is_float else self.dtype
 
 
 def whole(block: Array, asked: Sum) -> Array:
@@ -78,7 +69,6 @@ def whole(block: Array, asked: Sum) -> Array:
             dtype=asked.dtype,
             exclusive=asked.exclusive,
             reverse=asked.reverse,
-            precision=asked.precision,
         )
 
     return replicas(asked.urls, asked.options).ask(work)
@@ -104,7 +94,7 @@ def converted(block: Array, asked: Sum) -> Array:
 def totals(block: Array, asked: Sum) -> Array:
     """What each superblock of a block sums up to: (superblocks, lines)."""
     operand = as_operand(block, asked.axis, asked.dtype)
-    attributes = attributes_of(asked.exclusive, asked.reverse, asked.precision)
+    attributes = attributes_of(asked.exclusive, asked.reverse)
     length = block.shape[asked.axis]
     count = block.size // length
     found: Array = np.empty((count, -(-length // SUPERBLOCK)), asked.accumulator.newbyteorder("<"))
@@ -143,7 +133,7 @@ def folded_carry(sums: Array, position: int, asked: Sum) -> bytes:
     if asked.is_float:
         planes += np.full(sums.size, -0.0, stored).tobytes()
     flags = asked.exclusive + 2 * asked.reverse
-    head = struct.pack("<BBB5xQQ24x", CODES[asked.name], asked.native, flags, sums.size, position)
+    head = struct.pack("<BxB5xQQ24x", CODES[asked.name], flags, sums.size, position)
     crc = zlib.crc32(planes, zlib.crc32(head))
     return b"TALLYSUM" + struct.pack("<II", 1, crc) + head + planes
 
@@ -155,7 +145,6 @@ def _part(block: Array, part: Part, carry: bytes, asked: Sum) -> tuple[Array, by
         asked.dtype,
         asked.exclusive,
         asked.reverse,
-        asked.precision,
         None,
         None,
         packed=True,
