@@ -44,8 +44,9 @@
 #include <unistd.h>
 
 enum {
-    MOST_PROBES = 16,    /* connections of --probe-listen on a loop */
-    MOST_ACCEPTED = 32,  /* connections in one turn of the loop, or on their way to another loop */
+    MOST_PROBES = 16, /* connections of --probe-listen on a loop */
+    MOST_ACCEPTED =
+        32, /* connections in one turn of the loop, or on their way to another loop */
     FEW_CONNECTIONS = 4, /* of a loop */
     HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */

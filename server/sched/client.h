@@ -29,10 +29,11 @@ struct clients; /* opaque: the table of all */
 TAILQ_HEAD(client_conns, conn);
 
 struct client {
-    atomic_uint_fast64_t connections;   /* places that it holds (server/http/places.h) */
-    atomic_uint_fast64_t requests;      /* under way */
-    atomic_uint_fast64_t memory_bytes;  /* that its requests count for */
-    atomic_uint_fast64_t page_bytes;    /* of pages that it has not read (server/http/exchange.c) */
+    atomic_uint_fast64_t connections;  /* places that it holds (server/http/places.h) */
+    atomic_uint_fast64_t requests;     /* under way */
+    atomic_uint_fast64_t memory_bytes; /* that its requests count for */
+    atomic_uint_fast64_t
+        page_bytes; /* of pages that it has not read (server/http/exchange.c) */
     atomic_uint_fast64_t request_ns;    /* how long its requests took lately, ... */
     atomic_uint_fast64_t memory_ns;     /* ... and how long they held their memory */
     atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
