@@ -202,6 +202,28 @@ $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/de
 	@grep -E '^scan_(rows|steps|columns|narrow)_(f32_f64|f64_f64|i8_int)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
+# The arithmetic of exact sums, which no kernel of the service uses yet.
+$(B)/tests/kernels/exact.list: Makefile
+	@mkdir -p $(@D)
+	@for type in f16 bf16 f32 f64; do \
+	    options="-DELEM_$$(echo $$type | tr a-z A-Z) -DINDEX=ulong"; \
+	    printf 'scan_exact_%s\t%s\texact table exact_lines\tscan_exact,scan_exact_%s,pppp848\n' \
+	        $$type "$$options" $$type; \
+	    printf 'scan_exact_rows_%s\t%s\texact table exact_vector exact_block exact_rows\tscan_exact_rows,scan_exact_rows_%s,pppp848\n' \
+	        $$type "$$options" $$type; \
+	    printf 'scan_exact_columns_%s\t%s\texact table exact_vector exact_strip exact_columns\tscan_exact_columns,scan_exact_columns_%s,pppp848\n' \
+	        $$type "$$options" $$type; \
+	    printf 'scan_exact_tiles_%s\t%s\texact table exact_vector exact_strip exact_tiles\tscan_exact_tiles,scan_exact_tiles_%s,pppp848\n' \
+	        $$type "$$options" $$type; \
+	done >$@
+$(B)/tests/kernels/exact.o: $(B)/tests/kernels/exact.list $(AHEAD_SRC)
+	$(call ahead,$<,$(@:.o=),$@)
+$(B)/tests/kernels/test_exact.o: $(addprefix kernels/cl/,exact.cl table.cl exact_lines.cl)
+$(B)/tests/kernels/test_exact: $(B)/tests/kernels/test_exact.o \
+    $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/exact.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Faults that the sanitizers must find: tests/sanitizers/kernels.sh.
 PLANTED := read_beyond write_before index_too_far overflow misaligned decide_by_unwritten result_of_unwritten skip_a_barrier
 $(B)/tests/sanitizers/planted.o.list: Makefile

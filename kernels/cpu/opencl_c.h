@@ -38,6 +38,7 @@ void cpu_barrier(void);
     }
 LEAST_AND_MOST(uint)
 LEAST_AND_MOST(ulong)
+LEAST_AND_MOST(int)
 
 OVERLOADED uint clz(uint x)
 {

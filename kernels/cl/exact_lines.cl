@@ -1,0 +1,50 @@
+/* Exact sums of any layout: a work-item walks some lines, mostly one, element by element. No
+ * barriers, no local memory, no floating-point arithmetic. In place is fine: an element is read
+ * before its sum is written. */
+
+static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+                      __global const struct scan_entry *e, ulong line)
+{
+    const struct line_walk walk = line_walk_start(e, (index_t)line);
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    const index_t length = (index_t)e->length;
+    const index_t in_step = reverse ? 0 - (index_t)e->axis_in : (index_t)e->axis_in;
+    const index_t out_step = reverse ? 0 - (index_t)e->axis_out : (index_t)e->axis_out;
+    index_t from = walk.in + (reverse ? (length - 1) * (index_t)e->axis_in : 0);
+    index_t to = walk.out + (reverse ? (length - 1) * (index_t)e->axis_out : 0);
+    acc_t sum;
+    if ((e->flags & ENTRY_CARRY_IN) != 0) {
+        sum = carry[e->carry + line];
+    } else {
+        exact_clear(&sum);
+        sum.flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
+    }
+    for (index_t k = 0; k < length; k++) {
+        const elem_t before = exclusive ? exact_round(&sum) : 0;
+        exact_add(&sum, in[from]);
+        out[to] = exclusive ? before : exact_round(&sum);
+        from += in_step;
+        to += out_step;
+    }
+    if ((e->flags & ENTRY_CARRY_OUT) != 0) {
+        carry[e->carry + line] = sum;
+    }
+}
+
+__kernel void scan_exact(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+                         __global const ulong *table, ulong entry_at, uint entry_count,
+                         ulong items)
+{
+    if (get_global_id(0) >= items) {
+        return;
+    }
+    index_t own;
+    __global const struct scan_entry *e =
+        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
+    ulong line = (ulong)own * e->item_lines;
+    const ulong end = min(line + e->item_lines, e->lines);
+    for (; line < end; line++) {
+        scan_line(in, out, carry, e, line);
+    }
+}

@@ -1,0 +1,467 @@
+/* Exact sums of lines side by side, for processors: a line in each lane, so that no lane meets
+ * another. A strip is some columns, STRIP_COLUMNS at most, and is scanned in tiles of some rows that
+ * the first-level cache holds: a pass over the exponents of a tile, then the additions.
+ *
+ * The sums of a strip stay in one form from tile to tile, as long as the tiles fit it:
+ *
+ *   REALS        float64 numbers, but of float64: every sum has at most 53 bits
+ *   TWO, THREE   limbs of multiples of 2^place, as in exact_block.cl
+ *   EXACT        the exact sums themselves (exact.cl): any tile, and between two other forms
+ *
+ * All columns share the form. Where a tile does not fit, the sums become exact ones, and then those of
+ * a form that has room for more than the tile needs, so that this happens seldom.
+ *
+ * NaN and infinities are kept apart, as flags of each lane, and are zeros in the sums. In place is
+ * fine: elements are read before their sums are written. */
+#define STRIP_COLUMNS 512
+#define STRIP_VECTORS (STRIP_COLUMNS / WIDTH)
+#define TILE_BYTES    (1 << 14)
+#define TILE_ROWS     256 /* at most */
+
+enum form {
+    REALS = 1,
+    TWO,
+    THREE,
+    EXACT
+};
+
+/* Lower limbs of a sum are kept this much too large, so that they are never below 0, and the limb
+ * above them as much smaller. */
+#define LIMB_BIAS      (1L << 62)
+#define LIMB_BIAS_OVER (LIMB_BIAS >> LIMB_BITS)
+
+struct strip {
+    enum form form;
+    uint columns; /* a multiple of STRIDE */
+    bool exclusive;
+    bool special;                   /* a NaN or an infinity was among the elements */
+    bool more;                      /* every column has an element other than -0.0 */
+    int place;                      /* of the lowest limb, or what every sum is a multiple of */
+    int top;                        /* sums are smaller than 2^top */
+    whole_t limb[3][STRIP_VECTORS]; /* the lowest first; REALS: float64 numbers in the first */
+    whole_t flags[STRIP_VECTORS];   /* EXACT_HAS_NAN, _PLUS, _MINUS */
+    struct exact *sums;             /* of each column; out of date but for EXACT */
+};
+
+/* A tile: rows of the strip's columns. */
+struct tile {
+    const elem_t *in;
+    elem_t *out;
+    long in_step; /* elements from row to row */
+    long out_step;
+    uint rows;
+};
+
+/* ---- elements ---- */
+
+INLINE whole_t are_special(real_t x)
+{
+    const long infinity = 0x7FFL << LIMB_BITS;
+    return (BITS_OF(x) & infinity) == infinity;
+}
+
+/* The flags of elements of which some are special, which become zeros. */
+INLINE whole_t special_flags(real_t *x)
+{
+    const whole_t special = are_special(*x);
+    const whole_t nan = special & ((BITS_OF(*x) & LIMB_MASK) != 0);
+    const whole_t minus = special & ~nan & (BITS_OF(*x) < 0);
+    const whole_t plus = special & ~nan & ~minus;
+    *x = REAL_OF(BITS_OF(*x) & ~special);
+    return (nan & EXACT_HAS_NAN) | (plus & EXACT_HAS_PLUS) | (minus & EXACT_HAS_MINUS);
+}
+
+/* Results of lanes that have flags are infinities, or NaN. */
+INLINE real_t special_results(real_t result, whole_t flags)
+{
+    const long both = EXACT_HAS_PLUS | EXACT_HAS_MINUS;
+    const whole_t infinity = (whole_t)(0x7FFL << LIMB_BITS);
+    const whole_t nan = ((flags & EXACT_HAS_NAN) != 0) | ((flags & both) == both);
+    const whole_t sign = ((flags & EXACT_HAS_MINUS) != 0) & (whole_t)(1L << 63);
+    const whole_t any = flags != 0;
+    const whole_t instead = infinity | (nan & (1L << (LIMB_BITS - 1))) | (sign & ~nan);
+    return REAL_OF((any & instead) | (~any & BITS_OF(result)));
+}
+
+/* Ask for a row of the next tile: into the second-level cache, for rows that are a power of two apart
+ * would drive each other out of the first. */
+INLINE void row_prefetch(const elem_t *row, uint columns)
+{
+    for (uint i = 0; i < columns; i += CACHE_LINE_BYTES / ELEM_BYTES) {
+        __builtin_prefetch(row + i, 0, 2);
+    }
+}
+
+/* The exponents of a tile, but for those of special elements. */
+NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
+{
+    struct range all = {false, true, 0, 64 * EXACT_WORDS};
+    for (uint r = 0; r < t->rows; r++) {
+        row_prefetch(t->in + (long)(r + t->rows) * t->in_step, s->columns);
+        row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
+        const struct range row = range_of(t->in + (long)r * t->in_step, s->columns);
+        all.special = all.special || row.special;
+        all.zero = all.zero && row.zero;
+        all.top = row.zero ? all.top : max(all.top, row.top);
+        all.low = row.zero ? all.low : min(all.low, row.low);
+    }
+    if (!all.special) {
+        return all;
+    }
+    all = (struct range){true, true, 0, 64 * EXACT_WORDS};
+    for (uint r = 0; r < t->rows; r++) {
+        elem_t cells[STRIP_COLUMNS];
+        const elem_t *in = t->in + (long)r * t->in_step;
+        for (uint i = 0; i < s->columns; i++) {
+            const bool special = (in[i] & (EXACT_SIGN - 1)) >= EXACT_INFINITY;
+            cells[i] = special ? 0 : in[i];
+        }
+        const struct range row = range_of(cells, s->columns);
+        all.zero = all.zero && row.zero;
+        all.top = row.zero ? all.top : max(all.top, row.top);
+        all.low = row.zero ? all.low : min(all.low, row.low);
+    }
+    return all;
+}
+
+/* ---- forms ---- */
+
+INLINE int limbs_of(enum form form)
+{
+    return form == TWO ? 2 : 3;
+}
+
+/* Bits of a sum, above its place, that a form has room for. */
+INLINE int room_of(enum form form)
+{
+    return form == REALS ? 53 : LIMB_BITS * (limbs_of(form) - 1) + 50;
+}
+
+/* What limb k of a sum of 0 is kept as. */
+INLINE long limb_zero(enum form form, int k)
+{
+    const bool highest = k == limbs_of(form) - 1;
+    return (highest ? 0 : LIMB_BIAS) - (k > 0 ? LIMB_BIAS_OVER : 0);
+}
+
+/* The sums as exact ones. */
+NOINLINE void strip_to_exact(struct strip *s)
+{
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        for (uint i = 0; i < WIDTH && s->form != EXACT; i++) {
+            struct exact *sum = &s->sums[j * WIDTH + i];
+            const uint flags = sum->flags;
+            exact_clear(sum);
+            sum->flags = flags | (uint)s->flags[j][i];
+            if (s->form == REALS) {
+                const double number =
+                    REAL_OF(s->limb[0][j])[i] * power(-(s->place + EXACT_UNIT));
+                const long integer = (long)number;
+                exact_add_wide(sum, (ulong)integer, (ulong)(integer >> 63), (uint)s->place);
+                continue;
+            }
+            for (int k = 0; k < limbs_of(s->form); k++) {
+                const long limb = s->limb[k][j][i] - limb_zero(s->form, k);
+                exact_add_wide(sum, (ulong)limb, (ulong)(limb >> 63),
+                               (uint)(s->place + LIMB_BITS * k));
+            }
+        }
+    }
+    s->form = EXACT;
+}
+
+/* The exact sums in another form, which has room for them. */
+NOINLINE void strip_from_exact(struct strip *s, enum form form, int place)
+{
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        for (uint i = 0; i < WIDTH; i++) {
+            const struct exact *sum = &s->sums[j * WIDTH + i];
+            ulong w0;
+            ulong w1;
+            if (form == REALS) {
+                exact_window(sum, (uint)place, &w0, &w1);
+                const double number = wide_to_double(w0, w1) * power(place + EXACT_UNIT);
+                s->limb[0][j][i] = as_long(number);
+                continue;
+            }
+            for (int k = 0; k < limbs_of(form); k++) {
+                exact_window(sum, (uint)(place + LIMB_BITS * k), &w0, &w1);
+                const bool highest = k == limbs_of(form) - 1;
+                s->limb[k][j][i] =
+                    (long)(highest ? w0 : w0 & (ulong)LIMB_MASK) + limb_zero(form, k);
+            }
+        }
+    }
+    s->form = form;
+    s->place = place;
+}
+
+/* Places of the exact sums. */
+NOINLINE void strip_places(const struct strip *s, int *top, int *low)
+{
+    *top = 0;
+    *low = 64 * EXACT_WORDS;
+    for (uint i = 0; i < s->columns; i++) {
+        int sum_top;
+        int sum_low;
+        exact_places(&s->sums[i], &sum_top, &sum_low);
+        *top = max(*top, sum_top);
+        *low = min(*low, sum_low);
+    }
+}
+
+/* Bring the sums into a form for a tile with these exponents. */
+INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
+{
+    const int tile_top = range->zero ? 0 : range->top + 32 - (int)clz(rows);
+    const int tile_low = range->zero ? 64 * EXACT_WORDS : range->low;
+    const int top = max(tile_top, s->top) + 1;
+    if (s->form == REALS && top - min(tile_low, s->place) <= 53) {
+        s->place = min(tile_low, s->place);
+        s->top = top;
+        return;
+    }
+    if ((s->form == TWO || s->form == THREE) && tile_low >= s->place &&
+        top - s->place <= room_of(s->form)) {
+        s->top = top;
+        return;
+    }
+    int exact_top;
+    int exact_low;
+    strip_to_exact(s);
+    strip_places(s, &exact_top, &exact_low);
+    const int need_top = max(tile_top, exact_top) + 1;
+    const int need_low = min(min(tile_low, exact_low), need_top);
+    const int bits = need_top - need_low;
+#if defined(ELEM_F64)
+    const enum form form = bits <= room_of(TWO) ? TWO : bits <= room_of(THREE) ? THREE : EXACT;
+#else
+    const enum form form = bits <= 53 ? REALS : bits <= room_of(TWO) ? TWO : EXACT;
+#endif
+    s->top = need_top;
+    if (form == EXACT || need_top + EXACT_UNIT > 900) {
+        return;
+    }
+    const int spare = form == REALS ? 0 : (room_of(form) - bits) / 2;
+    strip_from_exact(s, form, max(need_low - spare, 0));
+}
+
+/* After a tile: what is over in lower limbs goes to the next, and s->top is as the sums are. */
+INLINE void strip_settle(struct strip *s)
+{
+    const int limbs = limbs_of(s->form);
+    whole_t most = (whole_t)(0); /* of REALS the largest magnitude, else all bits of all */
+    for (uint j = 0; j < s->columns / WIDTH && s->form == REALS; j++) {
+        const whole_t magnitude = s->limb[0][j] & LONG_MAX;
+        most = magnitude > most ? magnitude : most;
+    }
+    for (uint j = 0; j < s->columns / WIDTH && s->form != REALS; j++) {
+        for (int k = 0; k + 1 < limbs; k++) {
+            const whole_t limb = s->limb[k][j];
+            const natural_t over = __builtin_astype(limb, natural_t) >> LIMB_BITS;
+            const long zero = limb_zero(s->form, k) & ~LIMB_MASK;
+            s->limb[k + 1][j] += __builtin_astype(over, whole_t) - (zero >> LIMB_BITS);
+            s->limb[k][j] = (limb & LIMB_MASK) + zero;
+        }
+        const whole_t high = s->limb[limbs - 1][j] - limb_zero(s->form, limbs - 1);
+        most |= high ^ (high >> 63);
+    }
+    ulong bits = 0;
+    for (uint i = 0; i < WIDTH; i++) {
+        const ulong lane = (ulong)most[i];
+        bits = s->form != REALS ? bits | lane : max(bits, lane);
+    }
+    s->top = s->form == REALS ? max((int)(bits >> LIMB_BITS) - 1022 - EXACT_UNIT, 0)
+                              : s->place + LIMB_BITS * (limbs - 1) + 64 - (int)clz(bits) + 1;
+}
+
+/* ---- additions ---- */
+
+/* A tile whose sums are in the form; special: some elements, or results, are NaN or infinite. */
+INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form,
+                     const bool exclusive, const bool special)
+{
+    const int limbs = form == REALS ? 1 : limbs_of(form);
+    const int unit = s->place + EXACT_UNIT;
+    const uint vectors = s->columns / WIDTH;
+    real_t limb[3];
+    whole_t bits[3];   /* of limb[] */
+    whole_t hidden[3]; /* float64 numbers whose fraction is a lower limb of a sum */
+#pragma unroll
+    for (int k = 0; k < limbs && form != REALS; k++) {
+        limb[k] = (real_t)(limb_of(unit + LIMB_BITS * k));
+        bits[k] = BITS_OF(limb[k]);
+        hidden[k] = BITS_OF((real_t)(power(unit + LIMB_BITS * (k + (k + 1 < limbs)))));
+    }
+    for (uint r = 0; r < t->rows; r++) {
+        const elem_t *in = t->in + (long)r * t->in_step;
+        elem_t *out = t->out + (long)r * t->out_step;
+        for (uint j = 0; j < vectors; j++) {
+            real_t x = elems_load(in + j * WIDTH);
+            real_t result;
+            whole_t flags = (whole_t)(0);
+            if (special) {
+                const whole_t more = special_flags(&x);
+                flags = s->flags[j] | (exclusive ? (whole_t)(0) : more);
+                s->flags[j] |= more;
+            }
+            if (form == REALS) {
+                const real_t before = REAL_OF(s->limb[0][j]);
+                const real_t after = before + x;
+                s->limb[0][j] = BITS_OF(after);
+                result = exclusive ? before : after;
+            } else {
+                whole_t before[3];
+                whole_t after[3];
+#pragma unroll
+                for (int k = limbs - 1; k >= 0; k--) {
+                    const real_t with = x + limb[k];
+                    x -= with - limb[k];
+                    before[k] = s->limb[k][j];
+                    after[k] = before[k] + (BITS_OF(with) - bits[k]);
+                    s->limb[k][j] = after[k];
+                }
+                whole_t *sum = exclusive ? before : after;
+                real_t part[3];
+#pragma unroll
+                for (int k = 0; k + 1 < limbs; k++) {
+                    const natural_t over = __builtin_astype(sum[k], natural_t) >> LIMB_BITS;
+                    sum[k + 1] += __builtin_astype(over, whole_t);
+                    part[k] = REAL_OF((sum[k] & LIMB_MASK) | hidden[k]) - REAL_OF(hidden[k]);
+                }
+                part[limbs - 1] = REAL_OF(sum[limbs - 1] + bits[limbs - 1]) - limb[limbs - 1];
+                result = form == TWO ? sum_of_two(part[1], part[0])
+                                     : sum_of_three(part[limbs - 1], part[1], part[0]);
+            }
+            results_store(out + j * WIDTH, special ? special_results(result, flags) : result);
+        }
+    }
+}
+
+/* The exact sums, element by element. */
+NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
+{
+    for (uint r = 0; r < t->rows; r++) {
+        const elem_t *in = t->in + (long)r * t->in_step;
+        elem_t *out = t->out + (long)r * t->out_step;
+        for (uint i = 0; i < s->columns; i++) {
+            const elem_t x = in[i];
+            const elem_t before = s->exclusive ? exact_round(&s->sums[i]) : 0;
+            exact_add(&s->sums[i], x);
+            out[i] = s->exclusive ? before : exact_round(&s->sums[i]);
+        }
+    }
+    bool more = true;
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        for (uint i = 0; i < WIDTH; i++) {
+            const uint flags = s->sums[j * WIDTH + i].flags;
+            more = more && (flags & EXACT_HAS_MORE) != 0;
+            s->flags[j][i] = flags & (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS);
+            s->special = s->special || s->flags[j][i] != 0;
+        }
+    }
+    s->more = more;
+}
+
+NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
+{
+#if defined(ELEM_F64)
+#define WITH_FORM(exclusive, special)              \
+    if (s->form == TWO) {                          \
+        tile_add(s, t, TWO, exclusive, special);   \
+    } else {                                       \
+        tile_add(s, t, THREE, exclusive, special); \
+    }
+#else
+#define WITH_FORM(exclusive, special)              \
+    if (s->form == REALS) {                        \
+        tile_add(s, t, REALS, exclusive, special); \
+    } else {                                       \
+        tile_add(s, t, TWO, exclusive, special);   \
+    }
+#endif
+    if (s->special) {
+        WITH_FORM(s->exclusive, true)
+    } else if (s->exclusive) {
+        WITH_FORM(true, false)
+    } else {
+        WITH_FORM(false, false)
+    }
+}
+
+/* A column may begin with -0.0, which a sum in another form than EXACT does not keep. */
+INLINE bool begins_with_minus_zero(const struct strip *s, const struct tile *t)
+{
+    for (uint i = 0; i < s->columns; i++) {
+        if (t->in[i] == EXACT_SIGN) {
+            return true;
+        }
+    }
+    return false;
+}
+
+NOINLINE void strip_add(struct strip *s, const struct tile *t)
+{
+    const struct range range = tile_range(s, t);
+    if (!s->more && begins_with_minus_zero(s, t)) {
+        strip_to_exact(s);
+        tile_add_exact(s, t);
+        return;
+    }
+    for (uint i = 0; i < s->columns && !s->more; i++) {
+        s->sums[i].flags |= EXACT_HAS_ANY | EXACT_HAS_MORE;
+    }
+    s->more = true;
+    s->special = s->special || range.special;
+    strip_prepare(s, &range, t->rows);
+    if (s->form == EXACT) {
+        tile_add_exact(s, t);
+    } else {
+        tile_add_in_form(s, t);
+        strip_settle(s);
+    }
+}
+
+/* ---- a strip ---- */
+
+/* Begin a strip of `columns` lines, whose sums are in `sums`, with those that the carry holds. Columns
+ * up to a whole number of strides are added to it; their elements are to be zeros. */
+INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns, bool exclusive,
+                        __global const acc_t *carry, bool carry_in)
+{
+    const uint infinite = EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS;
+    s->form = EXACT;
+    s->columns = (columns + STRIDE - 1) / STRIDE * STRIDE;
+    s->exclusive = exclusive;
+    s->special = false;
+    s->more = true;
+    s->place = 0;
+    s->top = 0;
+    s->sums = sums;
+    for (uint i = 0; i < s->columns; i++) {
+        if (carry_in && i < columns) {
+            sums[i] = carry[i];
+        } else {
+            exact_clear(&sums[i]);
+            sums[i].flags = exclusive ? EXACT_HAS_MORE : 0; /* they begin with +0.0 */
+        }
+        s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & infinite;
+        s->special = s->special || (sums[i].flags & infinite) != 0;
+        s->more = s->more && (sums[i].flags & EXACT_HAS_MORE) != 0;
+    }
+}
+
+/* Leave the sums in the carry. */
+INLINE void strip_end(struct strip *s, uint columns, __global acc_t *carry)
+{
+    strip_to_exact(s);
+    for (uint i = 0; i < columns; i++) {
+        carry[i] = s->sums[i];
+    }
+}
+
+/* Rows of a tile that the first-level cache holds. */
+INLINE ulong strip_tile_rows(const struct strip *s)
+{
+    return min(max((ulong)TILE_BYTES / (s->columns * ELEM_BYTES), 1UL), (ulong)TILE_ROWS);
+}

@@ -1,0 +1,99 @@
+/* Exact sums of any layout, for processors: a work-item takes TILE_LINES lines, in their order, copies
+ * a tile of each to a buffer in which the lines lie side by side, adds the tile up there
+ * (exact_strip.cl), and copies the sums to where they belong. */
+#define TILE_LINES 64
+
+/* Where the lines of a work-item begin in memory, in the order of traversal. */
+struct tile_lines {
+    uint count;
+    long in[TILE_LINES];
+    long out[TILE_LINES];
+};
+
+/* Copy `rows` elements of each line, `step` from one to the next, from memory to the buffer's lanes,
+ * or, `back`, from there to memory. Memory is walked along the lines if their elements are nearer to
+ * each other than the lines are, else across them. */
+INLINE void tile_copy(const bool back, elem_t *memory, const long *at, uint count, long step,
+                      ulong rows, bool along, elem_t *cells, uint lanes)
+{
+    const uint outer = along ? count : (uint)rows;
+    const uint inner = along ? (uint)rows : count;
+    for (uint a = 0; a < outer; a++) {
+        for (uint b = 0; b < inner; b++) {
+            const uint line = along ? a : b;
+            const uint row = along ? b : a;
+            elem_t *p = memory + at[line] + (long)row * step;
+            elem_t *cell = cells + row * lanes + line;
+            if (back) {
+                *p = *cell;
+            } else {
+                *cell = *p;
+            }
+        }
+    }
+}
+
+/* Are a line's elements nearer to each other than the lines are? */
+INLINE bool is_along(const long *at, uint count, long step)
+{
+    return count < 2 || abs(step) <= abs(at[1] - at[0]);
+}
+
+NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out, long in_step,
+                         long out_step, ulong length, bool exclusive, __global acc_t *carry,
+                         bool carry_in, bool carry_out)
+{
+    struct exact sums[TILE_LINES];
+    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
+    struct strip s;
+    strip_begin(&s, sums, lines->count, exclusive, carry, carry_in);
+    const ulong tile_rows = strip_tile_rows(&s);
+    struct tile t = {cells, cells, s.columns, s.columns, 0};
+    for (ulong r = 0; r < length; r += tile_rows) {
+        t.rows = (uint)min(tile_rows, length - r);
+        for (uint row = 0; row < t.rows && lines->count < s.columns; row++) {
+            for (uint i = lines->count; i < s.columns; i++) {
+                cells[row * s.columns + i] = 0;
+            }
+        }
+        tile_copy(false, in + (long)r * in_step, lines->in, lines->count, in_step, t.rows,
+                  is_along(lines->in, lines->count, in_step), cells, s.columns);
+        strip_add(&s, &t);
+        tile_copy(true, out + (long)r * out_step, lines->out, lines->count, out_step, t.rows,
+                  is_along(lines->out, lines->count, out_step), cells, s.columns);
+    }
+    if (carry_out) {
+        strip_end(&s, lines->count, carry);
+    }
+}
+
+/* An item is TILE_LINES lines of the entry, the last what is left of them. */
+__kernel void scan_exact_tiles(__global const elem_t *in, __global elem_t *out,
+                               __global acc_t *carry, __global const ulong *table,
+                               ulong entry_at, uint entry_count, ulong items)
+{
+    if (get_global_id(0) >= items) {
+        return;
+    }
+    index_t own;
+    __global const struct scan_entry *e =
+        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    const long in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    const long out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    const ulong last = reverse ? e->length - 1 : 0;
+    const ulong line = (ulong)own * TILE_LINES;
+    struct tile_lines lines;
+    lines.count = (uint)min((ulong)TILE_LINES, e->lines - line);
+    struct line_walk walk = line_walk_start(e, (index_t)line);
+    for (uint i = 0; i < lines.count; i++) {
+        lines.in[i] = (long)(walk.in + last * e->axis_in);
+        lines.out[i] = (long)(walk.out + last * e->axis_out);
+        if (i + 1 < lines.count) {
+            line_walk_next(&walk, e, false);
+        }
+    }
+    tiles_scan(&lines, AS_PRIVATE(in), AS_PRIVATE(out), in_step, out_step, e->length,
+               (e->flags & ENTRY_EXCLUSIVE) != 0, carry + e->carry + line,
+               (e->flags & ENTRY_CARRY_IN) != 0, (e->flags & ENTRY_CARRY_OUT) != 0);
+}

@@ -1,0 +1,588 @@
+/* Exact sums by the kernel that walks any layout (exact_lines.cl), on our own device and on one that
+ * compiles the source, and by the kernels of contiguous lines (exact_rows.cl), of columns
+ * (exact_columns.cl) and of gathered tiles (exact_tiles.cl), against an oracle that shares nothing with them: inputs of many kinds, lengths,
+ * steps, lines side by side, and cuts of lines into launches that hand their sums on. */
+#include "kernels/opencl.h"
+#include "kernels/variants.h"
+#include "tests/lib/exact_oracle.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/oracle.h"
+#include "tests/lib/scan_case.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a device compiles: for ours it was compiled ahead. */
+#define EMBED_SOURCE(name, file)            \
+    __asm__(".section .rodata\n" name ":\n" \
+            ".incbin \"" file "\"\n"        \
+            ".byte 0\n"                     \
+            ".previous\n")
+EMBED_SOURCE("exact_source", "kernels/cl/exact.cl");
+EMBED_SOURCE("exact_table_source", "kernels/cl/table.cl");
+EMBED_SOURCE("exact_lines_source", "kernels/cl/exact_lines.cl");
+extern const char exact_source[] __attribute__((visibility("hidden")));
+extern const char exact_table_source[] __attribute__((visibility("hidden")));
+extern const char exact_lines_source[] __attribute__((visibility("hidden")));
+
+enum {
+    MOST = 2100,   /* elements of a line */
+    MOST_STEP = 3, /* elements from one to the next */
+    LINES = 600,   /* side by side */
+    STRIP = 512,   /* lines of a work-item of exact_columns.cl */
+    TILE = 64,     /* of exact_tiles.cl */
+    ROOM = 8 * MOST * 64,
+    CARRY_WORDS = 36 /* of float64, the largest */
+};
+
+static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
+
+/* ---- inputs ---- */
+
+static double draw_unit(void)
+{
+    return (scan_draw(1U << 31) + 0.5) / 0x1p31;
+}
+
+static double draw_normal(void)
+{
+    return sqrt(-2 * log(draw_unit())) * cos(6.283185307179586 * draw_unit());
+}
+
+/* A number of the type from its bits, of which the lowest 8 * bytes count. */
+static uint64_t draw_bits(void)
+{
+    return (uint64_t)scan_draw(1U << 31) << 40 ^ (uint64_t)scan_draw(1U << 31) << 20 ^
+           scan_draw(1U << 31);
+}
+
+static uint64_t number_bits(enum dtype dtype, double number)
+{
+    uint64_t bits = 0;
+    if (dtype == DTYPE_F64) {
+        memcpy(&bits, &number, sizeof number);
+    } else if (dtype == DTYPE_F32) {
+        const float single = (float)number;
+        memcpy(&bits, &single, sizeof single);
+    } else {
+        bits = dtype == DTYPE_F16 ? oracle_to_f16(number) : oracle_to_bf16(number);
+    }
+    return bits;
+}
+
+static uint64_t sign_of(enum dtype dtype)
+{
+    return UINT64_C(1) << (8 * dtype_info(dtype)->bytes - 1);
+}
+
+/* The bits of +Infinity; those of the largest number are one less. */
+static uint64_t infinity_of(enum dtype dtype)
+{
+    return sign_of(dtype) - (sign_of(dtype) >> dtype_info(dtype)->exponent_bits);
+}
+
+static uint64_t draw_finite(enum dtype dtype)
+{
+    uint64_t bits = 0;
+    do {
+        bits = draw_bits() & (2 * sign_of(dtype) - 1);
+    } while ((bits & (sign_of(dtype) - 1)) >= infinity_of(dtype));
+    return bits;
+}
+
+enum family {
+    UNIFORM,
+    PRICES,
+    RAIN,
+    PROBABILITIES,
+    NORMAL,
+    LOG_NORMAL,
+    WIDE_LOG_NORMAL,
+    RANDOM_BITS,
+    RANDOM_FINITE,
+    CANCELLING,
+    HALFWAY,
+    NEAR_LARGEST,
+    SUBNORMAL,
+    ZEROS,
+    MINUS_ZEROS,
+    INFINITIES,
+    NANS,
+    TINY_AFTER_HUGE,
+    SORTED,
+    FAMILY_COUNT
+};
+static const char *const family_names[] = {"uniform",
+                                           "prices",
+                                           "rain",
+                                           "probabilities",
+                                           "normal",
+                                           "log-normal 1",
+                                           "log-normal 5",
+                                           "random bits",
+                                           "random finite bits",
+                                           "cancelling pairs",
+                                           "halfway cases",
+                                           "near the largest",
+                                           "subnormal",
+                                           "zeros of both signs",
+                                           "-0.0 alone",
+                                           "infinities",
+                                           "NaN",
+                                           "tiny after huge",
+                                           "sorted"};
+_Static_assert(ARRAY_COUNT(family_names) == FAMILY_COUNT, "a name for each family");
+
+/* Element k of a line of a family; before: the element before it. */
+static uint64_t draw_element(enum dtype dtype, enum family family, size_t k, uint64_t before)
+{
+    const uint64_t sign = sign_of(dtype);
+    const uint64_t infinity = infinity_of(dtype);
+    const uint64_t one = number_bits(dtype, 1);
+    switch (family) {
+    case UNIFORM:
+        return number_bits(dtype, draw_unit());
+    case PRICES:
+        return number_bits(dtype, scan_draw(10) < 3 ? 0 : scan_draw(100000) / 100.0);
+    case RAIN:
+        return number_bits(dtype, scan_draw(4) > 0 ? 0 : -log(draw_unit()));
+    case PROBABILITIES:
+        return number_bits(dtype, scan_draw(3) == 0 ? 0 : draw_unit() / MOST);
+    case NORMAL:
+        return number_bits(dtype, draw_normal());
+    case LOG_NORMAL:
+        return number_bits(dtype, exp(draw_normal()));
+    case WIDE_LOG_NORMAL:
+        return number_bits(dtype, exp(5 * draw_normal()));
+    case RANDOM_BITS:
+        return draw_bits() & (2 * sign - 1);
+    case RANDOM_FINITE:
+        return draw_finite(dtype);
+    case CANCELLING:
+        return k % 2 == 0 ? draw_finite(dtype) : before ^ sign;
+    case HALFWAY: /* 1, half a unit in the last place, and something far below */
+        return k % 3 == 0 ? one
+               : k % 3 == 1
+                   ? number_bits(dtype, 0.5 * ldexp(1, 1 - (dtype == DTYPE_F16    ? 11
+                                                            : dtype == DTYPE_BF16 ? 8
+                                                            : dtype == DTYPE_F32  ? 24
+                                                                                  : 53)))
+                   : (scan_draw(2) != 0 ? sign : 0) | scan_draw(3);
+    case NEAR_LARGEST:
+        return (scan_draw(2) != 0 ? sign : 0) | (infinity - 1 - scan_draw(3));
+    case SUBNORMAL:
+        return (scan_draw(2) != 0 ? sign : 0) |
+               (draw_bits() & (sign - infinity - 1) & (one - 1));
+    case ZEROS:
+        return scan_draw(2) != 0 ? sign : 0;
+    case MINUS_ZEROS:
+        return sign;
+    case INFINITIES:
+        return scan_draw(400) == 0 ? infinity | (scan_draw(4) == 0 ? sign : 0)
+                                   : draw_finite(dtype);
+    case NANS:
+        return scan_draw(400) == 0 ? (draw_bits() & sign) | infinity | 1 : draw_finite(dtype);
+    case TINY_AFTER_HUGE:
+        return k % 50 == 0 ? infinity - 1 : scan_draw(5) == 0 ? sign | 1 : 1;
+    case SORTED:
+        return number_bits(dtype, ldexp(1, (int)(k % 30) - 15) * (1 + draw_unit()));
+    case FAMILY_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static void draw_line(enum dtype dtype, enum family family, size_t count, unsigned char *line)
+{
+    const size_t bytes = dtype_info(dtype)->bytes;
+    uint64_t bits = 0;
+    for (size_t k = 0; k < count; k++) {
+        bits = draw_element(dtype, family, k, bits);
+        memcpy(line + k * bytes, &bits, bytes);
+    }
+}
+
+/* ---- the kernel ---- */
+
+/* The table of a launch: one piece with one dimension. */
+struct table {
+    struct scan_entry entry;
+    ulong dim[3];
+};
+
+static struct lab {
+    struct opencl cl;
+    enum way {
+        WAY_ANY,
+        WAY_ROWS,
+        WAY_COLUMNS,
+        WAY_TILES
+    } way;
+    size_t item_lines;
+    bool in_place; /* results over their elements */
+    cl_program programs[ARRAY_COUNT(types)];
+    cl_kernel kernels[ARRAY_COUNT(types)];
+    cl_mem in;
+    cl_mem out;
+    cl_mem carry;
+    cl_mem table;
+} lab;
+
+static cl_program build(size_t type)
+{
+    static const char *const elements[] = {"F16", "BF16", "F32", "F64"};
+    static const char *const kernels[] = {"", "rows_", "columns_", "tiles_"};
+    static const char *const suffixes[] = {"f16", "bf16", "f32", "f64"};
+    const char *text[] = {exact_source, exact_table_source, exact_lines_source};
+    char options[64];
+    char name[64];
+    cl_int code = CL_SUCCESS;
+    cl_program program = NULL;
+    (void)snprintf(name, sizeof name, "scan_exact_%s%s", kernels[lab.way], suffixes[type]);
+    if (lab.cl.info.built_in) {
+        program = clCreateProgramWithBuiltInKernels(lab.cl.context, 1, &lab.cl.id, name, &code);
+    } else {
+        (void)snprintf(options, sizeof options, "-cl-std=CL1.2 -DELEM_%s -DINDEX=ulong",
+                       elements[type]);
+        program =
+            clCreateProgramWithSource(lab.cl.context, ARRAY_COUNT(text), text, NULL, &code);
+        code = code == CL_SUCCESS ? clBuildProgram(program, 1, &lab.cl.id, options, NULL, NULL)
+                                  : code;
+    }
+    lab.kernels[type] =
+        code == CL_SUCCESS
+            ? clCreateKernel(program, lab.cl.info.built_in ? name : "scan_exact", &code)
+            : NULL;
+    (void)ktest_check(code == CL_SUCCESS, "the kernel is there");
+    return program;
+}
+
+static void lab_open(size_t number, enum way way)
+{
+    struct error err = ERROR_INIT;
+    lab.way = way;
+    lab.item_lines = way == WAY_ANY ? 1 : way == WAY_TILES ? TILE : STRIP;
+    lab.in_place = false;
+    if (!ktest_check(opencl_open(number, SCAN_LOOKBACK_OFF, &lab.cl, &err) == STATUS_OK,
+                     err.detail)) {
+        return;
+    }
+    for (size_t type = 0; type < ARRAY_COUNT(types); type++) {
+        lab.programs[type] = build(type);
+    }
+    cl_int code = CL_SUCCESS;
+    lab.in = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, ROOM, NULL, &code);
+    lab.out = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, ROOM, NULL, &code);
+    lab.carry = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE,
+                               (size_t)LINES * CARRY_WORDS * 8, NULL, &code);
+    lab.table =
+        clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, sizeof(struct table), NULL, &code);
+    (void)ktest_check(code == CL_SUCCESS, "there is memory");
+}
+
+static void lab_close(void)
+{
+    for (size_t type = 0; type < ARRAY_COUNT(types); type++) {
+        (void)clReleaseKernel(lab.kernels[type]);
+        (void)clReleaseProgram(lab.programs[type]);
+    }
+    opencl_release(&lab.in);
+    opencl_release(&lab.out);
+    opencl_release(&lab.carry);
+    opencl_release(&lab.table);
+    opencl_close(&lab.cl);
+}
+
+/* Lines of one length. Element k of line c is in memory at k * step + c * pitch. */
+struct run {
+    size_t type;
+    size_t length;
+    ulong flags;
+    size_t step;
+    size_t lines;
+    size_t pitch;
+};
+
+/* Elements from the first to the last. */
+static size_t span_of(const struct run *run)
+{
+    return (run->length - 1) * run->step + (run->lines - 1) * run->pitch + 1;
+}
+
+/* Scan elements first..first + length - 1 of the lines in lab.in, in memory order. */
+static bool launch(const struct run *run, size_t first, size_t length, ulong flags)
+{
+    struct table table = {.entry = {.in_first = first * run->step,
+                                    .out_first = first * run->step,
+                                    .length = length,
+                                    .axis_in = run->step,
+                                    .axis_out = run->step,
+                                    .flags = flags,
+                                    .dims = 1,
+                                    .dim_at = sizeof table.entry / sizeof(ulong),
+                                    .lines = run->lines,
+                                    .item_lines = lab.item_lines,
+                                    .partitions = 1},
+                          .dim = {run->lines, run->pitch, run->pitch}};
+    const cl_ulong entry_at = 0;
+    const cl_uint entry_count = 1;
+    const cl_ulong items = (run->lines + lab.item_lines - 1) / lab.item_lines;
+    const size_t one = 1;
+    const size_t count = items;
+    cl_kernel kernel = lab.kernels[run->type];
+    const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
+    const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
+                                      OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
+                                      OPENCL_ARG(entry_at),  OPENCL_ARG(entry_count),
+                                      OPENCL_ARG(items)};
+    cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0, sizeof table,
+                                       &table, 0, NULL, NULL);
+    for (cl_uint i = 0; i < ARRAY_COUNT(args) && code == CL_SUCCESS; i++) {
+        code = clSetKernelArg(kernel, i, args[i].bytes, args[i].value);
+    }
+    if (code == CL_SUCCESS) {
+        code =
+            clEnqueueNDRangeKernel(lab.cl.queue, kernel, 1, NULL, &count, &one, 0, NULL, NULL);
+    }
+    return ktest_check(code == CL_SUCCESS && clFinish(lab.cl.queue) == CL_SUCCESS,
+                       "the kernel runs");
+}
+
+/* Scan lines that are in lab.in, cut into pieces of random lengths. */
+static bool scan_pieces(const struct run *run, size_t pieces)
+{
+    const bool reverse = (run->flags & ENTRY_REVERSE) != 0;
+    size_t done = 0;
+    for (size_t i = 0; i < pieces; i++) {
+        const bool last = i + 1 == pieces;
+        const size_t rest = run->length - done;
+        const size_t length = last ? rest : scan_draw((uint32_t)rest + 1);
+        const ulong flags =
+            run->flags | (i > 0 ? ENTRY_CARRY_IN : 0) | (last ? 0 : ENTRY_CARRY_OUT);
+        if (!launch(run, reverse ? rest - length : done, length, flags)) {
+            return false;
+        }
+        done += length;
+    }
+    return true;
+}
+
+/* Draw lines of the family, and of others beside it, scan them in pieces, and compare with the
+ * oracle. */
+static void check(const struct run *run, enum family family, size_t pieces)
+{
+    static unsigned char line[ROOM];
+    static unsigned char cells[ROOM];
+    static unsigned char got[ROOM];
+    static unsigned char want[ROOM];
+    const enum dtype dtype = types[run->type];
+    const size_t bytes = dtype_info(dtype)->bytes;
+    const size_t behind = 16; /* elements that no kernel may touch */
+    const size_t span = (span_of(run) + behind) * bytes;
+    const bool reverse = (run->flags & ENTRY_REVERSE) != 0;
+    const ptrdiff_t step = reverse ? -(ptrdiff_t)run->step : (ptrdiff_t)run->step;
+    const bool mixed = run->lines > 1 && scan_draw(4) == 0;
+    memset(cells, 0x5A, span);
+    lab.in_place = scan_draw(2) == 0;
+    memset(want, lab.in_place ? 0x5A : 0xA5, span);
+    for (size_t c = 0; c < run->lines; c++) {
+        const size_t begin =
+            ((reverse ? run->length - 1 : 0) * run->step + c * run->pitch) * bytes;
+        draw_line(dtype, mixed ? (enum family)scan_draw(FAMILY_COUNT) : family, run->length,
+                  line);
+        for (size_t k = 0; k < run->length; k++) {
+            const size_t at = reverse ? run->length - 1 - k : k;
+            memcpy(cells + (at * run->step + c * run->pitch) * bytes, line + k * bytes, bytes);
+        }
+        exact_oracle_line(dtype, cells + begin, step, want + begin, step, run->length,
+                          (run->flags & ENTRY_EXCLUSIVE) != 0);
+    }
+    memset(got, 0xA5, span);
+    cl_command_queue queue = lab.cl.queue;
+    cl_int code = clEnqueueWriteBuffer(queue, lab.in, CL_TRUE, 0, span, cells, 0, NULL, NULL) |
+                  clEnqueueWriteBuffer(queue, lab.out, CL_TRUE, 0, span, got, 0, NULL, NULL);
+    if (scan_pieces(run, pieces)) {
+        char what[128];
+        code |= clEnqueueReadBuffer(queue, lab.in_place ? lab.in : lab.out, CL_TRUE, 0, span,
+                                    got, 0, NULL, NULL);
+        (void)snprintf(what, sizeof what,
+                       "%s, %s, %zu lines of %zu, step %zu, pitch %zu, flags %u, %zu pieces%s",
+                       dtype_info(dtype)->name, mixed ? "mixed" : family_names[family],
+                       run->lines, run->length, run->step, run->pitch, (unsigned)run->flags,
+                       pieces, lab.in_place ? ", in place" : "");
+        (void)ktest_same_bytes(got, want, span_of(run) + behind, bytes, what);
+    }
+    (void)ktest_check(code == CL_SUCCESS, "the lines are copied");
+}
+
+/* Lines, and steps of their elements, as the kernel that is tested takes them; `cells` elements at
+ * most. */
+static struct run draw_run(size_t type, size_t length, ulong flags, size_t cells)
+{
+    struct run run = {type, length, flags, 1, 1, 1};
+    if (lab.way == WAY_ANY) {
+        run.step = 1 + scan_draw(MOST_STEP);
+    } else {
+        const size_t most = cells / length < LINES ? cells / length : LINES;
+        run.lines = 1 + scan_draw((uint32_t)most);
+        const bool columns =
+            lab.way == WAY_COLUMNS || (lab.way == WAY_TILES && scan_draw(2) == 0);
+        const size_t apart =
+            lab.way == WAY_TILES ? 1 + scan_draw(3) : 1; /* elements or lines */
+        run.step = columns ? apart * run.lines + scan_draw(2) : apart;
+        run.pitch = columns ? apart : apart * length + (scan_draw(4) == 0);
+    }
+    return run;
+}
+
+/* ---- tests ---- */
+
+static const ulong flag_sets[] = {0, ENTRY_EXCLUSIVE, ENTRY_REVERSE,
+                                  ENTRY_EXCLUSIVE | ENTRY_REVERSE};
+
+static void every_family(const void *context)
+{
+    (void)context;
+    for (size_t type = 0; type < ARRAY_COUNT(types); type++) {
+        for (int family = 0; family < FAMILY_COUNT; family++) {
+            for (size_t f = 0; f < ARRAY_COUNT(flag_sets); f++) {
+                const struct run run = draw_run(type, 1 + scan_draw(MOST), flag_sets[f], MOST);
+                check(&run, (enum family)family, 1);
+            }
+        }
+    }
+}
+
+static void every_short_length(const void *context)
+{
+    (void)context;
+    for (size_t length = 1; length <= 130; length++) {
+        const struct run run = draw_run(length % ARRAY_COUNT(types), length,
+                                        flag_sets[length / 4 % ARRAY_COUNT(flag_sets)], MOST);
+        check(&run, (enum family)scan_draw(FAMILY_COUNT), 1);
+    }
+}
+
+static void random_cuts(const void *context)
+{
+    (void)context;
+    for (int i = 0; i < 200; i++) {
+        const struct run run = draw_run((size_t)i % ARRAY_COUNT(types), 1 + scan_draw(300),
+                                        flag_sets[i / 4 % (int)ARRAY_COUNT(flag_sets)], MOST);
+        check(&run, (enum family)scan_draw(FAMILY_COUNT), 2 + scan_draw(6));
+    }
+}
+
+/* float64 numbers whose sums are known without an oracle. */
+static void known_sums(const void *context)
+{
+    static const struct {
+        double in[8];
+        double want[8];
+    } rows[] = {
+        {{0.9, 0.5, 0.7, 0, 0, 0, 0, 0}, {0.9, 1.4, 2.1, 2.1, 2.1, 2.1, 2.1, 2.1}},
+        {{DBL_MAX, 6e291, 6e291, 0, -6e291, -6e291, -DBL_MAX, 1},
+         {DBL_MAX, DBL_MAX, (double)INFINITY, (double)INFINITY, DBL_MAX, DBL_MAX, 0, 1}},
+        {{1, 0x1p-53, 0x1p-1074, -0x1p-1074, 0, -0x1p-53, -1, -0.0},
+         {1, 1, 1 + 0x1p-52, 1, 1, 1, 0, 0}},
+        {{-0.0, -0.0, -0.0, 0.0, -0.0, -0.0, -0.0, -0.0}, {-0.0, -0.0, -0.0, 0, 0, 0, 0, 0}},
+        {{(double)INFINITY, -1, 5, (double)INFINITY, -(double)INFINITY, 1, 2, 3},
+         {(double)INFINITY, (double)INFINITY, (double)INFINITY, (double)INFINITY, (double)NAN,
+          (double)NAN, (double)NAN, (double)NAN}},
+    };
+    (void)context;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const struct run run = {3, 8, 0, 1, 1, 1};
+        double got[8];
+        (void)clEnqueueWriteBuffer(lab.cl.queue, lab.in, CL_TRUE, 0, sizeof rows[i].in,
+                                   rows[i].in, 0, NULL, NULL);
+        if (launch(&run, 0, 8, 0)) {
+            (void)clEnqueueReadBuffer(lab.cl.queue, lab.out, CL_TRUE, 0, sizeof got, got, 0,
+                                      NULL, NULL);
+            (void)ktest_same_bytes(got, rows[i].want, 8, sizeof *got, "known sums");
+        }
+    }
+}
+
+/* Lengths around whole vectors and blocks. */
+static void lengths_around_blocks(const void *context)
+{
+    static const size_t places[] = {8, 16, 32, 64, 128, 512, 1024, 2048};
+    (void)context;
+    for (size_t i = 0; i < ARRAY_COUNT(places) * 3 * ARRAY_COUNT(types); i++) {
+        const size_t length = places[i / 3 % ARRAY_COUNT(places)] + i % 3 - 1;
+        const struct run run = draw_run(i / 3 / ARRAY_COUNT(places), length,
+                                        flag_sets[scan_draw(ARRAY_COUNT(flag_sets))], MOST);
+        for (int n = 0; n < 3; n++) {
+            check(&run, (enum family)scan_draw(FAMILY_COUNT), 1 + scan_draw(2));
+        }
+    }
+}
+
+/* What an exact sum promises whoever reads the results. */
+static void sums_never_fall(const void *context)
+{
+    static const enum family families[] = {UNIFORM, PRICES, RAIN, PROBABILITIES,
+                                           WIDE_LOG_NORMAL};
+    static double in[MOST];
+    static double out[MOST];
+    const struct run run = {3, MOST, 0, 1, 1, 1};
+    (void)context;
+    lab.in_place = false;
+    for (size_t f = 0; f < ARRAY_COUNT(families); f++) {
+        draw_line(DTYPE_F64, families[f], MOST, (unsigned char *)in);
+        (void)clEnqueueWriteBuffer(lab.cl.queue, lab.in, CL_TRUE, 0, sizeof in, in, 0, NULL,
+                                   NULL);
+        if (!launch(&run, 0, MOST, 0)) {
+            return;
+        }
+        (void)clEnqueueReadBuffer(lab.cl.queue, lab.out, CL_TRUE, 0, sizeof out, out, 0, NULL,
+                                  NULL);
+        for (size_t k = 1; k < MOST; k++) {
+            if (out[k] < out[k - 1] || (in[k] == 0 && out[k] != out[k - 1])) {
+                ktest_fail("%s: sum %zu is %.17g after %.17g, element %.17g",
+                           family_names[families[f]], k, out[k], out[k - 1], in[k]);
+                return;
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct {
+        const char *name;
+        size_t device;
+        enum way way;
+    } ways[] = {{"the kernel of any layout", 0, WAY_ANY},
+                {"the kernel of contiguous lines", 0, WAY_ROWS},
+                {"the kernel of columns", 0, WAY_COLUMNS},
+                {"the kernel that gathers tiles", 0, WAY_TILES},
+                {"a device that compiles the source", scan_case_compiler_number(), WAY_ANY}};
+    static const struct {
+        const char *name;
+        ktest_function test;
+    } tests[] = {
+        {"known float64 numbers have the sums that they should have", known_sums},
+        {"inputs of every kind have the sums of the oracle", every_family},
+        {"every short length has the sums of the oracle", every_short_length},
+        {"lengths around vectors and blocks have the sums of the oracle",
+         lengths_around_blocks},
+        {"a line in launches of random lengths has the sums of one launch", random_cuts},
+        {"sums of numbers that are not negative never fall, and a zero changes none",
+         sums_never_fall},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+        lab_open(ways[i].device, ways[i].way);
+        for (size_t t = 0; t < ARRAY_COUNT(tests); t++) {
+            char sentence[160];
+            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[t].name, ways[i].name);
+            ktest_run(sentence, tests[t].test, NULL);
+        }
+        lab_close();
+    }
+    return ktest_finish();
+}

@@ -1,0 +1,19 @@
+/* The exact sums of lines of floats in plain C, as slow as it is plain: what every kernel of exact
+ * sums is compared with, bit for bit. A sum is a big integer, rounded bit by bit; nothing is shared
+ * with the kernels. Thread: any. */
+#ifndef TALLY_TESTS_LIB_EXACT_ORACLE_H
+#define TALLY_TESTS_LIB_EXACT_ORACLE_H
+
+#include "proto/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Sum a line of `count` elements of a float type.
+ * in, out   the line's first element in the order of traversal; steps are in elements. `out` may
+ *           be `in`
+ * exclusive output k leaves element k out */
+void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void *out,
+                       ptrdiff_t out_step, size_t count, bool exclusive);
+
+#endif
