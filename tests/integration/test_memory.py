@@ -137,7 +137,7 @@ def test_who_stops_after_the_first_bytes_keeps_no_more_memory_than_is_counted(st
 def test_who_has_left_inside_its_body_gets_no_memory_for_it(start_server):
     """Many are accepted before the first is looked at: memory for all of them would be a multiple of
     what those need that are still there."""
-    server = start_server("--http-loops", "1", "--log-rate", "0")
+    server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")
     left = 40
     with server.wire() as wire:
         before = wire.metric("tally_memory_slab_bytes")

@@ -61,7 +61,7 @@ OTHERS = 300
 
 def test_a_newcomer_is_accepted_while_connections_before_it_wait_for_their_turns(start_server):
     """The kernel's backlog has one order for all clients. The log has the order of the answers."""
-    server = start_server("--http-loops", "1", "--log-rate", "0")
+    server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")
     with contextlib.ExitStack() as stack:
         server.signal(signal.SIGSTOP)
         until(server.is_stopped)
