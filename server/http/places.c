@@ -99,12 +99,10 @@ static void leave_line(struct places *places, struct newcomer *newcomer)
 /* The first newcomer of the clients that hold the fewest places; NULL: nobody waits. */
 static struct newcomer *poorest_waiting(const struct places *places)
 {
-    struct newcomer *poorest = NULL;
-    struct newcomer *newcomer = NULL;
-    TAILQ_FOREACH(newcomer, &places->line, link)
-    {
-        if (poorest == NULL || held_by(newcomer->client) < held_by(poorest->client)) {
-            poorest = newcomer;
+    struct newcomer *poorest = TAILQ_FIRST(&places->line);
+    for (struct newcomer *other = poorest; other != NULL; other = TAILQ_NEXT(other, link)) {
+        if (held_by(other->client) < held_by(poorest->client)) {
+            poorest = other;
         }
     }
     return poorest;
@@ -115,13 +113,12 @@ static struct newcomer *richest_waiting(const struct places *places)
 {
     struct newcomer *richest = NULL;
     uint64_t most = 0;
-    struct newcomer *newcomer = NULL;
-    TAILQ_FOREACH(newcomer, &places->line, link)
-    {
-        const uint64_t count = held_by(newcomer->client) + newcomer->client->waiting;
-        if (count >= most) {
+    for (struct newcomer *other = TAILQ_FIRST(&places->line); other != NULL;
+         other = TAILQ_NEXT(other, link)) {
+        const uint64_t count = held_by(other->client) + other->client->waiting;
+        if (richest == NULL || count >= most) {
             most = count;
-            richest = newcomer;
+            richest = other;
         }
     }
     return richest;

@@ -85,6 +85,10 @@ def asked_paths(server):
 # Answers that nobody reads ------------------------------------------------------------------------
 
 
+# Connections that read nothing stay, however long the machine stands still.
+PATIENT = ("--min-upload-rate", "0", "--idle-timeout-s", "600", "--answer-timeout-ms", "600000")
+
+
 def unread(server, stack, path, source, pipelined=1):
     """A connection whose client takes next to nothing of the answers: its window is small."""
     wire = stack.enter_context(server.wire(source=source, window=4096))
@@ -104,7 +108,7 @@ def queued_bytes(server):
 
 
 def test_the_kernel_takes_little_of_pages_that_are_not_read(start_server):
-    server = start_server()
+    server = start_server(*PATIENT)
     clients = [f"127.0.1.{at}" for at in range(1, 9)]
     with contextlib.ExitStack() as stack:
         for source in clients:
@@ -119,7 +123,7 @@ def test_the_kernel_takes_little_of_pages_that_are_not_read(start_server):
 @pytest.mark.parametrize("bytes_out", [64 << 10, 900 << 10, 8 << 20])
 def test_the_kernel_takes_little_of_sums_that_are_not_read(start_server, bytes_out):
     """But for a large answer, whose memory is still counted, and of that it takes a block at most."""
-    server = start_server()
+    server = start_server(*PATIENT)
     ask = post_bytes(f"/v1/cumsum?dtype=int8&shape={bytes_out}&strides=0", b"\1", [RAW])
     with contextlib.ExitStack() as stack:
         for _ in range(4):
@@ -132,7 +136,7 @@ def test_the_kernel_takes_little_of_sums_that_are_not_read(start_server, bytes_o
 
 
 def test_who_does_not_read_pages_gets_no_more_of_them_and_others_do(start_server):
-    server = start_server()
+    server = start_server(*PATIENT)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             unread(server, stack, "/openapi.json", "127.0.1.1")
@@ -150,7 +154,7 @@ def test_who_does_not_read_pages_gets_no_more_of_them_and_others_do(start_server
 
 
 def test_all_clients_together_have_a_bounded_number_of_unread_pages(start_server):
-    server = start_server()
+    server = start_server(*PATIENT)
     with contextlib.ExitStack() as stack:
         for client in range(1, 6):
             for _ in range(26):
@@ -166,7 +170,7 @@ def test_all_clients_together_have_a_bounded_number_of_unread_pages(start_server
 
 
 def test_pages_count_among_the_requests_of_their_client(start_server):
-    server = start_server("--per-client-requests", "2", "--idle-timeout-s", "600")
+    server = start_server("--per-client-requests", "2", *PATIENT)
     paths = ["/metrics", "/openapi.json", "/version", "/v2", "/v1/devices", "/"]
     with contextlib.ExitStack() as stack:
         for _ in range(2):

@@ -77,9 +77,7 @@ class Client:
 class Wire:
     """A raw socket to the server, for what no well-behaved client sends."""
 
-    def __init__(
-        self, port, timeout=30, context=None, source="", path=None, window=None
-    ):
+    def __init__(self, port, timeout=30, context=None, source="", path=None, window=None):
         """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket; window:
         bytes that the client's system takes for it, so that more stays with the server."""
         self.socket = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
