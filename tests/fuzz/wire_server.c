@@ -242,13 +242,17 @@ static void make_shm(void)
     (void)close(fd);
 }
 
+/* Programs that run beside the fuzzer listen and connect at 127.0.0.1: at an address of its own no
+ * port that was free a moment ago is taken. */
+#define WIRE_ADDRESS "127.31.7.5"
+
 /* A port that nobody has now. */
 static void choose_port(void)
 {
     socklen_t bytes = sizeof wire.tcp;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     wire.tcp = (struct sockaddr_in){.sin_family = AF_INET};
-    wire.tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    WIRE_REQUIRE(inet_pton(AF_INET, WIRE_ADDRESS, &wire.tcp.sin_addr) == 1);
     WIRE_REQUIRE(bind(fd, (struct sockaddr *)&wire.tcp, sizeof wire.tcp) == 0);
     WIRE_REQUIRE(getsockname(fd, (struct sockaddr *)&wire.tcp, &bytes) == 0);
     (void)close(fd);
@@ -309,7 +313,7 @@ void wire_server_start(void)
     prepare_once();
     choose_port();
     (void)snprintf(local, sizeof local, "--listen=unix:%s", wire.unix_path);
-    (void)snprintf(tcp, sizeof tcp, "--listen=127.0.0.1:%u", ntohs(wire.tcp.sin_port));
+    (void)snprintf(tcp, sizeof tcp, "--listen=" WIRE_ADDRESS ":%u", ntohs(wire.tcp.sin_port));
     const char *words[] = {"--slice-bytes=4KiB",
                            "--inline-json-bytes=1KiB",
                            "--max-body-bytes=160KiB",
