@@ -170,7 +170,7 @@ static const struct {
      "booleans have no sum here: send x.astype('int64'), whose sums count those that are True"},
     {"c",
      "a complex number has two parts, each with a sum of its own: send x.real and x.imag as "
-     "two arrays, and put the sums together again, re + 1j * im"},
+     "two arrays; their sums are the real and the imaginary parts of the result"},
     {"O",
      "Python objects are never unpickled: save x.astype('int64') where all are whole numbers "
      "that int64 holds, else x.astype('float64'), which rounds to 53 bits"},

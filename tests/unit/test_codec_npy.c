@@ -135,7 +135,7 @@ static const struct {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,", STATUS_INVALID_NPY, "a tuple"},
     {"{'descr': '|b1', " REST, STATUS_INVALID_DTYPE, "send x.astype('int64')"},
     {"{'descr': '<c8', " REST, STATUS_INVALID_DTYPE, "send x.real and x.imag"},
-    {"{'descr': '>c16', " REST, STATUS_INVALID_DTYPE, "re + 1j * im"},
+    {"{'descr': '>c16', " REST, STATUS_INVALID_DTYPE, "send x.real and x.imag as two arrays"},
     {"{'descr': '|O', " REST, STATUS_INVALID_DTYPE, "unpickled"},
     {"{'descr': '|S5', " REST, STATUS_INVALID_DTYPE, "text"},
     {"{'descr': '<U5', " REST, STATUS_INVALID_DTYPE, "'float64'), which rounds to 53 bits"},
