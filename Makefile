@@ -207,18 +207,16 @@ $(B)/tests/kernels/exact.list: Makefile
 	@mkdir -p $(@D)
 	@for type in f16 bf16 f32 f64; do \
 	    options="-DELEM_$$(echo $$type | tr a-z A-Z) -DINDEX=ulong"; \
-	    printf 'scan_exact_%s\t%s\texact table exact_lines\tscan_exact,scan_exact_%s,pppp848\n' \
-	        $$type "$$options" $$type; \
-	    printf 'scan_exact_rows_%s\t%s\texact table exact_vector exact_block exact_rows\tscan_exact_rows,scan_exact_rows_%s,pppp848\n' \
-	        $$type "$$options" $$type; \
-	    printf 'scan_exact_columns_%s\t%s\texact table exact_vector exact_strip exact_columns\tscan_exact_columns,scan_exact_columns_%s,pppp848\n' \
-	        $$type "$$options" $$type; \
-	    printf 'scan_exact_tiles_%s\t%s\texact table exact_vector exact_strip exact_tiles\tscan_exact_tiles,scan_exact_tiles_%s,pppp848\n' \
-	        $$type "$$options" $$type; \
+	    for kernel in '= exact_lines' 'rows_= exact_vector exact_block exact_rows' \
+	        'columns_= exact_vector exact_strip exact_columns' 'tiles_= exact_vector exact_strip exact_tiles'; do \
+	        name=scan_exact_$${kernel%%=*} && \
+	        printf '%s%s\t%s\texact table%s launch\t%s,%s%s,pppp8488\n' \
+	            $$name $$type "$$options" "$${kernel#*=}" $${name%_} $$name $$type; \
+	    done; \
 	done >$@
 $(B)/tests/kernels/exact.o: $(B)/tests/kernels/exact.list $(AHEAD_SRC)
 	$(call ahead,$<,$(@:.o=),$@)
-$(B)/tests/kernels/test_exact.o: $(addprefix kernels/cl/,exact.cl table.cl exact_lines.cl)
+$(B)/tests/kernels/test_exact.o: $(addprefix kernels/cl/,exact.cl table.cl exact_lines.cl launch.cl)
 $(B)/tests/kernels/test_exact: $(B)/tests/kernels/test_exact.o \
     $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/exact.o
 	@mkdir -p $(@D)

@@ -1,5 +1,6 @@
 /* Exact sums of columns, for processors: a work-item takes a strip of lines that are neighbours in
  * memory (exact_strip.cl). Columns beyond whole strides go through a buffer. */
+#define KERNEL_NAME scan_exact_columns
 /* Columns of a strip that are fewer than a stride, one tile after the other, by way of a buffer. */
 INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
 {
@@ -44,31 +45,24 @@ NOINLINE void columns_scan(struct tile first, ulong rows, uint columns, bool exc
 }
 
 /* An item is a strip: item_lines columns, the last of a row of strips those that are left. */
-__kernel void scan_exact_columns(__global const elem_t *in, __global elem_t *out,
-                                 __global acc_t *carry, __global const ulong *table,
-                                 ulong entry_at, uint entry_count, ulong items)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
-    if (get_global_id(0) >= items) {
-        return;
-    }
-    index_t own;
-    __global const struct scan_entry *e =
-        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     const ulong inner = entry_dim(e, e->dims - 1)[0];
     const ulong strips = (inner + e->item_lines - 1) / e->item_lines;
-    const ulong line = own / strips * inner + own % strips * e->item_lines;
+    const ulong line = item / strips * inner + item % strips * e->item_lines;
     const ulong last = reverse ? e->length - 1 : 0;
-    uint columns = (uint)min(e->item_lines, inner - own % strips * e->item_lines);
+    uint columns = (uint)min(e->item_lines, inner - item % strips * e->item_lines);
     const struct line_walk walk = line_walk_start(e, (index_t)line);
     struct tile first;
-    first.in = AS_PRIVATE(in + walk.in + last * e->axis_in);
-    first.out = AS_PRIVATE(out + walk.out + last * e->axis_out);
+    first.in = AS_PRIVATE(launch->in + walk.in + last * e->axis_in);
+    first.out = AS_PRIVATE(launch->out + walk.out + last * e->axis_out);
     first.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     first.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
     first.rows = 0;
-    __global acc_t *sums = carry + e->carry + line;
+    __global acc_t *sums = launch->carry + e->carry + line;
     const bool carry_in = (e->flags & ENTRY_CARRY_IN) != 0;
     const bool carry_out = (e->flags & ENTRY_CARRY_OUT) != 0;
     const uint whole = columns - columns % STRIDE;

@@ -1,6 +1,7 @@
 /* Exact sums of any layout: a work-item walks some lines, mostly one, element by element. No
  * barriers, no local memory, no floating-point arithmetic. In place is fine: an element is read
  * before its sum is written. */
+#define KERNEL_NAME scan_exact
 
 static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
                       __global const struct scan_entry *e, ulong line)
@@ -32,19 +33,12 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     }
 }
 
-__kernel void scan_exact(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
-                         __global const ulong *table, ulong entry_at, uint entry_count,
-                         ulong items)
+static inline void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                            ulong item)
 {
-    if (get_global_id(0) >= items) {
-        return;
-    }
-    index_t own;
-    __global const struct scan_entry *e =
-        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
-    ulong line = (ulong)own * e->item_lines;
+    ulong line = item * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
     for (; line < end; line++) {
-        scan_line(in, out, carry, e, line);
+        scan_line(launch->in, launch->out, launch->carry, e, line);
     }
 }

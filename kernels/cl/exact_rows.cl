@@ -2,6 +2,7 @@
  * (exact_block.cl), or several short ones in a block where they lie one behind the other. Elements
  * that are walked backwards, and the end of a line, go through a buffer. In place is fine: elements
  * are read before their sums are written. */
+#define KERNEL_NAME scan_exact_rows
 
 INLINE void copy_reversed(elem_t *to, const elem_t *from, uint count)
 {
@@ -62,25 +63,18 @@ INLINE bool are_short_rows(__global const struct scan_entry *e)
            entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
 }
 
-__kernel void scan_exact_rows(__global const elem_t *in, __global elem_t *out,
-                              __global acc_t *carry, __global const ulong *table,
-                              ulong entry_at, uint entry_count, ulong items)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
-    if (get_global_id(0) >= items) {
-        return;
-    }
-    index_t own;
-    __global const struct scan_entry *e =
-        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    ulong line = (ulong)own * e->item_lines;
+    ulong line = item * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
     if (are_short_rows(e)) {
         const uint most = EXACT_BLOCK / (uint)e->length;
         const struct line_walk walk = line_walk_start(e, (index_t)line);
-        const elem_t *from = AS_PRIVATE(in + walk.in);
-        elem_t *to = AS_PRIVATE(out + walk.out);
+        const elem_t *from = AS_PRIVATE(launch->in + walk.in);
+        elem_t *to = AS_PRIVATE(launch->out + walk.out);
         for (; line < end; line += most, from += most * e->length, to += most * e->length) {
             const uint rows = (uint)min((ulong)most, end - line);
             if (exclusive) {
@@ -93,11 +87,11 @@ __kernel void scan_exact_rows(__global const elem_t *in, __global elem_t *out,
     }
     for (; line < end; line++) {
         const struct line_walk walk = line_walk_start(e, (index_t)line);
-        const elem_t *from = AS_PRIVATE(in + walk.in);
-        elem_t *to = AS_PRIVATE(out + walk.out);
+        const elem_t *from = AS_PRIVATE(launch->in + walk.in);
+        elem_t *to = AS_PRIVATE(launch->out + walk.out);
         acc_t sum;
         if ((e->flags & ENTRY_CARRY_IN) != 0) {
-            sum = carry[e->carry + line];
+            sum = launch->carry[e->carry + line];
         } else {
             exact_clear(&sum);
             sum.flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
@@ -110,7 +104,7 @@ __kernel void scan_exact_rows(__global const elem_t *in, __global elem_t *out,
             line_scan(from, to, e->length, true, exclusive, &sum);
         }
         if ((e->flags & ENTRY_CARRY_OUT) != 0) {
-            carry[e->carry + line] = sum;
+            launch->carry[e->carry + line] = sum;
         }
     }
 }

@@ -1,7 +1,8 @@
 /* Exact sums of any layout, for processors: a work-item takes TILE_LINES lines, in their order, copies
  * a tile of each to a buffer in which the lines lie side by side, adds the tile up there
  * (exact_strip.cl), and copies the sums to where they belong. */
-#define TILE_LINES 64
+#define KERNEL_NAME scan_exact_tiles
+#define TILE_LINES  64
 
 /* Where the lines of a work-item begin in memory, in the order of traversal. */
 struct tile_lines {
@@ -68,21 +69,14 @@ NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out
 }
 
 /* An item is TILE_LINES lines of the entry, the last what is left of them. */
-__kernel void scan_exact_tiles(__global const elem_t *in, __global elem_t *out,
-                               __global acc_t *carry, __global const ulong *table,
-                               ulong entry_at, uint entry_count, ulong items)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
-    if (get_global_id(0) >= items) {
-        return;
-    }
-    index_t own;
-    __global const struct scan_entry *e =
-        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const long in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     const long out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
     const ulong last = reverse ? e->length - 1 : 0;
-    const ulong line = (ulong)own * TILE_LINES;
+    const ulong line = item * TILE_LINES;
     struct tile_lines lines;
     lines.count = (uint)min((ulong)TILE_LINES, e->lines - line);
     struct line_walk walk = line_walk_start(e, (index_t)line);
@@ -93,7 +87,7 @@ __kernel void scan_exact_tiles(__global const elem_t *in, __global elem_t *out,
             line_walk_next(&walk, e, false);
         }
     }
-    tiles_scan(&lines, AS_PRIVATE(in), AS_PRIVATE(out), in_step, out_step, e->length,
-               (e->flags & ENTRY_EXCLUSIVE) != 0, carry + e->carry + line,
+    tiles_scan(&lines, AS_PRIVATE(launch->in), AS_PRIVATE(launch->out), in_step, out_step,
+               e->length, (e->flags & ENTRY_EXCLUSIVE) != 0, launch->carry + e->carry + line,
                (e->flags & ENTRY_CARRY_IN) != 0, (e->flags & ENTRY_CARRY_OUT) != 0);
 }

@@ -24,9 +24,11 @@
 EMBED_SOURCE("exact_source", "kernels/cl/exact.cl");
 EMBED_SOURCE("exact_table_source", "kernels/cl/table.cl");
 EMBED_SOURCE("exact_lines_source", "kernels/cl/exact_lines.cl");
+EMBED_SOURCE("exact_launch_source", "kernels/cl/launch.cl");
 extern const char exact_source[] __attribute__((visibility("hidden")));
 extern const char exact_table_source[] __attribute__((visibility("hidden")));
 extern const char exact_lines_source[] __attribute__((visibility("hidden")));
+extern const char exact_launch_source[] __attribute__((visibility("hidden")));
 
 enum {
     MOST = 2100,   /* elements of a line */
@@ -236,7 +238,8 @@ static cl_program build(size_t type)
     static const char *const elements[] = {"F16", "BF16", "F32", "F64"};
     static const char *const kernels[] = {"", "rows_", "columns_", "tiles_"};
     static const char *const suffixes[] = {"f16", "bf16", "f32", "f64"};
-    const char *text[] = {exact_source, exact_table_source, exact_lines_source};
+    const char *text[] = {exact_source, exact_table_source, exact_lines_source,
+                          exact_launch_source};
     char options[64];
     char name[64];
     cl_int code = CL_SUCCESS;
@@ -329,6 +332,7 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                           .dim = {run->lines, run->pitch, run->pitch}};
     const cl_ulong entry_at = 0;
     const cl_uint entry_count = 1;
+    const cl_ulong chain_at = 0; /* no line is cut */
     const cl_ulong items = (run->lines + lab.item_lines - 1) / lab.item_lines;
     const size_t one = 1;
     const size_t count = items;
@@ -337,7 +341,7 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
                                       OPENCL_ARG(entry_at),  OPENCL_ARG(entry_count),
-                                      OPENCL_ARG(items)};
+                                      OPENCL_ARG(items),     OPENCL_ARG(chain_at)};
     cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0, sizeof table,
                                        &table, 0, NULL, NULL);
     for (cl_uint i = 0; i < ARRAY_COUNT(args) && code == CL_SUCCESS; i++) {
