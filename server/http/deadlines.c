@@ -358,19 +358,32 @@ static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
     return slowest;
 }
 
-/* Cut who holds memory and hardly moves, until what was refused last would fit: on one loop, whose
- * refusal it is then. */
+/* Bytes of requests on connections that were cut: they are given back when the connection closes,
+ * which takes a moment, or longer where the thread stands still. */
+static uint64_t leaving_bytes(const struct http_loop *loop)
+{
+    uint64_t bytes = 0;
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
+        bytes +=
+            conn->cut && conn->exchange != NULL ? conn->exchange->request.reserved_bytes : 0;
+    }
+    return bytes;
+}
+
+/* Cut requests that hold memory and hardly move, the slowest first, until the reservation that was
+ * refused last would fit. One loop does this for a refusal. */
 static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 {
     uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
-    uint64_t wanted = memory_pressed(loop->server->memory,
-                                     larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
-    struct conn *conn = wanted == 0 ? NULL : find_slowest(loop, now_ns);
+    const uint64_t wanted = memory_pressed(
+        loop->server->memory, larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
+    uint64_t freed = wanted == 0 ? 0 : leaving_bytes(loop);
+    struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, now_ns);
     if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
                                                         now_ns + RELIEF_MS * NS_PER_MS)) {
         return;
     }
-    uint64_t freed = 0;
     for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
         freed += conn->exchange->request.reserved_bytes;
         if (is_receiving(conn)) {

@@ -57,12 +57,14 @@ struct idle_slab {
 
 struct memory {
     struct memory_options options;
-    atomic_uint_fast64_t reserved;   /* taken by requests */
-    atomic_uint_fast64_t committed;  /* the same and what was promised */
-    atomic_uint_fast64_t refused_ns; /* when there was too little free ... */
-    atomic_uint_fast64_t missing;    /* ... by how many bytes */
-    pthread_mutex_t lock;            /* guards everything below */
-    size_t shared_count;             /* entries of shared[] ever used */
+    atomic_uint_fast64_t reserved;  /* taken by requests */
+    atomic_uint_fast64_t committed; /* the same and what was promised */
+    atomic_uint_fast64_t
+        refused_ns; /* when too little was free last; 0: those bytes were had */
+    atomic_uint_fast64_t refused_bytes; /* how many bytes were asked for then, ... */
+    atomic_uint_fast64_t refused_limit; /* ... of this part of the budget */
+    pthread_mutex_t lock;               /* guards everything below */
+    size_t shared_count;                /* entries of shared[] ever used */
     struct idle_slab *idle;
     struct idle_slab *leaving; /* to be unmapped, and no longer in slab_bytes */
     bool stopping;
@@ -216,13 +218,18 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
         *committed = smaller_of(bytes, *left);
         if (bytes - *committed > lack) {
             if (bytes <= limit) {
-                atomic_store_explicit(&memory->missing, bytes - *left, memory_order_relaxed);
+                atomic_store_explicit(&memory->refused_bytes, bytes, memory_order_relaxed);
+                atomic_store_explicit(&memory->refused_limit, limit, memory_order_relaxed);
                 atomic_store_explicit(&memory->refused_ns, clock_now_ns(),
                                       memory_order_relaxed);
             }
             return false;
         }
     } while (!atomic_compare_exchange_weak(&memory->committed, &before, before + *committed));
+    if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
+        *committed >= atomic_load_explicit(&memory->refused_bytes, memory_order_relaxed)) {
+        atomic_store_explicit(&memory->refused_ns, 0, memory_order_relaxed);
+    }
     return true;
 }
 
@@ -259,8 +266,13 @@ static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
 
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns)
 {
-    bool refused = atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) > since_ns;
-    return refused ? atomic_load_explicit(&memory->missing, memory_order_relaxed) : 0;
+    if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) <= since_ns) {
+        return 0;
+    }
+    const uint64_t bytes = atomic_load_explicit(&memory->refused_bytes, memory_order_relaxed);
+    const uint64_t limit = atomic_load_explicit(&memory->refused_limit, memory_order_relaxed);
+    const uint64_t taken = atomic_load(&memory->committed);
+    return bytes - smaller_of(bytes, limit - smaller_of(taken, limit));
 }
 
 void memory_release(struct memory *memory, uint64_t bytes)

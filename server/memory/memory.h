@@ -71,8 +71,9 @@ void memory_draw(struct memory *memory, uint64_t bytes);
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* The bytes that were missing when memory_reserve() or memory_promise() last failed for want of
- * what others hold; 0: neither has since then. */
+/* The bytes that are missing for what memory_reserve() or memory_promise() last refused because others
+ * hold the memory; 0: neither has refused anything since then, or as many bytes are free now, or were
+ * had meanwhile. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
 /* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content

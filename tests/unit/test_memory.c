@@ -96,6 +96,22 @@ static void a_refusal_for_want_of_free_memory_is_remembered(void **state)
     memory_release(memory, 64 << 20);
 }
 
+static void a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had(void **state)
+{
+    struct memory *memory = *state;
+    uint64_t before_ns = clock_now_ns();
+    assert_int_equal(memory_reserve(memory, 64 << 20, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OUT_OF_MEMORY);
+    memory_release(memory, 10);
+    assert_int_equal(memory_pressed(memory, before_ns), 0);
+    assert_int_equal(memory_reserve(memory, 6, NULL), STATUS_OK);
+    assert_int_equal(memory_pressed(memory, before_ns), 3); /* others had some of them */
+    memory_release(memory, 3);
+    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OK);
+    assert_int_equal(memory_pressed(memory, before_ns), 0);
+    memory_release(memory, 64 << 20);
+}
+
 static void without_a_first_slab_there_is_no_start(void **state)
 {
     const struct memory_options options = {.budget_bytes = 64 << 20,
@@ -552,6 +568,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_budget_is_kept_to_the_byte, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_for_want_of_free_memory_is_remembered, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had, set_up, tear_down),
         cmocka_unit_test(without_a_first_slab_there_is_no_start),
         cmocka_unit_test_setup_teardown(
             the_first_slab_is_there_before_the_first_block_and_stays, set_up, tear_down),
