@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -28,9 +29,13 @@ PREFIX = f"tally_bench_{os.getpid()}_"  # of files in shared folders
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One below those that the system gives to connections, which could be some client's before the
+    server listens there, and below those of the tests' own servers."""
+    while True:
+        port = random.SystemRandom().randrange(2000, 10000)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def machine_busy():
