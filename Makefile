@@ -202,7 +202,7 @@ $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/de
 	@grep -E '^scan_(rows|steps|columns|narrow)_(f32_f64|f64_f64|i8_int)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
-# The arithmetic of exact sums, which no kernel of the service uses yet.
+# The arithmetic of exact sums, by itself.
 $(B)/tests/kernels/exact.list: Makefile
 	@mkdir -p $(@D)
 	@for type in f16 bf16 f32 f64; do \

@@ -304,9 +304,11 @@ static enum status wave_run(struct batch *batch, struct region *regions, size_t 
 
 /* ---- sums that are handed on ---- */
 
+/* Bytes of the carry of so many lines on the device: of integers with a second plane. */
 static size_t carry_bytes(const struct scan_plan *plan, uint64_t lines)
 {
-    return (size_t)lines * 2 * scan_accumulator_bytes(plan->dtype);
+    const size_t planes = dtype_is_float(plan->dtype) ? 1 : 2;
+    return (size_t)lines * planes * scan_carry_bytes(plan->dtype);
 }
 
 /* `bytes` for the sums of so many lines; `sums`: what they are; NULL: anything. */
@@ -346,7 +348,6 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
         struct region region = {.piece = whole->piece, .in_slab = packed, .out_slab = packed};
         const uint64_t done = box.position + box.plan.axis.size;
         region.piece.plan = &box.plan;
-        region.piece.position += box.position;
         region.piece.carry_line += carried ? box.line : 0;
         region.piece.carry_in = whole->piece.carry_in || box.position > 0;
         region.piece.carry_out = whole->piece.carry_out || done < plan->axis.size;
@@ -370,15 +371,15 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
 
 static struct region make_region(const struct scan_job *job)
 {
-    struct region region = {.piece = {.plan = job->plan,
-                                      .position = job->position,
-                                      .carry_in = job->carry != NULL && job->position > 0,
-                                      .carry_out = job->carry != NULL && job->more},
-                            .in_slab = job->slab,
-                            .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
-                            .in_byte = job->in_offset,
-                            .out_byte = job->out_offset,
-                            .holes = job->holes};
+    struct region region = {
+        .piece = {.plan = job->plan,
+                  .carry_in = job->carry_in,
+                  .carry_out = job->carry_out && dtype_is_float(job->plan->dtype)},
+        .in_slab = job->slab,
+        .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
+        .in_byte = job->in_offset,
+        .out_byte = job->out_offset,
+        .holes = job->holes};
     region_measure(&region);
     return region;
 }
@@ -391,28 +392,50 @@ static enum status run_regions(struct batch *batch, struct region *regions, size
                                             : run_boxes(batch, regions, err);
 }
 
-/* Run one slice: the sums of its lines go to the device and come back. They come by way of
- * memory of their own where the lines are some of more, or where a read that fails may have
- * written some of the sums. */
+/* Add the last elements of all lines, on one side, to their sums: of integers. */
+static void add_last(const struct scan_job *job, const struct region *region, bool output,
+                     unsigned char *sums)
+{
+    const struct scan_plan *plan = job->plan;
+    const size_t bytes = dtype_info(plan->dtype)->bytes;
+    const size_t sum_bytes = scan_carry_bytes(plan->dtype);
+    const uint64_t step = output ? plan->axis.out_stride : plan->axis.in_stride;
+    const uint64_t last = plan->reverse ? 0 : (plan->axis.size - 1) * step;
+    const unsigned char *cells =
+        output ? region_output(region)
+               : (unsigned char *)slab_data(region->in_slab) + region->in_byte;
+    for (uint64_t line = 0; line < plan->lines; line++, sums += sum_bytes) {
+        uint64_t sum = 0;
+        uint64_t element = 0; /* hosts are little-endian */
+        memcpy(&sum, sums, sum_bytes);
+        memcpy(&element, cells + (scan_plan_line_at(plan, line, output) + last) * bytes, bytes);
+        sum += element;
+        memcpy(sums, &sum, sum_bytes);
+    }
+}
+
+/* Run one slice. The sums of its lines go to the device and come back, by way of memory of their
+ * own, as a read that fails may have written some of them. The sum after a line of integers is
+ * its last output, or that and its last element where sums are exclusive. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     struct region region = make_region(job);
-    const uint64_t lines = job->plan->lines;
-    const size_t bytes = carry_bytes(job->plan, lines);
-    const size_t plane = bytes / 2;
-    const size_t to_next = carry_bytes(job->plan, job->carry_lines) / 2;
-    const bool direct = to_next == plane && batch->device->cl.info.host_memory;
-    unsigned char *host = job->carry;
-    unsigned char *sums = direct ? host : malloc(bytes);
+    const struct scan_plan *plan = job->plan;
+    const bool floats = dtype_is_float(plan->dtype);
+    const size_t bytes = carry_bytes(plan, plan->lines);
+    const size_t plane = (size_t)plan->lines * scan_carry_bytes(plan->dtype);
+    unsigned char *sums = calloc(1, bytes);
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
-    if (region.piece.carry_in && !direct) {
-        memcpy(sums, host, plane);
-        memcpy(sums + plane, host + to_next, plane);
+    if (job->carry_in) {
+        memcpy(sums, job->carry, plane);
     }
-    enum status status =
-        carry_create(batch, lines, bytes, region.piece.carry_in ? sums : NULL, err);
+    enum status status = carry_create(batch, plan->lines, bytes, sums, err);
+    memset(sums, 0, plane);
+    if (job->carry_out && !floats && plan->exclusive) {
+        add_last(job, &region, false, sums);
+    }
     if (status == STATUS_OK) {
         status = run_regions(batch, &region, 1, err);
     }
@@ -420,14 +443,14 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
                          CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
     }
-    if (status == STATUS_OK && region.piece.carry_out && !direct) {
-        memcpy(host, sums, plane);
-        memcpy(host + to_next, sums + plane, plane);
+    if (status == STATUS_OK && job->carry_out) {
+        if (!floats) {
+            add_last(job, &region, true, sums);
+        }
+        memcpy(job->carry, sums, plane);
     }
     opencl_release(&batch->carry);
-    if (!direct) {
-        free(sums);
-    }
+    free(sums);
     return status;
 }
 

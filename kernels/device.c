@@ -1,6 +1,7 @@
 /* The life of a device: opened, closed; opencl.c finds it, selftest.c prepares it, batch.c runs
  * it. Failures: device.h. Thread: that of the device. */
 #include "kernels/batch.h"
+#include "proto/carry.h"
 
 #include <stdlib.h>
 
@@ -44,7 +45,7 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
     return &device->cl.info;
 }
 
-size_t scan_accumulator_bytes(enum dtype dtype)
+size_t scan_carry_bytes(enum dtype dtype)
 {
-    return dtype_is_float(dtype) || dtype_info(dtype)->bytes == 8 ? 8 : 4;
+    return carry_sum_bytes(dtype);
 }

@@ -64,19 +64,19 @@ MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtyp
  * begin at one place only if plan->in_place, else the ranges are disjoint. Output cells in gaps
  * are zeroed.
  *
- * Or a slice of a scan whose lines are cut along the axis (split.h), which comes after the
- * slice before it, on whatever device: `carry` holds what the lines sum up to so far. */
+ * Or a slice of a scan whose lines are cut along the axis (split.h), anywhere: `carry` holds the
+ * sums that its lines begin with, and takes those after them, for the slice behind it, which may
+ * run on another device. */
 struct scan_job {
     const struct scan_plan *plan; /* borrowed; has elements */
     struct slab *slab;            /* borrowed */
     size_t in_offset;
     size_t out_offset;
-    void *carry;          /* borrowed: S of its first line (struct scan_set), in accumulators of
-                    scan_accumulator_bytes(); NULL: a whole scan */
-    uint64_t carry_lines; /* accumulators from there to B of that line, plan->lines or more */
-    uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */
-    bool more;         /* a slice follows: plan->axis.size is a multiple of SCAN_BLOCK */
-    bool holes; /* plan->gaps is false, though the output has cells between this job's: they
+    void *carry; /* borrowed: plan->lines sums of scan_carry_bytes(), in the order of the plan's
+                       lines; NULL: a whole scan */
+    bool carry_in;  /* the lines begin with these; else with nothing */
+    bool carry_out; /* the sums after the lines are wanted there */
+    bool holes;     /* plan->gaps is false, though the output has cells between this job's: they
                    belong to other slices and are left alone */
     struct slab *out_slab; /* borrowed: where out_offset counts; NULL: in `slab` */
 };
@@ -90,13 +90,13 @@ struct scan_report {
                            safe */
 };
 
-/* Bytes of the sum that a line of the type hands on. Integers narrower than the sum wrap when they
- * are stored. */
-size_t scan_accumulator_bytes(enum dtype dtype);
+/* Bytes of a line's sum in a carry: of floats a struct exact_sum, of integers 4 or 8, modulo 2^32 or
+ * 2^64, of which a narrower type has the low bytes. */
+size_t scan_carry_bytes(enum dtype dtype);
 
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
  * carry runs alone.
- * out   all outputs, and the carry if more follows, written on STATUS_OK; on failure output
+ * out   all outputs, and the carry if it is wanted, written on STATUS_OK; on failure output
  *       ranges hold anything and the carry is as it was; *report is filled either way, its
  *       times only on STATUS_OK
  * err   DEVICE_ERROR: the device failed and should be taken out of use; OUT_OF_MEMORY */

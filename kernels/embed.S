@@ -14,12 +14,14 @@
     .global program_sources
 program_sources:
     embed types, "kernels/cl/types.cl"
-    embed soft_f64, "kernels/cl/soft_f64.cl"
+    embed exact, "kernels/cl/exact.cl"
     embed table, "kernels/cl/table.cl"
     embed gpu_tile, "kernels/cl/gpu_tile.cl"
     embed gpu_reduce, "kernels/cl/gpu_reduce.cl"
     embed gpu_lookback, "kernels/cl/gpu_lookback.cl"
     embed generic, "kernels/cl/generic.cl"
+    embed exact_lines, "kernels/cl/exact_lines.cl"
+    embed launch, "kernels/cl/launch.cl"
     .section .data.rel.ro, "aw", %progbits
     .global program_sources_end
 program_sources_end:

@@ -128,8 +128,6 @@ static struct scan_entry make_entry(const struct scan_set *set, const struct sca
                                .axis_in = plan->axis.in_stride,
                                .axis_out = plan->axis.out_stride,
                                .flags = flags,
-                               .block = piece->position / SCAN_BLOCK %
-                                        (SCAN_SUPERBLOCK / SCAN_BLOCK),
                                .carry = piece->carry_line,
                                .carry_lines = set->carry_lines,
                                .dims = (uint64_t)plan->dims,
@@ -232,7 +230,7 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = set->pieces[0].plan;
-    const size_t sum_bytes = scan_accumulator_bytes(plan->dtype);
+    const size_t sum_bytes = scan_carry_bytes(plan->dtype);
     TRY(grow_scratch(device, &launcher->blocks, sum_bytes * table->blocks, err));
     TRY(grow_scratch(device, &launcher->superblocks, sum_bytes * table->superblocks, err));
     const struct opencl_arg reduce[] = {
@@ -320,6 +318,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
 {
     const struct opencl *device = launcher->device;
     const bool generic = variant == SCAN_VARIANT_GENERIC;
+    const bool any = generic || variant == SCAN_VARIANT_EXACT_LINES;
     const cl_kernel *kernels = NULL;
     struct launch_table table;
     struct scan_division division = {.set = set,
@@ -344,7 +343,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
         return run_lookback(launcher, set, kernels, &table, launches, err);
     }
     const struct opencl_arg args[] = {
-        /* the last one: of the vector kernels only */
+        /* the last one: not of the generic kernel */
         OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
         OPENCL_ARG(set->carry),     OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
@@ -353,7 +352,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
                                    table.items, one_group ? (size_t)table.items : 1};
-    if (generic) {
+    if (any && !one_group) {
         launch.local = device->gpu_kernels ? LOCAL_SIZE_GPU : LOCAL_SIZE_CPU;
     }
     return opencl_enqueue(device, &launch, launches, err);
@@ -367,6 +366,9 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
+    if (dtype_is_float(plan->dtype)) {
+        return SCAN_VARIANT_EXACT_LINES;
+    }
     const bool tried = launcher->looks_back[plan->dtype];
     const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? LANES * GROUP + 1
                                    : tried ? (uint64_t)LOOKBACK_FROM
@@ -410,6 +412,8 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
     const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     const struct scan_type type = find_type(device, set);
+    const enum scan_variant_id any =
+        dtype_is_float(type.dtype) ? SCAN_VARIANT_EXACT_LINES : SCAN_VARIANT_GENERIC;
     struct scan_piece *pieces = set->pieces;
     if (set->count > launcher->room) {
         void *entries = reallocarray(launcher->entries, set->count, sizeof *launcher->entries);
@@ -423,7 +427,7 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     for (size_t i = 0; i < set->count; i++) {
         pieces[i].variant = by_tiles  ? (int)choose_for_gpu(launcher, &pieces[i])
                             : vectors ? (int)scan_variant_choose(&pieces[i])
-                                      : SCAN_VARIANT_GENERIC;
+                                      : (int)any;
         TRY(IN_TESTS(scan_aids_choose(device, &pieces[i], &pieces[i].variant, err), STATUS_OK));
     }
     struct scan_set few = *set;

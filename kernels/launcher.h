@@ -8,8 +8,6 @@
 #include "kernels/program.h"
 
 _Static_assert(sizeof(ulong) == sizeof(uint64_t), "a row is of 64-bit words");
-_Static_assert(BLOCK == SCAN_BLOCK && BLOCK * BLOCKS_PER_SUPERBLOCK == SCAN_SUPERBLOCK,
-               "kernels group additions as the host does");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
 
 /* A buffer for the tables of launches, with its copy on the host, or in host memory itself where

@@ -250,8 +250,7 @@ enum status opencl_open(size_t number, enum scan_lookback lookback, struct openc
     struct opencl opened = {.id = found.ids[number]};
     describe_device(found.platforms[number], opened.id, &opened.info);
     opened.alloc_limit = opened.info.max_alloc_bytes;
-    opened.soft_f64 = !opened.info.fp64;
-    opened.gpu_kernels = opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
+    opened.gpu_kernels = opened.info.kind == SCAN_DEVICE_GPU;
     enum status status = STATUS_OK;
     TRY(IN_TESTS(scan_aids_apply(&opened, err), STATUS_OK));
     CL_MAKE(status, err, opened.context, clCreateContext, NULL, 1, &opened.id, NULL, NULL);

@@ -20,7 +20,6 @@ struct opencl {
     uint64_t alloc_limit; /* bytes of one buffer */
     enum scan_lookback lookback;
     bool gpu_kernels; /* use the kernels for GPUs */
-    bool soft_f64;    /* add float64 numbers in integers */
     bool wide_index;  /* never the kernels with 32-bit offsets */
 #if defined(TALLY_TESTING)
     struct scan_aids aids;

@@ -358,20 +358,6 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
     *box = made;
 }
 
-void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *superblocks)
-{
-    const struct scan_dim along = {plan->axis.size / SCAN_SUPERBLOCK,
-                                   SCAN_SUPERBLOCK * plan->axis.in_stride,
-                                   SCAN_SUPERBLOCK * plan->axis.out_stride};
-    struct scan_plan made = *plan;
-    made.axis.size = SCAN_SUPERBLOCK;
-    if (along.size > 1) {
-        plan_add_dim(&made, along);
-    }
-    plan_settle_part(&made);
-    *superblocks = made;
-}
-
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                            struct error *err)
 {

@@ -69,10 +69,6 @@ uint64_t scan_plan_effort(const struct scan_plan *plan);
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
                    struct scan_plan *box);
 
-/* The whole superblocks of a plan's lines as lines of their own, in memory: those of a line
- * take the axis' place among the other dimensions. plan->axis.size >= SCAN_SUPERBLOCK. */
-void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *superblocks);
-
 /* Elements on one side from the plan's cell of all indices 0 to the first of a line. */
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output);
 

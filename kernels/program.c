@@ -58,34 +58,34 @@ bool program_wide_only(const struct opencl *device)
 
 bool program_suits(const struct opencl *device, enum scan_variant_id variant)
 {
-    return variant == SCAN_VARIANT_GENERIC ||
+    const bool any = variant == SCAN_VARIANT_GENERIC || variant == SCAN_VARIANT_EXACT_LINES;
+    return any ||
            (!AID(device, generic_kernels) && is_for_gpus(variant) == device->gpu_kernels);
 }
 
 void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec)
 {
-    const char *acc = !dtype_is_float(type.dtype) ? "-DACC_INT"
-                      : device->soft_f64          ? "-DACC_SOFT_F64"
-                                                  : "-DACC_F64";
+    const bool floats = scan_variants[variant].floats;
     const char *option = scan_variants[variant].option;
     char test[32] = "";
+    (void)device; /* tests alone ask for anything of it */
     if (variant == SCAN_VARIANT_LOOKBACK && AID(device, lookback_test) != 0) {
         (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u",
                        (unsigned)AID(device, lookback_test));
     }
-    *spec = (struct program_spec){.sources = {"soft_f64", "types"}};
-    (void)snprintf(spec->options, sizeof spec->options, "%s %s -DINDEX=%s %s%s",
-                   element_options[stored_as(type.dtype)], acc,
+    *spec = (struct program_spec){.sources = {floats ? "exact" : "types"}};
+    (void)snprintf(spec->options, sizeof spec->options, "%s%s -DINDEX=%s %s%s",
+                   element_options[stored_as(type.dtype)], floats ? "" : " -DACC_INT",
                    type.index == SCAN_INDEX_32 ? "uint" : "ulong", option != NULL ? option : "",
                    test);
     for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
-        spec->sources[2 + i] = scan_variants[variant].sources[i];
+        spec->sources[1 + i] = scan_variants[variant].sources[i];
     }
 }
 
-/* The name has each option without its "-D"; of "-DELEM_F32", "-DACC_F64" and "-DINDEX=ulong"
- * only what differs between programs: f32, f64, ulong. */
+/* The name has each option without its "-D"; of "-DELEM_F32" and "-DINDEX=ulong" only what
+ * differs between programs: f32, ulong. */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM])
 {
     static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};

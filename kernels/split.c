@@ -5,13 +5,6 @@
 
 /* ---- boxes ---- */
 
-/* Elements of a line that is cut: whole superblocks, or whole blocks. */
-static uint64_t whole_blocks(uint64_t most)
-{
-    const uint64_t unit = most >= SCAN_SUPERBLOCK ? SCAN_SUPERBLOCK : SCAN_BLOCK;
-    return most / unit * unit;
-}
-
 /* Packed as the output lies: elements of a line are neighbours, or lines are. */
 static struct scan_plan pack_box(const struct scan_plan *plan, uint64_t lines, uint64_t length)
 {
@@ -43,7 +36,8 @@ bool scan_box_next(const struct scan_plan *plan, uint64_t most, struct scan_box 
     }
     const uint64_t lines = cut ? 1 : smaller_of(most / plan->axis.size, plan->lines - line);
     const uint64_t length =
-        cut ? smaller_of(whole_blocks(most), plan->axis.size - position) : plan->axis.size;
+        cut ? smaller_of(most / SCAN_CUT * SCAN_CUT, plan->axis.size - position)
+            : plan->axis.size;
     *box = (struct scan_box){pack_box(plan, lines, length), line, position};
     return true;
 }
@@ -155,9 +149,9 @@ static uint64_t count_steps(const struct scan_plan *plan, int last)
 static int choose_last(const struct scan_plan *plan, bool arriving)
 {
     int last = has_outer(plan) ? 0 : -1;
-    const bool axis_alone = last < 0 && plan->dims <= 1 && plan->axis.size > SCAN_BLOCK;
+    const bool axis_alone = last < 0 && plan->dims <= 1 && plan->axis.size > SCAN_CUT;
     uint64_t step =
-        axis_alone ? SCAN_BLOCK * plan->lines : plan->elements / count_steps(plan, last);
+        axis_alone ? SCAN_CUT * plan->lines : plan->elements / count_steps(plan, last);
     while (!arriving && last + 1 < plan->dims && step > large_step(plan)) {
         last++;
         step = plan->elements / count_steps(plan, last);
@@ -165,22 +159,19 @@ static int choose_last(const struct scan_plan *plan, bool arriving)
     return last;
 }
 
-/* Steps of the dimensions 0..last (-1: all lines are in each), of `length` elements of the
- * axis, or, where it is cut itself, of a block of them. */
-static struct scan_slicing make_steps(const struct scan_plan *plan, int last, bool cut,
-                                      uint64_t first, uint64_t length)
+/* Steps of the dimensions 0..last (-1: all lines are in each), of the whole axis, or, where it is
+ * cut itself, of a block of it. */
+static struct scan_slicing make_steps(const struct scan_plan *plan, int last, bool cut)
 {
     const uint64_t outer = count_steps(plan, last);
     const uint64_t lines = plan->lines / outer;
-    const uint64_t blocks = cut ? scan_ceil_div(length, SCAN_BLOCK) : 1;
+    const uint64_t blocks = cut ? scan_ceil_div(plan->axis.size, SCAN_CUT) : 1;
     return (struct scan_slicing){.plan = plan,
                                  .last = last,
                                  .blocks = blocks,
                                  .steps = outer * blocks,
-                                 .elements = lines * (cut ? SCAN_BLOCK : length),
-                                 .lines = lines,
-                                 .first = first,
-                                 .length = length};
+                                 .elements = lines * (cut ? SCAN_CUT : plan->axis.size),
+                                 .lines = lines};
 }
 
 bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
@@ -194,8 +185,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     const bool wanted = !apart || plan->elements / count_steps(plan, last) > large_step(plan);
     const bool possible = /* a carry is of lines of one dimension */
         plan->dims - (last + 1) <= 1 && !(arriving && (apart || plan->reverse));
-    const struct scan_slicing made =
-        make_steps(plan, last, wanted && possible, 0, plan->axis.size);
+    const struct scan_slicing made = make_steps(plan, last, wanted && possible);
     if (made.steps < 2) {
         return false;
     }
@@ -203,27 +193,23 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     return true;
 }
 
-void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
-                          struct scan_slicing *slicing)
+void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *slicing)
 {
-    const bool blocks = length > SCAN_BLOCK; /* more than one */
-    const uint64_t by_block = blocks ? SCAN_BLOCK * plan->lines : plan->elements;
-    const uint64_t by_dim = plan->dims > 0 ? plan->lines / plan->dim[0].size * length : 0;
+    const bool blocks = plan->axis.size > SCAN_CUT; /* more than one */
+    const uint64_t by_block = blocks ? SCAN_CUT * plan->lines : plan->elements;
+    const uint64_t by_dim = plan->dims > 0 ? plan->elements / plan->dim[0].size : 0;
     const bool apart = plan->dims > 0 &&
                        (has_outer(plan) || (by_block > large_step(plan) && by_dim < by_block));
     const bool cut = blocks && (!apart || by_dim > large_step(plan));
-    *slicing = make_steps(plan, apart ? 0 : -1, cut, first, length);
+    *slicing = make_steps(plan, apart ? 0 : -1, cut);
 }
 
-/* Blocks of the slicing, `first` of which are done, as elements from the axis' start. */
-static uint64_t axis_part(const struct scan_slicing *slicing, uint64_t first, uint64_t blocks,
+/* Blocks of the axis, `first` of which are done, as elements from the axis' start. */
+static uint64_t axis_part(const struct scan_plan *plan, uint64_t first, uint64_t blocks,
                           uint64_t *length)
 {
-    const struct scan_plan *plan = slicing->plan;
-    uint64_t done = first * SCAN_BLOCK;
-    uint64_t left = slicing->length - done;
-    *length = smaller_of(blocks * SCAN_BLOCK, left);
-    done += slicing->first;
+    const uint64_t done = first * SCAN_CUT;
+    *length = smaller_of(blocks * SCAN_CUT, plan->axis.size - done);
     return plan->reverse ? plan->axis.size - done - *length : done;
 }
 
@@ -262,13 +248,13 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
     const uint64_t rows =
         take_box(slicing, row, many ? most / slicing->blocks : 1, index, size);
     const uint64_t all =
-        slicing->blocks > 1 ? blocks : scan_ceil_div(slicing->length, SCAN_BLOCK);
-    const uint64_t start = axis_part(slicing, block, all, &length);
+        slicing->blocks > 1 ? blocks : scan_ceil_div(plan->axis.size, SCAN_CUT);
+    const uint64_t start = axis_part(plan, block, all, &length);
     struct scan_slice made = {.steps = rows * blocks,
                               .line = row * slicing->lines,
                               .in_first = start * plan->axis.in_stride,
                               .out_first = start * plan->axis.out_stride,
-                              .position = block * SCAN_BLOCK,
+                              .position = block * SCAN_CUT,
                               .carries = blocks < slicing->blocks,
                               .more = block + blocks < slicing->blocks};
     for (int i = 0; i < plan->dims; i++) {

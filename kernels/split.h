@@ -14,15 +14,18 @@
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
  *
- * The association of the additions knows of neither (docs/design/numerics.md: lines are cut
- * between blocks), so neither do the bits.
- *
  * Gaps: cells of an output buffer that belong to no element become zero. */
 #ifndef TALLY_KERNELS_SPLIT_H
 #define TALLY_KERNELS_SPLIT_H
 
 #include "kernels/plan.h"
 #include "proto/parallel.h"
+
+/* Where a line is cut, a multiple of so many elements is on the side of its beginning: vectors stay
+ * whole. */
+enum {
+    SCAN_CUT = 256
+};
 
 /* ---- boxes ---- */
 
@@ -32,7 +35,7 @@ struct scan_box {
     uint64_t position;     /* elements of its lines done by earlier boxes */
 };
 
-/* From a box, or all zeros, to the next one, of at most so many elements, SCAN_BLOCK or more;
+/* From a box, or all zeros, to the next one, of at most so many elements, SCAN_CUT or more;
  * false after the last. plan->elements > 0 */
 MUST_CHECK bool scan_box_next(const struct scan_plan *plan, uint64_t most,
                               struct scan_box *box);
@@ -56,8 +59,6 @@ struct scan_slicing {
     uint64_t steps;               /* all, of the dimensions and blocks */
     uint64_t elements;            /* of a step; the last of a line may have fewer */
     uint64_t lines;               /* whose sums are handed on */
-    uint64_t first;  /* element of the axis, as it is traversed, where the first block begins */
-    uint64_t length; /* elements from there to the end of the last block */
 };
 
 /* How the scan can be cut, if it can: the output has no gaps, and there are two steps or more.
@@ -68,20 +69,18 @@ struct scan_slicing {
 MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                                   struct scan_slicing *slicing);
 
-/* How to cut the elements first..first + length - 1 of the axis, as it is traversed, of a scan
- * whose lines come with sums or leave with some: the lines of each slice are neighbours. There
- * may be one step only; every slice carries. length > 0, plan->elements > 0, !plan->gaps */
-void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
-                          struct scan_slicing *slicing);
+/* How to cut a scan whose lines come with sums or leave with some: the lines of each slice are
+ * neighbours. There may be one step only; every slice carries. plan->elements > 0, !plan->gaps */
+void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *slicing);
 
 struct scan_slice {
     uint64_t steps;
     uint64_t line;     /* of the scan: its first */
     uint64_t in_first; /* elements into the tensors to where its cells begin */
     uint64_t out_first;
-    uint64_t position; /* of each line in earlier slices, as in struct scan_job */
+    uint64_t position; /* elements of each line in earlier slices */
     bool carries;      /* carries on, or is carried on */
-    bool more;         /* and is: its axis.size is a multiple of SCAN_BLOCK */
+    bool more;         /* and is */
     bool holes;        /* other slices' cells are between its own in the output */
 };
 

@@ -27,7 +27,6 @@ struct scan_aids {
     uint64_t max_alloc_bytes; /* no buffer larger than this */
     uint32_t compute_units;   /* share work out as if the device had so many */
     bool gpu_kernels;         /* the kernels for GPUs, whatever it is */
-    bool soft_f64;            /* as a device without fp64 */
     bool generic_kernels;     /* every job by the kernel that runs any layout */
     bool wide_index;          /* 64-bit offsets in every launch, however small */
     bool poison;              /* garbage in scratch memory before it is used */

@@ -22,12 +22,14 @@ enum {
 
 /* What is a matter of speed. */
 enum {
-    TRANSPOSED_LINES = 64,  /* rows that are transposed, at least: fewer leave lanes empty */
-    TRANSPOSED_ROW = 8191,  /* 16-bit floats in a transposed row, at most */
-    NARROW_ROW = 128,       /* elements of a row of narrow.cl, at most */
-    PERMUTED_SIDE = 4,      /* lines of both dimensions of a permuted layout, at least */
-    STRIDED_LINES = 8,      /* of a gathered tile, at least: fewer leave lanes empty */
-    STRIP_COLUMNS = 512,    /* of a strip: their sums stay in a first-level cache */
+    TRANSPOSED_LINES = 64,     /* rows that are transposed, at least: fewer leave lanes empty */
+    TRANSPOSED_ROW = 8191,     /* 16-bit floats in a transposed row, at most */
+    NARROW_ROW = 128,          /* elements of a row of narrow.cl, at most */
+    PERMUTED_SIDE = 4,         /* lines of both dimensions of a permuted layout, at least */
+    STRIDED_LINES = 8,         /* of a gathered tile, at least: fewer leave lanes empty */
+    EXACT_TILE_LINES = 64,     /* TILE_LINES of exact_tiles.cl */
+    EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
+    STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     SHARED_ROW = 192,       /* bytes of a row in a strip, at least, for threads to share rows */
     SHARED_STRIP = 2 << 20, /* and of all its rows: fewer stay in the cache of one thread */
     STREAM_BYTES = 16 << 20,       /* outputs from here on stay in no cache: past them */
@@ -115,6 +117,12 @@ static bool any_layout(const struct scan_piece *piece)
 static bool neither_rows_nor_columns(const struct scan_piece *piece)
 {
     return !are_rows_or_columns(piece);
+}
+
+/* Enough lines for the lanes of a gathered tile; fewer are done sooner one by one. */
+static bool many_gathered(const struct scan_piece *piece)
+{
+    return piece->plan->lines >= STRIDED_LINES;
 }
 
 static bool many_strided(const struct scan_piece *piece)
@@ -236,7 +244,7 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
                                  const struct scan_division *division)
 {
     const uint64_t length = piece->plan->axis.size;
-    const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
+    const uint64_t block_bytes = BLOCK * columns * element_bytes(piece);
     if (division->partition_bytes == 0 &&
         !keeps_waiting(length * columns * element_bytes(piece), busy_percent(piece, columns),
                        division)) {
@@ -244,7 +252,7 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
     }
     uint64_t blocks = partition_bytes(division) / block_bytes;
     blocks -= blocks > REDUCED_BLOCKS ? blocks % REDUCED_BLOCKS : 0;
-    uint64_t partition = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
+    uint64_t partition = (blocks > 0 ? blocks : 1) * BLOCK;
     return smaller_of(partition, length);
 }
 
@@ -256,11 +264,11 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
     const uint64_t every = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
-    uint64_t blocks = scan_ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
-    if (partition / SCAN_BLOCK > REDUCED_BLOCKS) { /* which is a multiple */
+    uint64_t blocks = scan_ceil_div(partition / BLOCK * LOOKAHEAD_PERCENT, 100);
+    if (partition / BLOCK > REDUCED_BLOCKS) { /* which is a multiple */
         blocks = scan_ceil_div(blocks, REDUCED_BLOCKS) * REDUCED_BLOCKS;
     }
-    const uint64_t lookahead = blocks * SCAN_BLOCK;
+    const uint64_t lookahead = blocks * BLOCK;
     const uint64_t repeated = lookahead + (every - 1) * partition;
     const uint64_t rest = length % repeated;
     entry->partitions = length / repeated * every + (rest > 0);
@@ -308,8 +316,8 @@ static uint64_t divide_steps(const struct scan_piece *piece,
     }
     const uint64_t spread =
         smaller_of(plan->axis.in_stride, CACHE_LINE_BYTES / element_bytes(piece));
-    uint64_t blocks = partition / SCAN_BLOCK / (spread > 0 ? spread : 1);
-    return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division, entry);
+    uint64_t blocks = partition / BLOCK / (spread > 0 ? spread : 1);
+    return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * BLOCK, division, entry);
 }
 
 /* Whole lines, eight at a time. */
@@ -378,7 +386,7 @@ static uint64_t divide_columns(const struct scan_piece *piece,
         inner >= column_lanes(piece)) {
         /* of a block; the last has up to twice as many */
         const uint64_t most =
-            smaller_of(PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece), STRIP_MAX / 2);
+            smaller_of(PARTITION_BYTES / BLOCK / element_bytes(piece), STRIP_MAX / 2);
         columns = strip_columns(piece, inner, scan_ceil_div(inner, most));
         struct scan_division narrow = *division;
         narrow.partition_bytes = partition_bytes(division);
@@ -469,14 +477,52 @@ static uint64_t divide_generic(const struct scan_piece *piece,
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
+/* Tiles of lines of exact sums. */
+static uint64_t divide_exact_tiles(const struct scan_piece *piece,
+                                   const struct scan_division *division,
+                                   struct scan_entry *entry)
+{
+    (void)division;
+    entry->item_lines = EXACT_TILE_LINES;
+    return scan_ceil_div(piece->plan->lines, EXACT_TILE_LINES);
+}
+
+/* Whole lines of exact sums. */
+static uint64_t divide_exact_rows(const struct scan_piece *piece,
+                                  const struct scan_division *division,
+                                  struct scan_entry *entry)
+{
+    (void)division;
+    entry->item_lines = whole_lines(piece, 1);
+    return scan_ceil_div(piece->plan->lines, entry->item_lines);
+}
+
+/* Strips of columns of exact sums: narrower ones where there would be fewer strips than threads
+ * would share. */
+static uint64_t divide_exact_columns(const struct scan_piece *piece,
+                                     const struct scan_division *division,
+                                     struct scan_entry *entry)
+{
+    const struct scan_plan *plan = piece->plan;
+    const uint64_t inner = plan->dim[plan->dims - 1].size;
+    const uint64_t rows = plan->lines / inner; /* of strips */
+    const uint64_t unit = CACHE_LINE_BYTES / element_bytes(piece);
+    uint64_t columns = smaller_of(inner, EXACT_STRIP_COLUMNS);
+    if (rows < division->threads) {
+        const uint64_t shared = scan_ceil_div(inner, scan_ceil_div(division->threads, rows));
+        columns = smaller_of(columns, scan_ceil_div(shared, unit) * unit);
+    }
+    entry->item_lines = columns;
+    return rows * scan_ceil_div(inner, columns);
+}
+
 /* ---- work-groups of GPUs ---- */
 
 /* What follows from the tiles; work-groups of the piece. */
 static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
 {
-    entry->blocks = scan_ceil_div(entry->length, SCAN_BLOCK);
-    entry->superblocks =
-        scan_ceil_div(entry->block + entry->blocks, SCAN_SUPERBLOCK / SCAN_BLOCK);
+    entry->blocks = scan_ceil_div(entry->length, BLOCK);
+    entry->superblocks = scan_ceil_div(entry->block + entry->blocks, BLOCKS_PER_SUPERBLOCK);
     if (entry->tiles > 1 || piece->carry_in || piece->carry_out) {
         entry->flags |= ENTRY_SPINE;
     }
@@ -541,9 +587,21 @@ static uint64_t divide_lookback(const struct scan_piece *piece,
     }
 
 /* clang-format off */
+#define EXACT(...) {"table", __VA_ARGS__, "launch"}
 const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     /*                           sources, kernels, option
      *                           can, prefer, work items */
+    [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
+                                 any_layout, any_layout, divide_generic, 0, true},
+    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_strip", "exact_tiles"),
+                                 {"scan_exact_tiles"}, NULL,
+                                 any_layout, many_gathered, divide_exact_tiles, 0, true},
+    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_strip", "exact_columns"),
+                                 {"scan_exact_columns"}, NULL,
+                                 are_columns, any_layout, divide_exact_columns, 0, true},
+    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_block", "exact_rows"),
+                                 {"scan_exact_rows"}, NULL,
+                                 are_rows, any_layout, divide_exact_rows, 0, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, divide_generic, 0},
     [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
@@ -577,7 +635,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
 bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece)
 {
     const struct scan_variant *v = &scan_variants[variant];
-    return v->can != NULL && v->can(piece) &&
+    return v->can != NULL && v->floats == dtype_is_float(piece->plan->dtype) && v->can(piece) &&
            (v->columns == 0 || v->columns == narrow_columns(piece->plan));
 }
 
@@ -587,7 +645,7 @@ enum scan_variant_id scan_variant_choose(const struct scan_piece *piece)
     while (!scan_variant_can((enum scan_variant_id)variant, piece) ||
            !scan_variants[variant].prefer(piece)) {
         variant--;
-        assert(variant > SCAN_VARIANT_GENERIC); /* rows, columns or neither */
+        assert(variant >= 0); /* of each kind one suits any layout */
     }
     return (enum scan_variant_id)variant;
 }

@@ -17,19 +17,18 @@ struct scan_piece {
     const struct scan_plan *plan; /* borrowed: geometry of the piece, flags of the scan */
     uint64_t in_first; /* elements from the start of `in` to the cell of all indices 0 */
     uint64_t out_first;
-    uint64_t position;   /* elements of each line, in traversal order, that earlier pieces did;
-                            a multiple of SCAN_BLOCK */
-    uint64_t carry_line; /* row of its first line in the carry planes */
-    bool carry_in;       /* take the lines' sums so far from there */
-    bool carry_out; /* leave the lines' sums there; its length is a multiple of SCAN_BLOCK */
-    int variant;    /* an enum scan_variant_id: launcher_run() chooses it */
+    uint64_t carry_line; /* place of its first line's sum in the carry */
+    bool carry_in;       /* its lines begin with the sums there */
+    bool carry_out;      /* the sums after its lines go there; of integers its length is a
+                            multiple of BLOCK */
+    int variant;         /* an enum scan_variant_id: launcher_run() chooses it */
     void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
                    or there are none. Only where CPU kernels work in host memory */
 };
 
 /* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
- * otherwise). carry: two planes of carry_lines accumulators, S, the sum of whole superblocks,
- * then B, the sum of whole blocks of the current superblock. */
+ * otherwise). carry: a sum of scan_carry_bytes() for each of carry_lines lines; of integers there
+ * is a second plane, which adds up with the first, and is 0 in a carry that comes from outside. */
 struct scan_set {
     cl_mem in;
     cl_mem out;
@@ -46,7 +45,13 @@ enum {
 
 /* The rows. Where several vector kernels prefer a piece, the last of them runs it. */
 enum scan_variant_id {
-    SCAN_VARIANT_GENERIC,
+    /* of floats */
+    SCAN_VARIANT_EXACT_LINES, /* any layout, any device */
+    SCAN_VARIANT_EXACT_TILES,
+    SCAN_VARIANT_EXACT_COLUMNS,
+    SCAN_VARIANT_EXACT_ROWS,
+    /* of integers */
+    SCAN_VARIANT_GENERIC, /* any layout, any device */
     SCAN_VARIANT_GPU,
     SCAN_VARIANT_LOOKBACK,
     SCAN_VARIANT_ROWS,
@@ -81,24 +86,25 @@ typedef uint64_t scan_divide(const struct scan_piece *piece,
                              const struct scan_division *division, struct scan_entry *entry);
 
 struct scan_variant {
-    const char *sources[SCAN_VARIANT_SOURCES]; /* beside soft_f64 and types; up to the
-                                                  first NULL */
+    const char *sources[SCAN_VARIANT_SOURCES]; /* behind the one of the element types (exact,
+                                                  types); up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
-    /* Of the vector kernels for CPUs, NULL for others. They have one kernel each, which takes
-     * the arguments of the generic one, then where the chain of cut lines is. */
+    /* Of the kernels that CPUs choose from, NULL for others. A variant has one such kernel, which
+     * takes the arguments of the generic one, then where the chain of cut lines is. */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
     scan_divide *divide; /* of all */
     uint64_t columns;    /* that lie side by side, cell by cell; 0: any number */
+    bool floats;         /* sums of floats; else of integers */
 };
 
 extern const struct scan_variant scan_variants[SCAN_VARIANT_COUNT];
 
-/* Could the vector kernel run the piece, with the same bits as any other? Not of others. */
+/* Could the variant, one that CPUs choose from, run the piece? */
 bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece);
 
-/* The vector kernel that a CPU runs the piece by. */
+/* The variant that a CPU runs the piece by. */
 enum scan_variant_id scan_variant_choose(const struct scan_piece *piece);
 
 /* Zero the gaps that are left to the launch and that the variant's kernel does not zero. */

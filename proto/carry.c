@@ -1,12 +1,12 @@
-/* Sizes, checks, and the header of a carry; see carry.h. */
+/* Sizes, checks, and both forms of a carry; see carry.h. */
 #include "proto/carry.h"
 
 #include "proto/little_endian.h"
+#include "proto/macros.h"
 
 #include <inttypes.h>
 #include <isa-l/crc.h>
 #include <string.h>
-#include <zlib.h>
 
 /* Where the header has what; docs/carry.md. */
 enum {
@@ -21,6 +21,22 @@ enum {
     AT_REST = 40,
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2
+};
+
+/* A line's descriptor, of floats. */
+enum {
+    LINE_AT_FLAGS = 0,
+    LINE_AT_ZERO = 1,
+    LINE_AT_LOW = 2,   /* place of its lowest word: 64 bits each from the least number on */
+    LINE_AT_COUNT = 3, /* of words */
+    LINE_BYTES = 4,
+    LINE_NAN = EXACT_SUM_NAN,
+    LINE_PLUS = EXACT_SUM_PLUS,
+    LINE_MINUS = EXACT_SUM_MINUS,
+    LINE_ZEROS = 8, /* every element so far is -0.0, or there is none */
+    WORD_BYTES = 8,
+    WORD_BITS = 64,
+    LINES_AT_ONCE = 16 << 10 /* between two steps */
 };
 
 enum status carry_part(const char *field, const char *text, enum scan_part *part,
@@ -40,28 +56,31 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
         field, text);
 }
 
-enum dtype carry_sum_dtype(enum dtype dtype)
+size_t carry_sum_bytes(enum dtype dtype)
 {
-    return dtype_is_float(dtype) ? DTYPE_F64 : dtype;
+    const size_t integer = dtype_info(dtype)->bytes == 8 ? 8 : 4;
+    return dtype_is_float(dtype) ? exact_sum_bytes(dtype) : integer;
 }
 
-uint64_t carry_held(enum dtype dtype, uint64_t position)
+uint64_t carry_sums_at(enum dtype dtype, uint64_t lines)
 {
-    return dtype_is_float(dtype) ? position % SCAN_BLOCK : 0;
-}
-
-bool carry_size(const struct carry_head *head, uint64_t *bytes)
-{
-    uint64_t sums =
-        (dtype_is_float(head->dtype) ? 2 : 1) * dtype_info(carry_sum_dtype(head->dtype))->bytes;
-    uint64_t held = carry_held(head->dtype, head->position) * dtype_info(head->dtype)->bytes;
-    uint64_t made = 0;
-    if (__builtin_mul_overflow(head->lines, sums + held, &made) ||
-        made > (uint64_t)INT64_MAX - CARRY_HEADER_BYTES) {
-        return false;
+    if (!dtype_is_float(dtype)) {
+        return CARRY_HEADER_BYTES;
     }
-    *bytes = made + CARRY_HEADER_BYTES;
-    return true;
+    if (lines > INT64_MAX / (2 * LINE_BYTES)) {
+        return UINT64_MAX;
+    }
+    return CARRY_HEADER_BYTES + (lines * LINE_BYTES + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES;
+}
+
+uint64_t carry_room(enum dtype dtype, uint64_t lines)
+{
+    const uint64_t before = carry_sums_at(dtype, lines);
+    uint64_t sums = 0;
+    const bool fits = before != UINT64_MAX &&
+                      !__builtin_mul_overflow(lines, carry_sum_bytes(dtype), &sums) &&
+                      sums <= (uint64_t)INT64_MAX - before;
+    return fits ? before + sums : UINT64_MAX;
 }
 
 bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *elements)
@@ -87,16 +106,15 @@ bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *ele
     return none || fits;
 }
 
-uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
+uint64_t carry_answer_most(const struct scan_desc *desc, bool totals)
 {
-    struct carry_head head = {.dtype = part->dtype};
-    uint64_t bytes = 0;
-    if (part->part != SCAN_PART_FIRST && part->part != SCAN_PART_NEXT) {
+    uint64_t lines = 0;
+    uint64_t elements = 0;
+    if (!totals && desc->part != SCAN_PART_FIRST && desc->part != SCAN_PART_NEXT) {
         return 0;
     }
-    bool fits = carry_geometry(part, &head.lines, &head.position);
-    head.position += held; /* elements that are held count like the part's own */
-    return fits && carry_size(&head, &bytes) ? bytes : UINT64_MAX;
+    return carry_geometry(desc, &lines, &elements) ? carry_room(desc->dtype, lines)
+                                                   : UINT64_MAX;
 }
 
 /* ---- the header ---- */
@@ -116,10 +134,11 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
                            "unchanged");
     }
     if (version != CARRY_VERSION) {
-        return REFUSE(err,
-                      "the carry is of version %" PRIu64 ", this server knows version %d: sum "
-                      "all parts of a tensor by servers of one version",
-                      version, CARRY_VERSION);
+        return REFUSE(
+            err,
+            "the carry is of version %" PRIu64 ", this server knows version %d: sum "
+            "all parts of the tensor anew, from the first on, by servers of one version",
+            version, CARRY_VERSION);
     }
     if (type < 1 || type > DTYPE_COUNT || flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
         bytes[AT_ZERO] != 0 || memcmp(bytes + AT_ZEROS, zero, AT_LINES - AT_ZEROS) != 0 ||
@@ -135,19 +154,23 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         .lines = little_endian_load(bytes + AT_LINES, 8),
         .position = little_endian_load(bytes + CARRY_AT_POSITION, 8),
     };
-    uint64_t expected = 0;
-    if (found.position > INT64_MAX || !carry_size(&found, &expected)) {
+    const bool floats = dtype_is_float(found.dtype);
+    const uint64_t least = carry_sums_at(found.dtype, found.lines);
+    uint64_t sums = 0; /* bytes of an integer's */
+    if (found.position > INT64_MAX || carry_room(found.dtype, found.lines) == UINT64_MAX) {
         return REFUSE(err,
                       "the carry's header says %" PRIu64 " lines at position %" PRIu64
                       ", which is beyond 2^63 elements or bytes: send it unchanged",
                       found.lines, found.position);
     }
-    if (expected != count) {
+    sums = floats ? 0 : found.lines * dtype_info(found.dtype)->bytes;
+    const uint64_t most = floats ? carry_room(found.dtype, found.lines) : least + sums;
+    if (count < least + sums || count > most) {
         return REFUSE(err,
                       "the carry has %" PRIu64 " bytes, but its header says %" PRIu64
-                      " lines at position %" PRIu64 ", which take %" PRIu64
+                      " lines, which take %" PRIu64 " to %" PRIu64
                       ": send all of it, and nothing else",
-                      count, found.lines, found.position, expected);
+                      count, found.lines, least + sums, most);
     }
     *head = found;
     return STATUS_OK;
@@ -191,28 +214,21 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
     return STATUS_OK;
 }
 
-enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint64_t *held,
-                             struct error *err)
+enum status carry_check_size(const struct scan_desc *part, uint64_t bytes, struct error *err)
 {
-    struct carry_head head = {.dtype = part->dtype};
+    uint64_t lines = 0;
     uint64_t elements = 0;
-    uint64_t sums = 0;
-    if (!carry_geometry(part, &head.lines, &elements)) {
+    if (!carry_geometry(part, &lines, &elements)) {
         return STATUS_OK; /* scan_plan_make() says what is wrong */
     }
-    const uint64_t plane = head.lines * dtype_info(part->dtype)->bytes;
-    const bool possible = carry_size(&head, &sums) && bytes >= sums;
-    const uint64_t rest = possible ? bytes - sums : 0;
-    const uint64_t count = possible && plane > 0 ? rest / plane : 0;
-    if (!possible || count * plane != rest || count >= SCAN_BLOCK ||
-        (count > 0 && !dtype_is_float(part->dtype))) {
-        return REFUSE(err,
-                      "the carry has %" PRIu64 " bytes, which none before this part has, of "
-                      "%" PRIu64 " lines of %s: it is not whole, or of another type or number "
-                      "of lines; send the carry of the answer to the part before",
-                      bytes, head.lines, dtype_info(part->dtype)->name);
+    if (bytes < carry_sums_at(part->dtype, lines) || bytes > carry_room(part->dtype, lines)) {
+        return REFUSE(
+            err,
+            "the carry has %" PRIu64 " bytes, which none of %" PRIu64
+            " lines of %s has: it is not whole, or of another type or number of lines; "
+            "send the carry of the answer to the part before",
+            bytes, lines, dtype_info(part->dtype)->name);
     }
-    *held = count;
     return STATUS_OK;
 }
 
@@ -225,13 +241,6 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
         crc->value = crc32_gzip_refl(crc->value, bytes + from, end - from);
     }
     crc->done = larger_of(end, crc->done);
-}
-
-void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind)
-{
-    crc->value =
-        (uint32_t)crc32_combine(crc->value, behind->value, (z_off_t)(behind->done - crc->done));
-    crc->done = behind->done;
 }
 
 enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
@@ -253,7 +262,217 @@ enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, u
     return STATUS_OK;
 }
 
-void carry_write_head(const struct carry_head *head, unsigned char *bytes)
+/* ---- a line ---- */
+
+/* Bits of the largest number of a type, in units of its least one. */
+static unsigned largest_bits(enum dtype dtype)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    const unsigned fraction = (unsigned)(8 * info->bytes) - 1 - (unsigned)info->exponent_bits;
+    return fraction + 1 + (1U << info->exponent_bits) - 3;
+}
+
+/* Bits that the sum of so many elements may have, its sign included. */
+static unsigned most_bits(enum dtype dtype, uint64_t position)
+{
+    unsigned bits = largest_bits(dtype) + 1;
+    for (; position > 0; position >>= 1) {
+        bits++;
+    }
+    return bits;
+}
+
+/* Bits of the integer, its sign included, that begins with word `low`: its top word is there. */
+static unsigned used_bits(unsigned low, unsigned count, uint64_t top)
+{
+    const uint64_t magnitude = (int64_t)top < 0 ? ~top : top;
+    unsigned bits = (low + count) * WORD_BITS;
+    bits -= magnitude == 0 ? WORD_BITS - 1 : (unsigned)__builtin_clzll(magnitude) - 1;
+    return bits;
+}
+
+/* Does the top word of two say no more than the sign of the one below? */
+static bool repeats_sign(uint64_t top, uint64_t below)
+{
+    return top == ((int64_t)below < 0 ? UINT64_MAX : 0);
+}
+
+/* What is wrong with a line's descriptor and words, of which `left` bytes are there; NULL: nothing. */
+static const char *line_fault(const struct carry_head *head, const unsigned char *line,
+                              const unsigned char *words, uint64_t left)
+{
+    const unsigned flags = line[LINE_AT_FLAGS];
+    const unsigned low = line[LINE_AT_LOW];
+    const unsigned count = line[LINE_AT_COUNT];
+    const unsigned begin = head->exclusive ? 0 : LINE_ZEROS;
+    if (line[LINE_AT_ZERO] != 0 ||
+        (flags != 0 && flags != LINE_NAN && flags != LINE_PLUS && flags != LINE_MINUS &&
+         (flags != LINE_ZEROS || head->exclusive))) {
+        return "has flags that do not exist";
+    }
+    if ((flags != 0 && count > 0) || (count == 0 && low != 0)) {
+        return "has words that its flags leave no room for";
+    }
+    if (low + count > exact_sum_words(head->dtype) ||
+        (head->position == 0 && (flags != begin || count > 0))) {
+        return "has a sum that so few elements do not have";
+    }
+    if (left / WORD_BYTES < count) {
+        return "has words behind the end of the carry";
+    }
+    if (count == 0) {
+        return NULL;
+    }
+    const uint64_t first = little_endian_load(words, WORD_BYTES);
+    const uint64_t top =
+        little_endian_load(words + (size_t)(count - 1) * WORD_BYTES, WORD_BYTES);
+    if (first == 0 ||
+        (count > 1 &&
+         repeats_sign(
+             top, little_endian_load(words + (size_t)(count - 2) * WORD_BYTES, WORD_BYTES)))) {
+        return "has words that add nothing to its sum";
+    }
+    return used_bits(low, count, top) > most_bits(head->dtype, head->position)
+               ? "has a sum that so few elements do not have"
+               : NULL;
+}
+
+static void line_begin(const struct carry_head *head, struct exact_sum *sum)
+{
+    sum->flags = head->exclusive ? EXACT_SUM_MORE : 0;
+    sum->low = 0;
+    sum->high = 0;
+}
+
+static void line_decode(const struct carry_head *head, const unsigned char *line,
+                        const unsigned char *words, struct exact_sum *sum)
+{
+    const unsigned flags = line[LINE_AT_FLAGS];
+    line_begin(head, sum);
+    if (head->position == 0) {
+        return;
+    }
+    sum->flags = EXACT_SUM_ANY | (flags == LINE_ZEROS ? 0 : flags | EXACT_SUM_MORE);
+    sum->low = line[LINE_AT_LOW];
+    sum->high = (uint8_t)(sum->low + line[LINE_AT_COUNT]);
+    for (unsigned i = sum->low; i < sum->high; i++, words += WORD_BYTES) {
+        sum->words[i] = little_endian_load(words, WORD_BYTES);
+    }
+}
+
+/* Write the descriptor, and the words, which may take the place of the sum itself. Returns the bytes
+ * of the words. */
+static size_t line_encode(const struct carry_head *head, const struct exact_sum *sum,
+                          unsigned char *line, unsigned char *words)
+{
+    const unsigned infinities = sum->flags & (EXACT_SUM_PLUS | EXACT_SUM_MINUS);
+    const bool nan =
+        (sum->flags & EXACT_SUM_NAN) != 0 || infinities == (EXACT_SUM_PLUS | EXACT_SUM_MINUS);
+    const bool zeros = !head->exclusive && (sum->flags & EXACT_SUM_MORE) == 0;
+    const unsigned flags = nan               ? LINE_NAN
+                           : infinities != 0 ? infinities
+                           : zeros           ? LINE_ZEROS
+                                             : 0;
+    unsigned low = sum->low;
+    unsigned high = flags != 0 ? low : sum->high;
+    while (low < high && sum->words[low] == 0) {
+        low++;
+    }
+    while (high - low > 1 && repeats_sign(sum->words[high - 1], sum->words[high - 2])) {
+        high--;
+    }
+    const size_t count = high - low;
+    line[LINE_AT_FLAGS] = (unsigned char)flags;
+    line[LINE_AT_ZERO] = 0;
+    line[LINE_AT_LOW] = (unsigned char)(count > 0 ? low : 0);
+    line[LINE_AT_COUNT] = (unsigned char)count;
+    memmove(words, sum->words + low, count * WORD_BYTES); /* hosts are little-endian */
+    return count * WORD_BYTES;
+}
+
+/* ---- all lines ---- */
+
+static bool is_step(uint64_t line, const struct parallel *parallel)
+{
+    return line % LINES_AT_ONCE != LINES_AT_ONCE - 1 || parallel_step(parallel);
+}
+
+static enum status decode_floats(const struct carry_head *head, const unsigned char *bytes,
+                                 uint64_t count, const struct parallel *parallel,
+                                 unsigned char *sums, struct error *err)
+{
+    const size_t sum_bytes = carry_sum_bytes(head->dtype);
+    uint64_t at = carry_sums_at(head->dtype, head->lines);
+    const unsigned char *line = bytes + CARRY_HEADER_BYTES;
+    for (uint64_t i = 0; i < head->lines; i++, line += LINE_BYTES) {
+        const char *fault = line_fault(head, line, bytes + at, count - at);
+        if (fault != NULL) {
+            return REFUSE(err,
+                          "line %" PRIu64
+                          " of the carry %s: send the bytes that the answer to the "
+                          "part before this one gave, unchanged",
+                          i, fault);
+        }
+        line_decode(head, line, bytes + at, (struct exact_sum *)(void *)(sums + i * sum_bytes));
+        at += (uint64_t)line[LINE_AT_COUNT] * WORD_BYTES;
+        if (!is_step(i, parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    const unsigned char *words = bytes + carry_sums_at(head->dtype, head->lines);
+    bool zero = true;
+    for (; line < words; line++) {
+        zero = zero && *line == 0;
+    }
+    if (at != count || !zero) {
+        return REFUSE(err,
+                      "the carry has %" PRIu64 " bytes, but its lines take %" PRIu64
+                      ": send all of it, and nothing else",
+                      count, at);
+    }
+    return STATUS_OK;
+}
+
+enum status carry_decode(const struct carry_head *head, const unsigned char *bytes,
+                         uint64_t count, const struct parallel *parallel, void *sums,
+                         struct error *err)
+{
+    const size_t sum_bytes = carry_sum_bytes(head->dtype);
+    const size_t element = dtype_info(head->dtype)->bytes;
+    unsigned char *to = sums;
+    if (dtype_is_float(head->dtype)) {
+        return decode_floats(head, bytes, count, parallel, to, err);
+    }
+    for (uint64_t i = 0; i < head->lines; i++) {
+        const uint64_t sum =
+            little_endian_load(bytes + CARRY_HEADER_BYTES + i * element, element);
+        little_endian_store(to + i * sum_bytes, sum_bytes, sum);
+        if (!is_step(i, parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status carry_begin(const struct carry_head *head, const struct parallel *parallel,
+                        void *sums, struct error *err)
+{
+    const size_t sum_bytes = carry_sum_bytes(head->dtype);
+    unsigned char *to = sums;
+    for (uint64_t i = 0; i < head->lines; i++, to += sum_bytes) {
+        if (dtype_is_float(head->dtype)) {
+            line_begin(head, (struct exact_sum *)(void *)to);
+        } else {
+            memset(to, 0, sum_bytes);
+        }
+        if (!is_step(i, parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
+static void write_head(const struct carry_head *head, unsigned char *bytes)
 {
     memset(bytes, 0, CARRY_HEADER_BYTES);
     memcpy(bytes + AT_MAGIC, CARRY_MAGIC, CARRY_MAGIC_BYTES);
@@ -265,7 +484,40 @@ void carry_write_head(const struct carry_head *head, unsigned char *bytes)
     little_endian_store(bytes + CARRY_AT_POSITION, 8, head->position);
 }
 
-void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes)
+/* The words of a line are no more than its sum, so they end before the next line's sum. */
+enum status carry_encode(const struct carry_head *head, unsigned char *bytes,
+                         const struct parallel *parallel, uint64_t *count, struct error *err)
 {
-    little_endian_store(bytes + AT_CRC, 4, crc->value);
+    const bool floats = dtype_is_float(head->dtype);
+    const size_t sum_bytes = carry_sum_bytes(head->dtype);
+    const size_t element = dtype_info(head->dtype)->bytes;
+    const uint64_t from = carry_sums_at(head->dtype, head->lines);
+    struct carry_crc crc = {.done = 0};
+    uint64_t at = from;
+    write_head(head, bytes);
+    if (floats && head->lines > 0) { /* the last descriptor, or what fills it up */
+        memset(bytes + from - LINE_BYTES, 0, LINE_BYTES);
+    }
+    for (uint64_t i = 0; i < head->lines; i++) {
+        unsigned char *sum = bytes + from + i * sum_bytes;
+        if (floats) {
+            at += line_encode(head, (const struct exact_sum *)(void *)sum,
+                              bytes + CARRY_HEADER_BYTES + i * LINE_BYTES, bytes + at);
+        } else {
+            memmove(bytes + at, sum, element);
+            at += element;
+        }
+        if (!is_step(i, parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    while (crc.done < at) {
+        carry_crc_add(&crc, bytes, smaller_of(at, crc.done + PARALLEL_STEP_BYTES));
+        if (crc.done < at && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    little_endian_store(bytes + AT_CRC, 4, crc.value);
+    *count = at;
+    return STATUS_OK;
 }

@@ -1,17 +1,21 @@
-/* The carry of a tensor that is summed in parts along its axis: what its lines sum up to so far,
- * as it travels with the requests. docs/carry.md has the layout, byte by byte.
+/* The carry of a tensor that is summed in parts along its axis: the exact sum of each line so far,
+ * as it travels with requests. docs/carry.md has the layout, byte by byte.
  *
- *     [ header, 64 bytes ][ S: lines sums ][ B: lines sums ][ held elements: planes of lines ]
- *                         [ one plane of sums             ]            integers
+ *     floats    [ header, 64 bytes ][ a descriptor a line ][ words of all lines ]
+ *     integers  [ header, 64 bytes ][ a sum a line        ]
  *
- * A carry comes from a client, and nothing in it is believed: its header is checked against its
- * length, then against the request, and a CRC-32 over all of it finds what was damaged. A carry
- * that was forged with care passes: it can only spoil the sums of who sends it, for its length
- * follows from lines and position. Possible failures: INVALID_DATA, whose field is "carry" and
- * whose sentence says what does not fit and how to mend it. Thread: any. */
+ * Equal sums have equal bytes. Kernels want a sum in a place of fixed size (carry_sum_bytes()):
+ * carry_decode() and carry_encode() turn one form into the other.
+ *
+ * A client may send anything as a carry: its header is checked against the request, a CRC-32 over
+ * all of it finds what was damaged, and each line is checked to be what so many elements can sum up
+ * to. A carry that was forged with care passes, and spoils the sums of its sender alone. Possible
+ * failures: INVALID_DATA, with the field "carry" and a sentence that says what does not fit and how
+ * to mend it. Thread: any. */
 #ifndef TALLY_PROTO_CARRY_H
 #define TALLY_PROTO_CARRY_H
 
+#include "proto/exact_sum.h"
 #include "proto/parallel.h"
 #include "proto/scan_desc.h"
 #include "proto/status.h"
@@ -24,7 +28,7 @@ enum {
     CARRY_MAGIC_BYTES = sizeof CARRY_MAGIC - 1,
     CARRY_AT_POSITION = 32, /* in the header, little-endian int64 */
     CARRY_HEADER_BYTES = 64,
-    CARRY_VERSION = 1
+    CARRY_VERSION = 2
 };
 
 /* What a header says, and what a request expects of it. */
@@ -41,30 +45,30 @@ struct carry_head {
 MUST_CHECK enum status carry_part(const char *field, const char *text, enum scan_part *part,
                                   struct error *err);
 
-/* The type of one sum in S, B or an integer's plane. */
-enum dtype carry_sum_dtype(enum dtype dtype);
+/* Bytes of a line's sum as kernels have it: of floats struct exact_sum, of integers 4 or 8. */
+size_t carry_sum_bytes(enum dtype dtype);
 
-/* Elements of each line that a carry holds besides the sums. */
-uint64_t carry_held(enum dtype dtype, uint64_t position);
-
-/* Bytes of a carry. False: more than INT64_MAX. */
-bool carry_size(const struct carry_head *head, uint64_t *bytes);
+/* Bytes from the start of a carry to the words of its lines (floats) or their sums (integers), and
+ * of the memory in which carry_encode() makes one. UINT64_MAX: more than INT64_MAX. */
+uint64_t carry_sums_at(enum dtype dtype, uint64_t lines);
+uint64_t carry_room(enum dtype dtype, uint64_t lines);
 
 /* Lines of the tensor and elements along its axis. False for a geometry that scan_plan_make()
  * refuses, or with more lines than 64 bits count. */
 bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *elements);
 
-/* Bytes of the carry in the answer to a part, of whose lines `held` elements came with the carry
- * before it. UINT64_MAX: too many. 0: there is none. */
-uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held);
+/* Most bytes of the carry in the answer to a part, or to a request for totals. UINT64_MAX: too
+ * many. 0: there is none. */
+uint64_t carry_answer_most(const struct scan_desc *desc, bool totals);
 
-/* The elements of each line in a carry of `bytes` bytes that goes before the part.
- * err   INVALID_DATA: no carry that does has so many */
-MUST_CHECK enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes,
-                                        uint64_t *held, struct error *err);
+/* Could a carry of so many bytes go before the part?
+ * err   INVALID_DATA */
+MUST_CHECK enum status carry_check_size(const struct scan_desc *part, uint64_t bytes,
+                                        struct error *err);
 
 /* Read the header of a carry of `count` bytes, of which at least the first CARRY_HEADER_BYTES
- * are there, and check it by itself. err INVALID_DATA */
+ * are there, and check it by itself, and the length as far as the header tells it.
+ * err INVALID_DATA */
 MUST_CHECK enum status carry_read_head(const unsigned char *bytes, uint64_t count,
                                        struct carry_head *head, struct error *err);
 
@@ -80,17 +84,29 @@ struct carry_crc {
 };
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end);
 
-/* Add the CRC-32 of the bytes behind those: `behind` began where `crc` ends. */
-void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind);
-
 /* The carry is there with all its bytes, the first crc->done of which are in the sum already.
  * err   INVALID_DATA: it was damaged; CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes,
                                        uint64_t count, const struct parallel *parallel,
                                        struct error *err);
 
-/* Write the header; and, when all other bytes are there and summed up, the sum. */
-void carry_write_head(const struct carry_head *head, unsigned char *bytes);
-void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes);
+/* Turn a carry whose header and CRC-32 were checked into one sum for each line, as kernels have
+ * them: head->lines * carry_sum_bytes() bytes at `sums`, aligned to 8, apart from the carry.
+ * err   INVALID_DATA; CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status carry_decode(const struct carry_head *head, const unsigned char *bytes,
+                                    uint64_t count, const struct parallel *parallel, void *sums,
+                                    struct error *err);
+
+/* The sums of lines that nothing was added to. */
+MUST_CHECK enum status carry_begin(const struct carry_head *head,
+                                   const struct parallel *parallel, void *sums,
+                                   struct error *err);
+
+/* Make the carry in place: `bytes` has carry_room() bytes, aligned to 8, and the sums of the lines
+ * from carry_sums_at() on. *count: bytes of the carry, header and CRC-32 included.
+ * err   CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status carry_encode(const struct carry_head *head, unsigned char *bytes,
+                                    const struct parallel *parallel, uint64_t *count,
+                                    struct error *err);
 
 #endif

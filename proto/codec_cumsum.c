@@ -19,13 +19,6 @@ const struct codec *codec_cumsum(enum codec_format format)
     return codecs[format];
 }
 
-/* The type of the numbers in the answer. */
-static enum dtype answer_dtype(const struct scan_call *call)
-{
-    const struct scan_desc *desc = &call->desc;
-    return call->totals ? carry_sum_dtype(desc->dtype) : desc->dtype;
-}
-
 /* ---- parts ---- */
 
 enum {
@@ -72,7 +65,7 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
     const bool goes_on = desc->part == SCAN_PART_NEXT || desc->part == SCAN_PART_LAST;
     if (totals && part) {
         return error_set_field(err, STATUS_INVALID_FIELD, "part",
-                               "totals are of each part by itself: leave part out");
+                               "totals are of what the request holds: leave part out");
     }
     if ((part || totals) && desc->has_output_strides) {
         return error_set_field(err, STATUS_INVALID_FIELD, "output_strides",
@@ -85,12 +78,11 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                "the part before it, or part=first",
                                desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
-    if (!goes_on && carry) {
+    if (!goes_on && !totals && carry) {
         return error_set_field(
             err, STATUS_INVALID_FIELD, "carry", "there is a carry, but %s",
-            totals ? "totals take none: leave it out"
-            : part ? "the first part takes none: leave it out, or say that part is next or last"
-                   : "part is not given: leave it out, or say that part is next or last");
+            part ? "the first part takes none: leave it out, or say that part is next or last"
+                 : "part is not given: leave it out, or say that part is next or last");
     }
     return STATUS_OK;
 }
@@ -110,7 +102,6 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
     TRY(carry_check_head(&found, &call->desc, err));
     TRY(carry_check_crc(&all, carry.bytes, carry.count, parallel, err));
     call->carry.bytes = carry.count;
-    call->carry.held = carry_held(found.dtype, found.position);
     call->carry.start = carry.bytes;
     call->carry.position = found.position;
     return STATUS_OK;
@@ -119,54 +110,23 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
 enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
                              struct scan_call *call, struct error *err)
 {
-    struct scan_desc *desc = &call->desc;
-    uint64_t totals = 0;
-    uint64_t elements = 0;
-    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype))->bytes;
+    const struct scan_desc *desc = &call->desc;
     TRY(cumsum_check_part(desc, request->totals, carry.count > 0, err));
     call->totals = request->totals;
-    if (request->totals) {
-        desc->exclusive = false; /* a total is of all elements */
-        if (carry_geometry(desc, &totals, &elements) &&
-            (__builtin_mul_overflow(totals, elements / SCAN_SUPERBLOCK + 1, &totals) ||
-             __builtin_mul_overflow(totals, bytes, &call->output_bytes))) {
-            return error_set_field(
-                err, STATUS_INVALID_SHAPE, "shape",
-                "there are more totals than can be addressed: split the tensor");
-        }
-    }
     if (carry.count > 0) {
         TRY(cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err));
     }
     call->answer_format = request->answer_format;
     call->packs_output =
         request->answer_format == CODEC_FORMAT_JSON && json_cells_are_sparse(desc);
-    if (request->answer_format == CODEC_FORMAT_NPY &&
-        dtype_info(answer_dtype(call))->npy == NULL) {
+    if (request->answer_format == CODEC_FORMAT_NPY && !call->totals &&
+        dtype_info(desc->dtype)->npy == NULL) {
         return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
                                "an NPY answer cannot carry %s: accept application/octet-stream "
                                "or application/json instead",
                                dtype_info(desc->dtype)->name);
     }
     return STATUS_OK;
-}
-
-/* The request as its answer shows it. For totals it is a copy in *room, whose lines are the
- * totals of the lines. Else it is the request itself: that has kilobytes, and to copy it would
- * take a thirtieth of a small request's time. */
-static const struct scan_call *shown_call(const struct scan_call *call, struct scan_call *room)
-{
-    uint64_t lines = 0;
-    uint64_t elements = 0;
-    if (!call->totals || !carry_geometry(&call->desc, &lines, &elements)) {
-        return call;
-    }
-    *room = *call;
-    room->desc.dtype = answer_dtype(call);
-    room->desc.rank = 2;
-    room->desc.sizes[0] = (int64_t)lines;
-    room->desc.sizes[1] = (int64_t)((elements + SCAN_SUPERBLOCK - 1) / SCAN_SUPERBLOCK);
-    return room;
 }
 
 static enum status length_error(const struct scan_call *call, uint64_t found, struct error *err)
@@ -240,30 +200,27 @@ static enum status output_elements(const struct scan_call *call, uint64_t output
 enum status cumsum_encode(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err)
 {
-    struct scan_call totals;
-    const struct scan_call *shown = shown_call(call, &totals);
     uint64_t elements = 0;
-    TRY(output_elements(shown, output_bytes, &elements, err));
+    TRY(output_elements(call, output_bytes, &elements, err));
     if (call->answer_format == CODEC_FORMAT_JSON) {
-        return answer_json(shown, output, elements, answer, err);
+        return answer_json(call, output, elements, answer, err);
     }
     if (answer->head_bytes > 0) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = "Tally-Carry-Length";
         (void)snprintf(header->value, sizeof header->value, "%zu", answer->head_bytes);
     }
-    if (call->answer_format == CODEC_FORMAT_NPY) {
-        return answer_npy(shown, elements, answer, err);
+    if (call->answer_format == CODEC_FORMAT_NPY && !call->totals) {
+        return answer_npy(call, elements, answer, err);
     }
-    answer_raw(shown, elements, answer);
+    answer_raw(call, call->totals ? 0 : elements, answer);
     return STATUS_OK;
 }
 
 uint64_t cumsum_head_max(const struct scan_call *call)
 {
-    struct scan_call totals;
-    const struct scan_call *shown = shown_call(call, &totals);
     uint64_t elements = 0;
-    return output_reach(&shown->desc, &elements) ? answer_json_max(shown, elements)
-                                                 : UINT64_MAX;
+    return output_reach(&call->desc, &elements)
+               ? answer_json_max(call, call->totals ? 0 : elements)
+               : UINT64_MAX;
 }

@@ -243,7 +243,7 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
     };
     struct json_cells cells;
     const struct json_print print = print_of(call, NULL, elements, &cells);
-    const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
+    const uint64_t carry = carry_answer_most(&call->desc, call->totals);
     if (carry > SIZE_MAX / 4) {
         return UINT64_MAX;
     }
@@ -297,8 +297,10 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     if (answer->head_bytes > 0) {
         write_carry(answer, call->parallel, &w);
     }
-    json_writer_key(&w, "data");
-    json_tensor_write(&print, &w);
+    if (!call->totals) {
+        json_writer_key(&w, "data");
+        json_tensor_write(&print, &w);
+    }
     json_writer_end_object(&w);
     if (!answer_end_text(answer, &w)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the JSON answer");

@@ -383,7 +383,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
             "of a part the axis must be known before the body is: give it as a "
             "parameter or as JSON data");
     }
-    if (kserve->carry_output.named && carry_answer_size(desc, 0) == 0) {
+    if (kserve->carry_output.named && carry_answer_most(desc, false) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
                                "the output \"" MODEL_CARRY
                                "\" is there if part is first or next");
@@ -393,7 +393,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
         return STATUS_OK;
     }
     call->carry.bytes = carry->elements;
-    return carry_guess_held(desc, carry->elements, &call->carry.held, err);
+    return carry_check_size(desc, carry->elements, err);
 }
 
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
@@ -410,7 +410,7 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     }
     kserve_apply(&kserve->attributes, kserve->model, &call->desc);
     /* A carry, too, counts as text: its bytes are copied behind that. */
-    bool text = has_text(call) || carry_answer_size(&call->desc, 0) > 0;
+    bool text = has_text(call) || carry_answer_most(&call->desc, false) > 0;
     call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
     return place_carry(kserve, call, err);
 }
@@ -479,7 +479,7 @@ static uint64_t kserve_head_max(const struct scan_call *call)
         KEYS = 250 /* bytes of keys, names and sizes of the carry */
     };
     const uint64_t most = framed_head_max(call, has_text(call));
-    const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
+    const uint64_t carry = carry_answer_most(&call->desc, false);
     if (carry == 0) {
         return most;
     }

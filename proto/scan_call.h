@@ -40,10 +40,9 @@ struct json_cut {
 
 struct scan_call {
     struct scan_desc desc;
-    bool totals; /* the answer is what the lines' superblocks sum up to */
+    bool totals; /* the answer is the carry behind the tensor, and nothing else */
     struct call_carry {
-        uint64_t bytes;             /* of the carry that came with a part; 0: none did */
-        uint64_t held;              /* elements of each line in it */
+        uint64_t bytes;             /* of the carry that came in front; 0: none did */
         const unsigned char *start; /* after complete(): the carry, checked */
         uint64_t position;          /* and its place along the axis */
         void *owned;                /* memory of it, freed by codec_release(),

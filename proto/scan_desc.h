@@ -10,13 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Elements of the blocks that a line's additions are grouped by, and between which it may be
- * cut, and of the superblocks that these are grouped by (docs/design/numerics.md). */
-enum {
-    SCAN_BLOCK = 256,
-    SCAN_SUPERBLOCK = 65536
-};
-
 /* A part's place in its tensor, in the order in which the axis is traversed. */
 enum scan_part {
     SCAN_PART_WHOLE, /* no part: the tensor is all there */

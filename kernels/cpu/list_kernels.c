@@ -58,7 +58,8 @@ static void list_variant(const struct opencl *device, enum scan_variant_id varia
     for (int i = 0; i < DTYPE_COUNT * 2 && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 2),
                                  (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
+        if (scan_variants[variant].floats == dtype_is_float(type.dtype) &&
+            (type.index == SCAN_INDEX_64 || !program_wide_only(device))) {
             list_program(device, variant, type);
         }
     }
@@ -69,8 +70,7 @@ int main(int argc, char **argv)
     const unsigned hostile = SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT;
     const struct opencl devices[] = {{.info = {.built_in = true}},
                                      {.gpu_kernels = true},
-                                     {.gpu_kernels = true, .aids = {.lookback_test = hostile}},
-                                     {.gpu_kernels = true, .soft_f64 = true}};
+                                     {.gpu_kernels = true, .aids = {.lookback_test = hostile}}};
     size_t kinds = argc > 1 && strcmp(argv[1], "--all") == 0 ? ARRAY_COUNT(devices) : 1;
     for (size_t kind = 0; kind < kinds; kind++) {
         for (int variant = 0; variant < SCAN_VARIANT_COUNT; variant++) {

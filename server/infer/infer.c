@@ -206,7 +206,7 @@ static enum text_place text_place(const struct request *request, uint64_t bytes)
 static uint64_t binary_answer_bytes(const struct request *request)
 {
     const struct scan_call *call = &request->call;
-    return request->out_bytes + carry_answer_size(&call->desc, call->carry.held);
+    return request->out_bytes + carry_answer_most(&call->desc, call->totals);
 }
 
 /* Whatever its text. */

@@ -37,9 +37,7 @@ uint64_t infer_text_bytes(const struct request *request)
 
 uint64_t infer_part_bytes(const struct request *request)
 {
-    const struct request_body *body = &request->body;
-    return request->codec_request.carry_bytes + request->part_bytes +
-           (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
+    return request->codec_request.carry_bytes + request->part_bytes;
 }
 
 enum status infer_measure(struct request *request, struct error *err)
@@ -61,18 +59,12 @@ enum status infer_measure(struct request *request, struct error *err)
                __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), output, &total)) {
         total = UINT64_MAX;
     }
-    uint64_t aside = 0;
     request->part_bytes = 0;
     if (part_is_one(request)) {
-        TRY(part_measure(request, &aside, &request->part_bytes, err));
+        TRY(part_measure(request, &request->part_bytes, err));
     }
-    if (total > SIZE_MAX / 4 || aside > SIZE_MAX / 4) {
-        return memory_never_fits(request->server->memory, larger_of(total, aside), err);
-    }
-    if (aside > 0) {
-        total = (total + MEMORY_ALIGN - 1) & ~(uint64_t)(MEMORY_ALIGN - 1);
-        body->side_at = (size_t)total;
-        total += aside;
+    if (total > SIZE_MAX / 4) {
+        return memory_never_fits(request->server->memory, total, err);
     }
     body->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
     body->block_bytes = (size_t)total;
@@ -313,7 +305,7 @@ static uint64_t known_cost(const struct request *request)
     const uint64_t answer = infer_text_bytes(request);
     const uint64_t came = request->call.payload_max + carry + head * TEXT_COST;
     const bool shared = request->shm[SHM_OUTPUT].region != NULL;
-    const uint64_t kept = carry_answer_size(&request->call.desc, request->call.carry.held);
+    const uint64_t kept = carry_answer_most(&request->call.desc, request->call.totals);
     const uint64_t goes = answer > 0 ? answer * TEXT_COST
                           : shared   ? 0
                                      : request->out_bytes + kept;

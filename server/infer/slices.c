@@ -1,6 +1,7 @@
 /* One record per sliced request: the slice, as a request, and what is done. See slices.h. */
 #include "server/infer/slices.h"
 
+#include "kernels/device.h"
 #include "kernels/split.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -27,18 +28,18 @@ struct slices {
     struct request slice;
     struct request *whole; /* NULL: it ended before its slice came back */
     struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
-    struct scan_slicing slicing; /* of a part: of the phase under way */
-    uint64_t step_bytes;         /* of the output */
-    uint64_t step_effort;        /* scan_plan_effort() of a step: slices are measured in it */
-    uint64_t steps_done;         /* computed */
-    uint64_t most_steps;         /* of the next slice */
-    uint64_t steps_out;          /* of the slice that is out; 0: none is */
-    uint64_t next_bytes;         /* payload that makes it worth while to try the queue */
-    uint64_t queue_ns;           /* what the slices so far took */
+    struct scan_slicing slicing;
+    uint64_t step_bytes;  /* of the output */
+    uint64_t step_effort; /* scan_plan_effort() of a step: slices are measured in it */
+    uint64_t steps_done;  /* computed */
+    uint64_t most_steps;  /* of the next slice */
+    uint64_t steps_out;   /* of the slice that is out; 0: none is */
+    uint64_t next_bytes;  /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;    /* what the slices so far took */
     uint64_t compute_ns;
     struct memory_block block; /* left by a request that ended; held for the slice */
     uint64_t reserved_bytes;
-    uint64_t carry[]; /* chained: struct scan_job, carry */
+    uint64_t carry[]; /* of slices along the axis: struct scan_job, carry */
 };
 
 /* ---- which requests ---- */
@@ -60,7 +61,7 @@ static uint64_t tensor_bytes(const struct scan_plan *plan)
 /* Bytes of the sums that slices hand on; a scan has no more lines than bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
-    return slicing->blocks > 1 ? slicing->lines * 2 * sizeof(uint64_t) : 0;
+    return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;
 }
 
 static bool carry_is_small(const struct scan_slicing *slicing)
@@ -150,28 +151,19 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
 {
     const struct request *whole = slices->whole;
     const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
-    size_t in_offset = whole->in_offset;
-    size_t out_offset = whole->out_offset;
     struct scan_job *job = &slice->slice.job;
     *job = (struct scan_job){.carry = cut->carries ? slices->carry : NULL,
-                             .carry_lines = slice->plan.lines,
-                             .position = cut->position,
-                             .more = cut->more,
+                             .carry_in = cut->carries && cut->position > 0,
+                             .carry_out = cut->carries && cut->more,
                              .holes = cut->holes};
     slice->slice.last = slices->steps_done + cut->steps == slices->slicing.steps;
     if (slices->part != NULL) {
-        const struct part_phase *phase = &slices->part->phases[slices->part->phase];
-        in_offset = phase->in_offset;
-        out_offset = phase->out_offset;
-        job->carry = phase->sums + cut->line * slices->part->sizes.sum_bytes;
-        job->carry_lines = phase->sum_lines;
-        job->position += phase->position;
-        job->more = cut->more || phase->more;
-        slice->slice.last =
-            slice->slice.last && slices->part->phase + 1 == slices->part->phase_count;
+        job->carry = slices->part->sums + cut->line * slices->part->sum_bytes;
+        job->carry_in = true;
+        job->carry_out = true;
     }
-    slice->in_offset = in_offset + (size_t)(cut->in_first * bytes);
-    slice->out_offset = out_offset + (size_t)(cut->out_first * bytes);
+    slice->in_offset = whole->in_offset + (size_t)(cut->in_first * bytes);
+    slice->out_offset = whole->out_offset + (size_t)(cut->out_first * bytes);
 }
 
 /* Queue what there is up to step `end`, or the first of it. */
@@ -233,7 +225,7 @@ bool slices_start(struct request *request)
         return true;
     }
     if (part_is_one(request)) {
-        return create_slices(request, &request->part->phases[0].slicing, &request->error);
+        return create_slices(request, &request->part->slicing, &request->error);
     }
     return worth_slicing(request, &slicing) &&
            (request->slices != NULL || create_slices(request, &slicing, &ignored));
@@ -295,9 +287,8 @@ static void destroy_slices(struct slices *slices)
 static struct request *push_next_slice(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    struct part *part = slices->part;
     const bool through = slices->steps_done == slices->slicing.steps;
-    if (through && (part == NULL || part->phase + 1 == part->phase_count)) {
+    if (through) {
         /* As if its slices had waited and run one after the other at the end. */
         whole->times.computed = slices->slice.times.computed;
         whole->times.started = whole->times.computed - slices->compute_ns;
@@ -307,10 +298,6 @@ static struct request *push_next_slice(struct slices *slices)
     if (atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
-    }
-    if (through) {
-        part->phase++;
-        set_slicing(slices, &part->phases[part->phase].slicing);
     }
     return push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK ? NULL : whole;
 }

@@ -131,7 +131,6 @@ struct request_body {
     size_t payload_room;     /* bytes for payload in what is reserved of the block */
     size_t block_bytes;      /* what the block must have in the end */
     size_t output_at;        /* of them, before the output buffer */
-    size_t side_at;          /* and before what is copied together for a part (part.h) */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {

@@ -376,15 +376,14 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
             (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
             exit(1);
         }
-        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s%s%s%s: %zu cases %s",
+        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s%s%s: %zu cases %s",
                        scan_device_info(run.device)->name,
                        flags->gpu_kernels ? " (GPU kernels)" : "",
                        flags->lookback_test != 0               ? " (hostile look-back)"
                        : flags->lookback != SCAN_LOOKBACK_AUTO ? " (look-back)"
                                                                : "",
                        flags->generic_kernels ? " (generic kernel)" : "",
-                       flags->wide_index ? " (64-bit offsets)" : "",
-                       flags->soft_f64 ? " (no fp64)" : "", case_count, ways[w].name);
+                       flags->wide_index ? " (64-bit offsets)" : "", case_count, ways[w].name);
         ktest_run(run.title, run_all, &run);
         scan_device_close(run.device);
     }
@@ -413,7 +412,6 @@ static const struct {
     {"--gpu-kernels", offsetof(struct scan_aids, gpu_kernels)},
     {"--generic-kernels", offsetof(struct scan_aids, generic_kernels)},
     {"--wide-index", offsetof(struct scan_aids, wide_index)},
-    {"--soft-f64", offsetof(struct scan_aids, soft_f64)},
 };
 
 static bool take_switch(const char *argument, struct scan_aids *flags)

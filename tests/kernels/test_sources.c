@@ -46,21 +46,22 @@ static void add(const struct opencl *device, enum scan_variant_id variant,
 /* The programs of one variant that a kind of device uses, types in order. */
 static void add_family(const struct opencl *device, enum scan_variant_id variant)
 {
-    const bool compiled = scan_variants[variant].can == NULL; /* by devices */
+    const bool compiled = scan_variants[variant].can == NULL ||
+                          variant == SCAN_VARIANT_EXACT_LINES; /* by devices */
     for (int i = 0; i < DTYPE_COUNT * 2 && compiled && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 2),
                                  (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || !program_wide_only(device)) {
+        if (scan_variants[variant].floats == dtype_is_float(type.dtype) &&
+            (type.index == SCAN_INDEX_64 || !program_wide_only(device))) {
             add(device, variant, type);
         }
     }
 }
 
-/* Of all variants, for a CPU, a GPU, and a GPU without float64. */
+/* Of all variants, for a CPU and a GPU. */
 static void find_programs(void)
 {
-    static const struct opencl kinds[] = {
-        {.gpu_kernels = false}, {.gpu_kernels = true}, {.gpu_kernels = true, .soft_f64 = true}};
+    static const struct opencl kinds[] = {{.gpu_kernels = false}, {.gpu_kernels = true}};
     for (int variant = 0; variant < SCAN_VARIANT_COUNT; variant++) {
         for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
             add_family(&kinds[kind], (enum scan_variant_id)variant);

@@ -61,8 +61,7 @@ enum status scan_aids_apply(struct opencl *device, struct error *err)
     const struct scan_aids *aids = &next_aids;
     device->aids = *aids;
     device->wide_index = aids->wide_index;
-    device->gpu_kernels = device->gpu_kernels || aids->gpu_kernels || aids->soft_f64;
-    device->soft_f64 = device->soft_f64 || aids->soft_f64;
+    device->gpu_kernels = device->gpu_kernels || aids->gpu_kernels;
     device->info.host_memory = device->info.host_memory && !aids->transfers;
     if (aids->compute_units > 0) {
         device->info.compute_units = aids->compute_units;

@@ -27,7 +27,6 @@ static const struct {
     {"GPU kernels", {.gpu_kernels = true}},
     {"GPU kernels with 64-bit offsets", {.gpu_kernels = true, .wide_index = true}},
     {"GPU kernels, cut", {.gpu_kernels = true, .max_alloc_bytes = 65536}},
-    {"GPU kernels without float64", {.soft_f64 = true}},
     {"GPU kernels with transfers", {.gpu_kernels = true, .transfers = true}},
 };
 
