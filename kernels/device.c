@@ -1,7 +1,7 @@
 /* The life of a device: opened, closed; opencl.c finds it, selftest.c prepares it, batch.c runs
  * it. Failures: device.h. Thread: that of the device. */
 #include "kernels/batch.h"
-#include "proto/carry.h"
+#include "proto/exact_sum.h"
 
 #include <stdlib.h>
 

@@ -56,12 +56,6 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
         field, text);
 }
 
-size_t carry_sum_bytes(enum dtype dtype)
-{
-    const size_t integer = dtype_info(dtype)->bytes == 8 ? 8 : 4;
-    return dtype_is_float(dtype) ? exact_sum_bytes(dtype) : integer;
-}
-
 uint64_t carry_sums_at(enum dtype dtype, uint64_t lines)
 {
     if (!dtype_is_float(dtype)) {

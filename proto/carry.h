@@ -45,9 +45,6 @@ struct carry_head {
 MUST_CHECK enum status carry_part(const char *field, const char *text, enum scan_part *part,
                                   struct error *err);
 
-/* Bytes of a line's sum as kernels have it: of floats struct exact_sum, of integers 4 or 8. */
-size_t carry_sum_bytes(enum dtype dtype);
-
 /* Bytes from the start of a carry to the words of its lines (floats) or their sums (integers), and
  * of the memory in which carry_encode() makes one. UINT64_MAX: more than INT64_MAX. */
 uint64_t carry_sums_at(enum dtype dtype, uint64_t lines);

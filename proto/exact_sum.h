@@ -45,4 +45,12 @@ static inline size_t exact_sum_bytes(enum dtype dtype)
     return sizeof(struct exact_sum) + exact_sum_words(dtype) * sizeof(uint64_t);
 }
 
+/* Bytes of a line's sum as kernels have it: of floats struct exact_sum, of integers 4 or 8, modulo
+ * 2^32 or 2^64, of which a narrower type has the low bytes. */
+static inline size_t carry_sum_bytes(enum dtype dtype)
+{
+    const size_t integer = dtype_info(dtype)->bytes == sizeof(uint64_t) ? 8 : 4;
+    return exact_sum_words(dtype) > 0 ? exact_sum_bytes(dtype) : integer;
+}
+
 #endif
