@@ -12,6 +12,7 @@
  *   exact_clear(s)       the sum of no elements
  *   exact_add(s, x)      add an element, given by its bits
  *   exact_add_wide(...)  add an integer of 128 bits
+ *   exact_join(s, more)  add another sum
  *   exact_window(...)    the sum's 128 bits from a place on
  *   exact_round(s)       bits of the sum as an element: NaN is the positive quiet NaN without
  *                        payload; a sum out of range is an infinity; a sum of 0 is -0.0 if every
@@ -135,6 +136,16 @@ static inline void exact_add_wide(struct exact *s, ulong low, ulong high, uint p
     }
     s->low = (uchar)begin;
     s->high = (uchar)end;
+}
+
+/* Add another sum: the sum of the elements of both. */
+static inline void exact_join(struct exact *s, const struct exact *more)
+{
+    s->flags |= more->flags;
+    for (uint i = more->low; i < more->high; i++) {
+        const ulong sign = i + 1 < more->high ? 0 : exact_sign(more);
+        exact_add_wide(s, more->words[i], sign, 64 * i);
+    }
 }
 
 /* The number of an element that is finite, without its sign, in units of 2^place. */

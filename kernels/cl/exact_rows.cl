@@ -3,6 +3,7 @@
  * that are walked backwards, and the end of a line, go through a buffer. In place is fine: elements
  * are read before their sums are written. */
 #define KERNEL_NAME scan_exact_rows
+#define TOTALS_NAME total_exact_rows
 
 INLINE void copy_reversed(elem_t *to, const elem_t *from, uint count)
 {
@@ -63,13 +64,46 @@ INLINE bool are_short_rows(__global const struct scan_entry *e)
            entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
 }
 
+/* Elements to the lowest address of the partition of a line. */
+INLINE ulong partition_at(const struct partition *p, ulong line, bool output)
+{
+    const struct line_walk walk = line_walk_start(p->entry, (index_t)line);
+    const bool reverse = (p->entry->flags & ENTRY_REVERSE) != 0;
+    const ulong lowest = reverse ? p->entry->length - p->first - p->length : p->first;
+    return (output ? walk.out : walk.in) + lowest;
+}
+
+INLINE void partition_scan(const struct partition *p, ulong line)
+{
+    const elem_t *from = AS_PRIVATE(p->launch->in + partition_at(p, line, false));
+    elem_t *to = AS_PRIVATE(p->launch->out + partition_at(p, line, true));
+    const bool reverse = (p->entry->flags & ENTRY_REVERSE) != 0;
+    const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
+    struct exact sum;
+    partition_begin(p, line, &sum);
+    if (!reverse && !exclusive) {
+        line_scan(from, to, p->length, false, false, &sum);
+    } else if (!reverse) {
+        line_scan(from, to, p->length, false, true, &sum);
+    } else {
+        line_scan(from, to, p->length, true, exclusive, &sum);
+    }
+    if (partition_carries_out(p)) {
+        partition_end(p, line, &sum);
+    }
+}
+
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
                      ulong item)
 {
-    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     ulong line = item * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
+    if (e->partitions > 1) {
+        const struct partition p = partition_of(launch, e, item);
+        partition_scan(&p, p.lines);
+        return;
+    }
     if (are_short_rows(e)) {
         const uint most = EXACT_BLOCK / (uint)e->length;
         const struct line_walk walk = line_walk_start(e, (index_t)line);
@@ -86,25 +120,19 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         return;
     }
     for (; line < end; line++) {
-        const struct line_walk walk = line_walk_start(e, (index_t)line);
-        const elem_t *from = AS_PRIVATE(launch->in + walk.in);
-        elem_t *to = AS_PRIVATE(launch->out + walk.out);
-        acc_t sum;
-        if ((e->flags & ENTRY_CARRY_IN) != 0) {
-            sum = launch->carry[e->carry + line];
-        } else {
-            exact_clear(&sum);
-            sum.flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
-        }
-        if (!reverse && !exclusive) {
-            line_scan(from, to, e->length, false, false, &sum);
-        } else if (!reverse) {
-            line_scan(from, to, e->length, false, true, &sum);
-        } else {
-            line_scan(from, to, e->length, true, exclusive, &sum);
-        }
-        if ((e->flags & ENTRY_CARRY_OUT) != 0) {
-            launch->carry[e->carry + line] = sum;
-        }
+        const struct partition p = partition_of(launch, e, 0);
+        partition_scan(&p, line);
+    }
+}
+
+INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,
+                       ulong item)
+{
+    struct partition p = partition_of(launch, e, item);
+    if (partition_before(&p, p.lines, 1)) {
+        struct exact sum;
+        exact_clear(&sum);
+        line_total(AS_PRIVATE(launch->in + partition_at(&p, p.lines, false)), p.length, &sum);
+        *partition_sum(&p, p.number, p.lines) = sum;
     }
 }

@@ -25,6 +25,13 @@ enum form {
     EXACT
 };
 
+/* The results that are written. */
+enum results {
+    INCLUSIVE,
+    EXCLUSIVE,
+    NO_RESULTS /* the sums after the last row are wanted alone */
+};
+
 /* Lower limbs of a sum are kept this much too large, so that they are never below 0, and the limb
  * above them as much smaller. */
 #define LIMB_BIAS      (1L << 62)
@@ -33,7 +40,7 @@ enum form {
 struct strip {
     enum form form;
     uint columns; /* a multiple of STRIDE */
-    bool exclusive;
+    enum results results;
     bool special;                   /* a NaN or an infinity was among the elements */
     bool more;                      /* every column has an element other than -0.0 */
     int place;                      /* of the lowest limb, or what every sum is a multiple of */
@@ -98,7 +105,9 @@ NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
     struct range all = {false, true, 0, 64 * EXACT_WORDS};
     for (uint r = 0; r < t->rows; r++) {
         row_prefetch(t->in + (long)(r + t->rows) * t->in_step, s->columns);
-        row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
+        if (s->results != NO_RESULTS) {
+            row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
+        }
         const struct range row = range_of(t->in + (long)r * t->in_step, s->columns);
         all.special = all.special || row.special;
         all.zero = all.zero && row.zero;
@@ -279,8 +288,9 @@ INLINE void strip_settle(struct strip *s)
 
 /* A tile whose sums are in the form; special: some elements, or results, are NaN or infinite. */
 INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form,
-                     const bool exclusive, const bool special)
+                     const enum results results, const bool special)
 {
+    const bool exclusive = results == EXCLUSIVE;
     const int limbs = form == REALS ? 1 : limbs_of(form);
     const int unit = s->place + EXACT_UNIT;
     const uint vectors = s->columns / WIDTH;
@@ -333,7 +343,10 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
                 result = form == TWO ? sum_of_two(part[1], part[0])
                                      : sum_of_three(part[limbs - 1], part[1], part[0]);
             }
-            results_store(out + j * WIDTH, special ? special_results(result, flags) : result);
+            if (results != NO_RESULTS) {
+                results_store(out + j * WIDTH,
+                              special ? special_results(result, flags) : result);
+            }
         }
     }
 }
@@ -346,9 +359,11 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
         elem_t *out = t->out + (long)r * t->out_step;
         for (uint i = 0; i < s->columns; i++) {
             const elem_t x = in[i];
-            const elem_t before = s->exclusive ? exact_round(&s->sums[i]) : 0;
+            const elem_t before = s->results == EXCLUSIVE ? exact_round(&s->sums[i]) : 0;
             exact_add(&s->sums[i], x);
-            out[i] = s->exclusive ? before : exact_round(&s->sums[i]);
+            if (s->results != NO_RESULTS) {
+                out[i] = s->results == EXCLUSIVE ? before : exact_round(&s->sums[i]);
+            }
         }
     }
     bool more = true;
@@ -366,26 +381,28 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
 NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
 {
 #if defined(ELEM_F64)
-#define WITH_FORM(exclusive, special)              \
-    if (s->form == TWO) {                          \
-        tile_add(s, t, TWO, exclusive, special);   \
-    } else {                                       \
-        tile_add(s, t, THREE, exclusive, special); \
+#define WITH_FORM(results, special)              \
+    if (s->form == TWO) {                        \
+        tile_add(s, t, TWO, results, special);   \
+    } else {                                     \
+        tile_add(s, t, THREE, results, special); \
     }
 #else
-#define WITH_FORM(exclusive, special)              \
-    if (s->form == REALS) {                        \
-        tile_add(s, t, REALS, exclusive, special); \
-    } else {                                       \
-        tile_add(s, t, TWO, exclusive, special);   \
+#define WITH_FORM(results, special)              \
+    if (s->form == REALS) {                      \
+        tile_add(s, t, REALS, results, special); \
+    } else {                                     \
+        tile_add(s, t, TWO, results, special);   \
     }
 #endif
     if (s->special) {
-        WITH_FORM(s->exclusive, true)
-    } else if (s->exclusive) {
-        WITH_FORM(true, false)
+        WITH_FORM(s->results, true)
+    } else if (s->results == NO_RESULTS) {
+        WITH_FORM(NO_RESULTS, false)
+    } else if (s->results == EXCLUSIVE) {
+        WITH_FORM(EXCLUSIVE, false)
     } else {
-        WITH_FORM(false, false)
+        WITH_FORM(INCLUSIVE, false)
     }
 }
 
@@ -424,26 +441,27 @@ NOINLINE void strip_add(struct strip *s, const struct tile *t)
 
 /* ---- a strip ---- */
 
-/* Begin a strip of `columns` lines, whose sums are in `sums`, with those that the carry holds. Columns
- * up to a whole number of strides are added to it; their elements are to be zeros. */
-INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns, bool exclusive,
-                        __global const acc_t *carry, bool carry_in)
+/* Begin a strip of `columns` lines from `line` on, whose sums are in `sums`, with those before the
+ * partition; without results, with sums of no elements. Columns up to a whole number of strides are
+ * added to it; their elements are to be zeros. */
+INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
+                        const struct partition *p, ulong line, enum results results)
 {
     const uint infinite = EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS;
     s->form = EXACT;
     s->columns = (columns + STRIDE - 1) / STRIDE * STRIDE;
-    s->exclusive = exclusive;
+    s->results = results;
     s->special = false;
     s->more = true;
     s->place = 0;
     s->top = 0;
     s->sums = sums;
     for (uint i = 0; i < s->columns; i++) {
-        if (carry_in && i < columns) {
-            sums[i] = carry[i];
+        if (results != NO_RESULTS && i < columns) {
+            partition_begin(p, line + i, &sums[i]);
         } else {
             exact_clear(&sums[i]);
-            sums[i].flags = exclusive ? EXACT_HAS_MORE : 0; /* they begin with +0.0 */
+            sums[i].flags = i < columns ? 0 : EXACT_HAS_MORE;
         }
         s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & infinite;
         s->special = s->special || (sums[i].flags & infinite) != 0;
@@ -451,12 +469,19 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns, bool 
     }
 }
 
-/* Leave the sums in the carry. */
-INLINE void strip_end(struct strip *s, uint columns, __global acc_t *carry)
+/* Leave the sums where they are wanted: totals for the next partition, or the lines' carry-out. */
+INLINE void strip_end(struct strip *s, uint columns, const struct partition *p, ulong line)
 {
+    if (s->results != NO_RESULTS && !partition_carries_out(p)) {
+        return;
+    }
     strip_to_exact(s);
     for (uint i = 0; i < columns; i++) {
-        carry[i] = s->sums[i];
+        if (s->results == NO_RESULTS) {
+            *partition_sum(p, p->number, line + i) = s->sums[i];
+        } else {
+            partition_end(p, line + i, &s->sums[i]);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
  * a tile of each to a buffer in which the lines lie side by side, adds the tile up there
  * (exact_strip.cl), and copies the sums to where they belong. */
 #define KERNEL_NAME scan_exact_tiles
+#define TOTALS_NAME total_exact_tiles
 #define TILE_LINES  64
 
 /* Where the lines of a work-item begin in memory, in the order of traversal. */
@@ -40,18 +41,20 @@ INLINE bool is_along(const long *at, uint count, long step)
     return count < 2 || abs(step) <= abs(at[1] - at[0]);
 }
 
+/* The lines from `line` on, in a partition: in and out are its first element in the order of
+ * traversal, were the first cell of a line 0, and steps go with its direction. */
 NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out, long in_step,
-                         long out_step, ulong length, bool exclusive, __global acc_t *carry,
-                         bool carry_in, bool carry_out)
+                         long out_step, const struct partition *p, ulong line,
+                         enum results results)
 {
     struct exact sums[TILE_LINES];
     elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct strip s;
-    strip_begin(&s, sums, lines->count, exclusive, carry, carry_in);
+    strip_begin(&s, sums, lines->count, p, line, results);
     const ulong tile_rows = strip_tile_rows(&s);
     struct tile t = {cells, cells, s.columns, s.columns, 0};
-    for (ulong r = 0; r < length; r += tile_rows) {
-        t.rows = (uint)min(tile_rows, length - r);
+    for (ulong r = 0; r < p->length; r += tile_rows) {
+        t.rows = (uint)min(tile_rows, p->length - r);
         for (uint row = 0; row < t.rows && lines->count < s.columns; row++) {
             for (uint i = lines->count; i < s.columns; i++) {
                 cells[row * s.columns + i] = 0;
@@ -60,34 +63,55 @@ NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out
         tile_copy(false, in + (long)r * in_step, lines->in, lines->count, in_step, t.rows,
                   is_along(lines->in, lines->count, in_step), cells, s.columns);
         strip_add(&s, &t);
-        tile_copy(true, out + (long)r * out_step, lines->out, lines->count, out_step, t.rows,
-                  is_along(lines->out, lines->count, out_step), cells, s.columns);
+        if (results != NO_RESULTS) {
+            tile_copy(true, out + (long)r * out_step, lines->out, lines->count, out_step, t.rows,
+                      is_along(lines->out, lines->count, out_step), cells, s.columns);
+        }
     }
-    if (carry_out) {
-        strip_end(&s, lines->count, carry);
-    }
+    strip_end(&s, lines->count, p, line);
 }
 
-/* An item is TILE_LINES lines of the entry, the last what is left of them. */
-INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
-                     ulong item)
+INLINE uint lines_of(const struct partition *p)
 {
+    return (uint)min((ulong)TILE_LINES, p->entry->lines - p->lines * TILE_LINES);
+}
+
+INLINE void lines_scan(const struct partition *p, enum results results)
+{
+    __global const struct scan_entry *e = p->entry;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const long in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     const long out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
-    const ulong last = reverse ? e->length - 1 : 0;
-    const ulong line = item * TILE_LINES;
+    const ulong row = reverse ? e->length - 1 - p->first : p->first;
+    const ulong line = p->lines * TILE_LINES;
     struct tile_lines lines;
-    lines.count = (uint)min((ulong)TILE_LINES, e->lines - line);
+    lines.count = lines_of(p);
     struct line_walk walk = line_walk_start(e, (index_t)line);
     for (uint i = 0; i < lines.count; i++) {
-        lines.in[i] = (long)(walk.in + last * e->axis_in);
-        lines.out[i] = (long)(walk.out + last * e->axis_out);
+        lines.in[i] = (long)(walk.in + row * e->axis_in);
+        lines.out[i] = (long)(walk.out + row * e->axis_out);
         if (i + 1 < lines.count) {
             line_walk_next(&walk, e, false);
         }
     }
-    tiles_scan(&lines, AS_PRIVATE(launch->in), AS_PRIVATE(launch->out), in_step, out_step,
-               e->length, (e->flags & ENTRY_EXCLUSIVE) != 0, launch->carry + e->carry + line,
-               (e->flags & ENTRY_CARRY_IN) != 0, (e->flags & ENTRY_CARRY_OUT) != 0);
+    tiles_scan(&lines, AS_PRIVATE(p->launch->in), AS_PRIVATE(p->launch->out), in_step, out_step, p,
+               line, results);
+}
+
+/* An item is TILE_LINES lines of the entry, the last what is left of them, or a partition of
+ * these. */
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
+{
+    const struct partition p = partition_of(launch, e, item);
+    lines_scan(&p, (e->flags & ENTRY_EXCLUSIVE) != 0 ? EXCLUSIVE : INCLUSIVE);
+}
+
+INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,
+                       ulong item)
+{
+    struct partition p = partition_of(launch, e, item);
+    if (partition_before(&p, p.lines * TILE_LINES, lines_of(&p))) {
+        lines_scan(&p, NO_RESULTS);
+    }
 }

@@ -17,3 +17,21 @@ __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
         run_item(&launch, e, own);
     }
 }
+
+#if defined(TOTALS_NAME)
+/* The launch before it, if a line is cut: a work-item adds up what the other one needs, as the file
+ * says in run_totals(). */
+__kernel void TOTALS_NAME(__global const elem_t *in, __global elem_t *out,
+                          __global acc_t *carry, __global ulong *table, ulong entry_at,
+                          uint entry_count, ulong items, ulong chain_at)
+{
+    const ulong item = get_global_id(0);
+    if (item < items) {
+        index_t own;
+        __global const struct scan_entry *e =
+            find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
+        const struct launch launch = {in, out, carry, table + chain_at};
+        run_totals(&launch, e, own);
+    }
+}
+#endif

@@ -11,6 +11,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +32,12 @@ extern const char exact_lines_source[] __attribute__((visibility("hidden")));
 extern const char exact_launch_source[] __attribute__((visibility("hidden")));
 
 enum {
-    MOST = 2100,   /* elements of a line */
-    MOST_STEP = 3, /* elements from one to the next */
-    LINES = 600,   /* side by side */
-    STRIP = 512,   /* lines of a work-item of exact_columns.cl */
-    TILE = 64,     /* of exact_tiles.cl */
+    MOST = 2100,    /* elements of a line */
+    MOST_STEP = 3,  /* elements from one to the next */
+    LINES = 600,    /* side by side */
+    STRIP = 512,    /* lines of a work-item of exact_columns.cl */
+    TILE = 64,      /* of exact_tiles.cl */
+    PARTITIONS = 6, /* of a line, at most */
     ROOM = 8 * MOST * 64,
     CARRY_WORDS = 36 /* of float64, the largest */
 };
@@ -209,10 +211,12 @@ static void draw_line(enum dtype dtype, enum family family, size_t count, unsign
 
 /* ---- the kernel ---- */
 
-/* The table of a launch: one piece with one dimension. */
+/* The table of a launch: one piece with one dimension, and the totals of its partitions. */
 struct table {
     struct scan_entry entry;
     ulong dim[3];
+    ulong chain[CHAIN_HEAD];
+    ulong totals[PARTITIONS * LINES * CARRY_WORDS];
 };
 
 static struct lab {
@@ -225,41 +229,56 @@ static struct lab {
     } way;
     size_t item_lines;
     bool in_place; /* results over their elements */
+    bool cut;      /* lines are cut into partitions */
     cl_program programs[ARRAY_COUNT(types)];
     cl_kernel kernels[ARRAY_COUNT(types)];
+    cl_kernel totals[ARRAY_COUNT(types)]; /* of partitions; NULL: the kernel cuts no line */
     cl_mem in;
     cl_mem out;
     cl_mem carry;
     cl_mem table;
 } lab;
 
-static cl_program build(size_t type)
+static cl_kernel find_kernel(cl_program program, const char *name)
 {
-    static const char *const elements[] = {"F16", "BF16", "F32", "F64"};
+    cl_int code = CL_SUCCESS;
+    cl_kernel kernel = program != NULL ? clCreateKernel(program, name, &code) : NULL;
+    (void)ktest_check(kernel != NULL && code == CL_SUCCESS, "the kernel is there");
+    return kernel;
+}
+
+/* The kernels compiled ahead. */
+static cl_program find_built_in(size_t type)
+{
     static const char *const kernels[] = {"", "rows_", "columns_", "tiles_"};
     static const char *const suffixes[] = {"f16", "bf16", "f32", "f64"};
+    char scan[64];
+    char totals[64];
+    char both[130];
+    (void)snprintf(scan, sizeof scan, "scan_exact_%s%s", kernels[lab.way], suffixes[type]);
+    (void)snprintf(totals, sizeof totals, "total_exact_%s%s", kernels[lab.way], suffixes[type]);
+    (void)snprintf(both, sizeof both, lab.way == WAY_ANY ? "%s" : "%s;%s", scan, totals);
+    cl_program program =
+        clCreateProgramWithBuiltInKernels(lab.cl.context, 1, &lab.cl.id, both, NULL);
+    lab.kernels[type] = find_kernel(program, scan);
+    lab.totals[type] = lab.way == WAY_ANY ? NULL : find_kernel(program, totals);
+    return program;
+}
+
+static cl_program compile(size_t type)
+{
+    static const char *const elements[] = {"F16", "BF16", "F32", "F64"};
     const char *text[] = {exact_source, exact_table_source, exact_lines_source,
                           exact_launch_source};
     char options[64];
-    char name[64];
-    cl_int code = CL_SUCCESS;
-    cl_program program = NULL;
-    (void)snprintf(name, sizeof name, "scan_exact_%s%s", kernels[lab.way], suffixes[type]);
-    if (lab.cl.info.built_in) {
-        program = clCreateProgramWithBuiltInKernels(lab.cl.context, 1, &lab.cl.id, name, &code);
-    } else {
-        (void)snprintf(options, sizeof options, "-cl-std=CL1.2 -DELEM_%s -DINDEX=ulong",
-                       elements[type]);
-        program =
-            clCreateProgramWithSource(lab.cl.context, ARRAY_COUNT(text), text, NULL, &code);
-        code = code == CL_SUCCESS ? clBuildProgram(program, 1, &lab.cl.id, options, NULL, NULL)
-                                  : code;
-    }
-    lab.kernels[type] =
-        code == CL_SUCCESS
-            ? clCreateKernel(program, lab.cl.info.built_in ? name : "scan_exact", &code)
-            : NULL;
-    (void)ktest_check(code == CL_SUCCESS, "the kernel is there");
+    (void)snprintf(options, sizeof options, "-cl-std=CL1.2 -DELEM_%s -DINDEX=ulong",
+                   elements[type]);
+    cl_program program =
+        clCreateProgramWithSource(lab.cl.context, ARRAY_COUNT(text), text, NULL, NULL);
+    (void)ktest_check(clBuildProgram(program, 1, &lab.cl.id, options, NULL, NULL) == CL_SUCCESS,
+                      "the source compiles");
+    lab.kernels[type] = find_kernel(program, "scan_exact");
+    lab.totals[type] = NULL;
     return program;
 }
 
@@ -269,12 +288,13 @@ static void lab_open(size_t number, enum way way)
     lab.way = way;
     lab.item_lines = way == WAY_ANY ? 1 : way == WAY_TILES ? TILE : STRIP;
     lab.in_place = false;
+    lab.cut = false;
     if (!ktest_check(opencl_open(number, SCAN_LOOKBACK_OFF, &lab.cl, &err) == STATUS_OK,
                      err.detail)) {
         return;
     }
     for (size_t type = 0; type < ARRAY_COUNT(types); type++) {
-        lab.programs[type] = build(type);
+        lab.programs[type] = lab.cl.info.built_in ? find_built_in(type) : compile(type);
     }
     cl_int code = CL_SUCCESS;
     lab.in = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, ROOM, NULL, &code);
@@ -290,6 +310,9 @@ static void lab_close(void)
 {
     for (size_t type = 0; type < ARRAY_COUNT(types); type++) {
         (void)clReleaseKernel(lab.kernels[type]);
+        if (lab.totals[type] != NULL) {
+            (void)clReleaseKernel(lab.totals[type]);
+        }
         (void)clReleaseProgram(lab.programs[type]);
     }
     opencl_release(&lab.in);
@@ -315,41 +338,68 @@ static size_t span_of(const struct run *run)
     return (run->length - 1) * run->step + (run->lines - 1) * run->pitch + 1;
 }
 
+/* Cut the lines of an entry: into partitions of a random length, of which the last has the rest. */
+static void cut_entry(struct scan_entry *entry)
+{
+    const size_t most = entry->length < PARTITIONS ? entry->length : PARTITIONS;
+    if (lab.cut && most > 1) {
+        entry->partitions = 2 + scan_draw((uint32_t)most - 1);
+        entry->partition_length = 1 + scan_draw((uint32_t)(entry->length / entry->partitions));
+        entry->item_lines = lab.way == WAY_ROWS ? 1 : entry->item_lines;
+    }
+}
+
+static cl_int enqueue(cl_kernel kernel, const struct opencl_arg *args, cl_uint count,
+                      size_t items)
+{
+    const size_t one = 1;
+    cl_int code = CL_SUCCESS;
+    for (cl_uint i = 0; i < count && code == CL_SUCCESS; i++) {
+        code = clSetKernelArg(kernel, i, args[i].bytes, args[i].value);
+    }
+    return code == CL_SUCCESS ? clEnqueueNDRangeKernel(lab.cl.queue, kernel, 1, NULL, &items,
+                                                       &one, 0, NULL, NULL)
+                              : code;
+}
+
 /* Scan elements first..first + length - 1 of the lines in lab.in, in memory order. */
 static bool launch(const struct run *run, size_t first, size_t length, ulong flags)
 {
-    struct table table = {.entry = {.in_first = first * run->step,
-                                    .out_first = first * run->step,
-                                    .length = length,
-                                    .axis_in = run->step,
-                                    .axis_out = run->step,
-                                    .flags = flags,
-                                    .dims = 1,
-                                    .dim_at = sizeof table.entry / sizeof(ulong),
-                                    .lines = run->lines,
-                                    .item_lines = lab.item_lines,
-                                    .partitions = 1},
-                          .dim = {run->lines, run->pitch, run->pitch}};
+    static struct table table;
+    table.entry = (struct scan_entry){.in_first = first * run->step,
+                                      .out_first = first * run->step,
+                                      .length = length,
+                                      .axis_in = run->step,
+                                      .axis_out = run->step,
+                                      .flags = flags,
+                                      .dims = 1,
+                                      .dim_at = sizeof table.entry / sizeof(ulong),
+                                      .lines = run->lines,
+                                      .item_lines = lab.item_lines,
+                                      .partitions = 1};
+    table.dim[0] = run->lines;
+    table.dim[1] = run->pitch;
+    table.dim[2] = run->pitch;
+    cut_entry(&table.entry);
+    const bool cut = table.entry.partitions > 1;
     const cl_ulong entry_at = 0;
     const cl_uint entry_count = 1;
-    const cl_ulong chain_at = 0; /* no line is cut */
-    const cl_ulong items = (run->lines + lab.item_lines - 1) / lab.item_lines;
-    const size_t one = 1;
-    const size_t count = items;
-    cl_kernel kernel = lab.kernels[run->type];
+    const cl_ulong chain_at = cut ? offsetof(struct table, chain) / sizeof(ulong) : 0;
+    const cl_ulong items = (run->lines + table.entry.item_lines - 1) / table.entry.item_lines *
+                           table.entry.partitions;
     const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
                                       OPENCL_ARG(entry_at),  OPENCL_ARG(entry_count),
                                       OPENCL_ARG(items),     OPENCL_ARG(chain_at)};
-    cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0, sizeof table,
+    cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0,
+                                       cut ? sizeof table : offsetof(struct table, chain),
                                        &table, 0, NULL, NULL);
-    for (cl_uint i = 0; i < ARRAY_COUNT(args) && code == CL_SUCCESS; i++) {
-        code = clSetKernelArg(kernel, i, args[i].bytes, args[i].value);
+    if (cut && code == CL_SUCCESS) {
+        code = enqueue(lab.totals[run->type], args, ARRAY_COUNT(args), items);
     }
     if (code == CL_SUCCESS) {
-        code =
-            clEnqueueNDRangeKernel(lab.cl.queue, kernel, 1, NULL, &count, &one, 0, NULL, NULL);
+        code = enqueue(lab.kernels[run->type], args, ARRAY_COUNT(args), items);
     }
     return ktest_check(code == CL_SUCCESS && clFinish(lab.cl.queue) == CL_SUCCESS,
                        "the kernel runs");
@@ -412,11 +462,12 @@ static void check(const struct run *run, enum family family, size_t pieces)
         char what[128];
         code |= clEnqueueReadBuffer(queue, lab.in_place ? lab.in : lab.out, CL_TRUE, 0, span,
                                     got, 0, NULL, NULL);
-        (void)snprintf(what, sizeof what,
-                       "%s, %s, %zu lines of %zu, step %zu, pitch %zu, flags %u, %zu pieces%s",
-                       dtype_info(dtype)->name, mixed ? "mixed" : family_names[family],
-                       run->lines, run->length, run->step, run->pitch, (unsigned)run->flags,
-                       pieces, lab.in_place ? ", in place" : "");
+        (void)snprintf(
+            what, sizeof what,
+            "%s, %s, %zu lines of %zu, step %zu, pitch %zu, flags %u, %zu pieces%s%s",
+            dtype_info(dtype)->name, mixed ? "mixed" : family_names[family], run->lines,
+            run->length, run->step, run->pitch, (unsigned)run->flags, pieces,
+            lab.in_place ? ", in place" : "", lab.cut ? ", in partitions" : "");
         (void)ktest_same_bytes(got, want, span_of(run) + behind, bytes, what);
     }
     (void)ktest_check(code == CL_SUCCESS, "the lines are copied");
@@ -478,6 +529,21 @@ static void random_cuts(const void *context)
                                         flag_sets[i / 4 % (int)ARRAY_COUNT(flag_sets)], MOST);
         check(&run, (enum family)scan_draw(FAMILY_COUNT), 2 + scan_draw(6));
     }
+}
+
+static void partitions(const void *context)
+{
+    (void)context;
+    lab.cut = true;
+    for (size_t i = 0; i < (size_t)FAMILY_COUNT * ARRAY_COUNT(types); i++) {
+        for (int n = 0; n < 6; n++) {
+            const size_t length = 1 + scan_draw(n % 3 == 0 ? MOST : 60);
+            const struct run run = draw_run(i % ARRAY_COUNT(types), length,
+                                            flag_sets[scan_draw(ARRAY_COUNT(flag_sets))], MOST);
+            check(&run, (enum family)(i / ARRAY_COUNT(types)), 1 + scan_draw(3));
+        }
+    }
+    lab.cut = false;
 }
 
 /* float64 numbers whose sums are known without an oracle. */
@@ -585,6 +651,13 @@ int main(void)
             char sentence[160];
             (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[t].name, ways[i].name);
             ktest_run(sentence, tests[t].test, NULL);
+        }
+        if (lab.totals[0] != NULL) {
+            char sentence[160];
+            (void)snprintf(sentence, sizeof sentence,
+                           "lines cut into partitions have the sums of the oracle, by %s",
+                           ways[i].name);
+            ktest_run(sentence, partitions, NULL);
         }
         lab_close();
     }
