@@ -355,6 +355,11 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
     if (any && !one_group) {
         launch.local = device->gpu_kernels ? LOCAL_SIZE_GPU : LOCAL_SIZE_CPU;
     }
+    if (table.chain_at > 0 && scan_variants[variant].floats) {
+        struct opencl_launch totals = launch;
+        totals.kernel = kernels[SCAN_KERNEL_TOTALS];
+        TRY(opencl_enqueue(device, &totals, launches, err));
+    }
     return opencl_enqueue(device, &launch, launches, err);
 }
 

@@ -13,7 +13,8 @@ enum {
     SCAN_KERNEL_GPU_REDUCE = 0,
     SCAN_KERNEL_GPU_SUPERBLOCKS,
     SCAN_KERNEL_GPU_LINES,
-    SCAN_KERNEL_GPU_SCAN
+    SCAN_KERNEL_GPU_SCAN,
+    SCAN_KERNEL_TOTALS = 1 /* of exact sums, behind that of the scan */
 };
 
 enum scan_index {

@@ -9,6 +9,7 @@
 
 #include "kernels/cl/gpu_tile.cl"
 #include "kernels/split.h"
+#include "proto/exact_sum.h"
 #include "proto/macros.h"
 
 #include <assert.h>
@@ -30,6 +31,9 @@ enum {
     EXACT_TILE_LINES = 64,     /* TILE_LINES of exact_tiles.cl */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
+    EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */
+    EXACT_LENGTH_TEST = 16,  /* the same in tests */
+    EXACT_LAST_PERCENT = 90, /* length of the last partition, of what a thread would get */
     SHARED_ROW = 192,       /* bytes of a row in a strip, at least, for threads to share rows */
     SHARED_STRIP = 2 << 20, /* and of all its rows: fewer stay in the cache of one thread */
     STREAM_BYTES = 16 << 20,       /* outputs from here on stay in no cache: past them */
@@ -477,22 +481,53 @@ static uint64_t divide_generic(const struct scan_piece *piece,
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
+/* Cut `groups` groups of entry->item_lines lines side by side into partitions where whole ones would
+ * keep threads waiting (exact_partition.cl). The last partition is as long as nearly all that its
+ * thread gets, because it costs no total. Returns the work items. */
+static uint64_t cut_exact(const struct scan_piece *piece, uint64_t groups,
+                          const struct scan_division *division, struct scan_entry *entry)
+{
+    const uint64_t length = piece->plan->axis.size;
+    const uint64_t row_bytes =
+        smaller_of(entry->item_lines, piece->plan->lines) * element_bytes(piece);
+    const bool tested = division->partition_bytes > 0;
+    const uint64_t bytes = tested ? division->partition_bytes
+                                  : larger_of(division->bytes / division->threads / PARTITIONS,
+                                              PARTITION_BYTES_MIN);
+    const uint64_t least = tested ? EXACT_LENGTH_TEST : EXACT_LENGTH_MIN;
+    const uint64_t partition = larger_of(bytes / row_bytes / least, 1) * least;
+    const uint64_t share = length * groups / division->threads * EXACT_LAST_PERCENT / 100;
+    const uint64_t last = tested ? partition : larger_of(smaller_of(share, length), partition);
+    if (last < length &&
+        (tested || keeps_waiting(length * row_bytes, BUSY_PERCENT, division))) {
+        entry->partitions = scan_ceil_div(length - last, partition) + 1;
+        entry->partition_length = partition;
+        entry->state_words =
+            entry->item_lines * exact_sum_bytes(piece->plan->dtype) / sizeof(ulong);
+    }
+    return groups * entry->partitions;
+}
+
 /* Tiles of lines of exact sums. */
 static uint64_t divide_exact_tiles(const struct scan_piece *piece,
                                    const struct scan_division *division,
                                    struct scan_entry *entry)
 {
-    (void)division;
     entry->item_lines = EXACT_TILE_LINES;
-    return scan_ceil_div(piece->plan->lines, EXACT_TILE_LINES);
+    return cut_exact(piece, scan_ceil_div(piece->plan->lines, EXACT_TILE_LINES), division,
+                     entry);
 }
 
-/* Whole lines of exact sums. */
+/* Lines of exact sums: one that is cut, or whole ones. */
 static uint64_t divide_exact_rows(const struct scan_piece *piece,
                                   const struct scan_division *division,
                                   struct scan_entry *entry)
 {
-    (void)division;
+    entry->item_lines = 1;
+    const uint64_t items = cut_exact(piece, piece->plan->lines, division, entry);
+    if (entry->partitions > 1) {
+        return items;
+    }
     entry->item_lines = whole_lines(piece, 1);
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
@@ -513,7 +548,7 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
         columns = smaller_of(columns, scan_ceil_div(shared, unit) * unit);
     }
     entry->item_lines = columns;
-    return rows * scan_ceil_div(inner, columns);
+    return cut_exact(piece, rows * scan_ceil_div(inner, columns), division, entry);
 }
 
 /* ---- work-groups of GPUs ---- */
@@ -593,14 +628,17 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
      *                           can, prefer, work items */
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, 0, true},
-    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_strip", "exact_tiles"),
-                                 {"scan_exact_tiles"}, NULL,
+    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_partition", "exact_strip",
+                                       "exact_tiles"),
+                                 {"scan_exact_tiles", "total_exact_tiles"}, NULL,
                                  any_layout, many_gathered, divide_exact_tiles, 0, true},
-    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_strip", "exact_columns"),
-                                 {"scan_exact_columns"}, NULL,
+    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_partition", "exact_strip",
+                                         "exact_columns"),
+                                 {"scan_exact_columns", "total_exact_columns"}, NULL,
                                  are_columns, any_layout, divide_exact_columns, 0, true},
-    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_block", "exact_rows"),
-                                 {"scan_exact_rows"}, NULL,
+    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_partition", "exact_block",
+                                      "exact_total", "exact_rows"),
+                                 {"scan_exact_rows", "total_exact_rows"}, NULL,
                                  are_rows, any_layout, divide_exact_rows, 0, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, divide_generic, 0},

@@ -40,7 +40,7 @@ struct scan_set {
 
 enum {
     SCAN_KERNELS_MAX = 4,
-    SCAN_VARIANT_SOURCES = 5
+    SCAN_VARIANT_SOURCES = 7
 };
 
 /* The rows. Where several vector kernels prefer a piece, the last of them runs it. */
@@ -91,7 +91,8 @@ struct scan_variant {
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
     /* Of the kernels that CPUs choose from, NULL for others. A variant has one such kernel, which
-     * takes the arguments of the generic one, then where the chain of cut lines is. */
+     * takes the arguments of the generic one, then where the chain of cut lines is; of exact sums
+     * a second one, which finds totals of partitions before it runs (exact_partition.cl). */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
     scan_divide *divide; /* of all */
