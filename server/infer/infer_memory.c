@@ -119,7 +119,8 @@ enum status infer_charge(struct request *request, uint64_t bytes, struct error *
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
-    TRY(memory_reserve(request->server->memory, beyond, err)); /* 0 is fine */
+    const uint64_t held = request->reserved_bytes + *promised;
+    TRY(memory_reserve(request->server->memory, held, beyond, err)); /* 0 is fine */
     memory_draw(request->server->memory, drawn);
     *promised -= drawn;
     request->reserved_bytes += bytes;

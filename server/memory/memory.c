@@ -61,7 +61,7 @@ struct memory {
     atomic_uint_fast64_t committed; /* the same and what was promised */
     atomic_uint_fast64_t
         refused_ns; /* when too little was free last; 0: those bytes were had */
-    atomic_uint_fast64_t refused_bytes; /* how many bytes were asked for then, ... */
+    atomic_uint_fast64_t refused_bytes; /* how many bytes would have had to be free, ... */
     atomic_uint_fast64_t refused_limit; /* ... of this part of the budget */
     pthread_mutex_t lock;               /* guards everything below */
     size_t shared_count;                /* entries of shared[] ever used */
@@ -217,23 +217,33 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
         *left = before < limit ? limit - before : 0;
         *committed = smaller_of(bytes, *left);
         if (bytes - *committed > lack) {
-            if (bytes <= limit) {
-                atomic_store_explicit(&memory->refused_bytes, bytes, memory_order_relaxed);
-                atomic_store_explicit(&memory->refused_limit, limit, memory_order_relaxed);
-                atomic_store_explicit(&memory->refused_ns, clock_now_ns(),
-                                      memory_order_relaxed);
-            }
             return false;
         }
     } while (!atomic_compare_exchange_weak(&memory->committed, &before, before + *committed));
-    if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
-        *committed >= atomic_load_explicit(&memory->refused_bytes, memory_order_relaxed)) {
-        atomic_store_explicit(&memory->refused_ns, 0, memory_order_relaxed);
-    }
     return true;
 }
 
-enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
+/* Remember for memory_pressed() that a request did not get the memory that it needs in all. */
+static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t limit)
+{
+    if (bytes <= limit) {
+        atomic_store_explicit(&memory->refused_bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&memory->refused_limit, limit, memory_order_relaxed);
+        atomic_store_explicit(&memory->refused_ns, clock_now_ns(), memory_order_relaxed);
+    }
+}
+
+/* A request has so much memory in all: if that is what was refused last, forget the refusal. */
+static void forget_refusal(struct memory *memory, uint64_t bytes)
+{
+    if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
+        bytes >= atomic_load_explicit(&memory->refused_bytes, memory_order_relaxed)) {
+        atomic_store_explicit(&memory->refused_ns, 0, memory_order_relaxed);
+    }
+}
+
+enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
+                           struct error *err)
 {
     const uint64_t budget = memory->options.budget_bytes;
     uint64_t left = 0;
@@ -243,11 +253,13 @@ enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *
     char whole[32];
     if (commit_most(memory, bytes, 0, budget, &all, &left)) {
         (void)atomic_fetch_add(&memory->reserved, bytes);
+        forget_refusal(memory, held + bytes);
         return STATUS_OK;
     }
     if (bytes > budget) {
         return memory_never_fits(memory, bytes, err);
     }
+    remember_refusal(memory, held + bytes, budget);
     byte_size_compared_text(bytes, left, need, sizeof need);
     byte_size_text(left, free_now, sizeof free_now);
     byte_size_text(budget, whole, sizeof whole);
@@ -295,8 +307,14 @@ uint64_t memory_committed(const struct memory *memory)
 
 bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t *promised)
 {
+    const uint64_t limit = memory_budget_large(memory);
     uint64_t left = 0;
-    return commit_most(memory, bytes, lack, memory_budget_large(memory), promised, &left);
+    if (!commit_most(memory, bytes, lack, limit, promised, &left)) {
+        remember_refusal(memory, bytes, limit);
+        return false;
+    }
+    forget_refusal(memory, *promised);
+    return true;
 }
 
 void memory_unpromise(struct memory *memory, uint64_t bytes)

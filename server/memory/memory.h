@@ -50,8 +50,10 @@ MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 uint64_t memory_budget(const struct memory *memory);
 
 /* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE
- * if they never fit). Released in any number of parts. */
-MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err);
+ * if they never fit). Released in any number of parts. `held`: bytes that the same request has
+ * reserved or been promised before, and gives back if these are refused. */
+MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
+                                      struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
 /* Large requests are promised what they may need before they begin (admission.h), and take it
@@ -71,9 +73,10 @@ void memory_draw(struct memory *memory, uint64_t bytes);
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* The bytes that are missing for what memory_reserve() or memory_promise() last refused because others
- * hold the memory; 0: neither has refused anything since then, or as many bytes are free now, or were
- * had meanwhile. */
+/* The bytes that are missing for the request that memory_reserve() or memory_promise() last refused
+ * because others hold the memory: what memory_reserve() refused, and what the request held then.
+ * 0: neither has refused anything since then, or as many bytes are free now, or a request got as
+ * many meanwhile. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
 /* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content

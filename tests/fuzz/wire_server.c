@@ -385,7 +385,8 @@ void wire_squeeze(uint64_t left)
     struct error ignored = ERROR_INIT;
     memory_stats(memory, &stats);
     uint64_t free_bytes = stats.budget_bytes - stats.reserved_bytes;
-    if (free_bytes > left && memory_reserve(memory, free_bytes - left, &ignored) == STATUS_OK) {
+    if (free_bytes > left &&
+        memory_reserve(memory, 0, free_bytes - left, &ignored) == STATUS_OK) {
         wire.squeezed += free_bytes - left;
     }
 }

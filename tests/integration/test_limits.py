@@ -42,8 +42,9 @@ def one_post(server, path, body, headers=None):
 
 
 def be_slow(server):
-    """Let so much time pass that those who hold memory and do not move may be called slow: two
-    seconds since they were looked at, which they are every quarter of one."""
+    """Let two seconds pass, after which requests that hold memory and do not move may be cut. They
+    count from the first heartbeat that looked at them; where that comes after the clock was moved,
+    a busy machine passes two real seconds instead, so that no test may have fewer than ten."""
     time.sleep(0.3)
     server.pass_time(2.1)
 

@@ -308,7 +308,7 @@ static inline struct request *fake_tensor(struct fake_server *fakes, enum dtype 
     request->server = &fakes->server;
     size_t bytes = request->block.bytes;
     request->block = (struct memory_block){0};
-    if (memory_reserve(fakes->server.memory, bytes, NULL) != STATUS_OK ||
+    if (memory_reserve(fakes->server.memory, 0, bytes, NULL) != STATUS_OK ||
         memory_take(fakes->server.memory, bytes, &request->block, NULL) != STATUS_OK) {
         abort();
     }

@@ -100,8 +100,8 @@ what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have(void **
     assert_int_equal(memory_budget_large(f->memory), 1536 * MIB);
     assert_true(enter(f, large, 1536 * MIB));
     assert_false(enter(f, next, 1 * MIB + 1));
-    assert_int_equal(memory_reserve(f->memory, 64 * MIB, NULL), STATUS_OK);
-    assert_int_equal(memory_reserve(f->memory, 1, NULL), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_reserve(f->memory, 0, 64 * MIB, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, 1, NULL), STATUS_OUT_OF_MEMORY);
     memory_release(f->memory, 64 * MIB);
     admission_settle(f->admission, large, 100 * MIB, 100 * MIB);
     expect_admitted(f, next);
@@ -419,7 +419,7 @@ static void what_a_request_took_while_it_seemed_small_counts_in_its_claim(void *
     struct client client = {0};
     struct request *request = request_of(f, &client);
     const uint64_t most = memory_budget_large(f->memory);
-    assert_int_equal(memory_reserve(f->memory, 4096, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, 4096, NULL), STATUS_OK);
     request->reserved_bytes = 4096;
     assert_true(enter(f, request, 10 * MIB));
     assert_int_equal(request->admission.promised_bytes, 10 * MIB - 4096);
@@ -441,7 +441,7 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     const uint64_t held = 100 * MIB; /* more than is kept for small ones */
     for (int i = 0; i < 3; i++) {
         requests[i] = request_of(f, &client);
-        assert_int_equal(memory_reserve(f->memory, held, NULL), STATUS_OK);
+        assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
         requests[i]->reserved_bytes = held;
     }
     assert_false(enter(f, requests[0], most)); /* the others may end */
@@ -472,7 +472,7 @@ static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void 
     const uint64_t most = memory_budget_large(f->memory);
     const uint64_t kept = memory_budget(f->memory) - most;
     const uint64_t held = 100 * MIB;
-    assert_int_equal(memory_reserve(f->memory, kept + held, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, kept + held, NULL), STATUS_OK);
     behind->reserved_bytes = held;
     assert_false(enter(f, first, most));
     assert_false(enter(f, behind, 2 * held));
@@ -498,7 +498,7 @@ static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
     const uint64_t most = memory_budget_large(f->memory);
     const uint64_t held = 100 * MIB;
     const uint64_t small = memory_budget(f->memory) - most + held / 2;
-    assert_int_equal(memory_reserve(f->memory, held + small, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, held + small, NULL), STATUS_OK);
     late->reserved_bytes = held;
     late->deadline_ns = now_ns + NS_PER_S;
     assert_false(enter(f, late, most));
@@ -586,7 +586,7 @@ static void who_could_go_on_meanwhile_has_not_waited_since_then(void **state)
     const uint64_t most = memory_budget_large(f->memory);
     assert_true(enter(f, pair[0], 700 * MIB));
     assert_true(enter(f, pair[1], 700 * MIB));
-    assert_int_equal(memory_reserve(f->memory, 200 * MIB, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, 200 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[0], most / 2));
     assert_false(enter(f, pair[1], most / 2));
     (void)admission_sweep(f->admission, now_ns);
@@ -612,7 +612,7 @@ static void the_whole_budget_is_had_beside_small_requests_that_keep_to_their_par
     struct request *request = request_of(f, &client);
     const uint64_t most = memory_budget_large(f->memory);
     const uint64_t kept = memory_budget(f->memory) - most;
-    assert_int_equal(memory_reserve(f->memory, kept + 1, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, kept + 1, NULL), STATUS_OK);
     assert_false(enter(f, request, most));
     memory_release(f->memory, 1);
     admission_wake(f->admission);

@@ -14,7 +14,7 @@ static void requests_that_fit_go_past_one_that_lacks_memory(void **state)
     struct request *small[2] = {request_of(f, &client), request_of(f, &other)};
     assert_true(enter(f, held, 900 * MIB));
     admission_finish(f->admission, held); /* its answer is read slowly */
-    assert_int_equal(memory_reserve(f->memory, 900 * MIB, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, 900 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, huge, 900 * MIB));
     for (int i = 0; i < 2; i++) {
         assert_false(enter(f, small[i], 4 * MIB));
@@ -117,7 +117,7 @@ static void who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes
     struct request *next = request_of(f, &client);
     const uint64_t held = 100 * MIB;
     assert_true(enter(f, before, 1500 * MIB));
-    assert_int_equal(memory_reserve(f->memory, held, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
     behind->reserved_bytes = held;
     assert_false(enter(f, first, 1500 * MIB));
     assert_false(enter(f, behind, 1200 * MIB));

@@ -494,7 +494,7 @@ bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **
     struct memory_stats stats;
     assert_true(
         memory_promise(f->server.memory, 1000, 0, &f->request.admission.promised_bytes));
-    assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->server.memory, 0, (16 << 20) - 1000, NULL), STATUS_OK);
     assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OK);
     assert_int_equal(infer_charge(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
     assert_int_equal(infer_charge(&f->request, 400, &err), STATUS_OK);
@@ -508,7 +508,7 @@ static void memory_that_is_taken_refuses_the_next(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    assert_int_equal(memory_reserve(f->server.memory, 15 << 20, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->server.memory, 0, 15 << 20, NULL), STATUS_OK);
     static char piece[2 << 20];
     assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OK);
     assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);

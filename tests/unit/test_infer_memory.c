@@ -63,6 +63,19 @@ static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **
     memory_unpromise(f->server.memory, 4 << 20);
 }
 
+/* A body is charged as it arrives. Its refused request gives back what it had, and still wants both. */
+static void a_request_that_is_refused_inside_its_body_presses_for_all_it_needs(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t before_ns = clock_now_ns();
+    assert_int_equal(memory_reserve(f->server.memory, 0, 10 << 20, NULL), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 5 << 20, NULL), STATUS_OK);
+    assert_int_equal(infer_charge(&f->request, 3 << 20, NULL), STATUS_OUT_OF_MEMORY);
+    infer_discharge(&f->request, 5 << 20);
+    assert_int_equal(memory_pressed(f->server.memory, before_ns), 2 << 20);
+    memory_release(f->server.memory, 10 << 20);
+}
+
 static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
 {
     struct fixture *f = *state;
@@ -182,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(what_the_budget_never_has_is_too_large_whatever_was_promised),
+        T(a_request_that_is_refused_inside_its_body_presses_for_all_it_needs),
         T(who_is_over_its_memory_is_told_when_enough_comes_back),
         T(a_packed_body_needs_its_announced_bytes_besides_what_it_becomes),
         T(a_payload_has_no_room_and_no_charge_until_its_block_was_had),

@@ -73,12 +73,12 @@ static void the_budget_is_kept_to_the_byte(void **state)
 {
     struct memory *memory = *state;
     struct error err = ERROR_INIT;
-    assert_int_equal(memory_reserve(memory, 64 << 20, &err), STATUS_OK);
-    assert_int_equal(memory_reserve(memory, 1, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_reserve(memory, 0, 64 << 20, &err), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 1, &err), STATUS_OUT_OF_MEMORY);
     assert_non_null(strstr(err.detail, "--memory-budget"));
     memory_release(memory, 5);
-    assert_int_equal(memory_reserve(memory, 5, NULL), STATUS_OK);
-    assert_int_equal(memory_reserve(memory, 1, NULL), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_reserve(memory, 0, 5, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 1, NULL), STATUS_OUT_OF_MEMORY);
     memory_release(memory, 64 << 20);
     assert_int_equal(stats_of(memory).reserved_bytes, 0);
 }
@@ -87,10 +87,10 @@ static void a_refusal_for_want_of_free_memory_is_remembered(void **state)
 {
     struct memory *memory = *state;
     uint64_t before_ns = clock_now_ns();
-    assert_int_equal(memory_reserve(memory, (64 << 20) + 1, NULL), STATUS_TOO_LARGE);
-    assert_int_equal(memory_reserve(memory, 64 << 20, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, (64 << 20) + 1, NULL), STATUS_TOO_LARGE);
+    assert_int_equal(memory_reserve(memory, 0, 64 << 20, NULL), STATUS_OK);
     assert_int_equal(memory_pressed(memory, 0), 0);
-    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OUT_OF_MEMORY);
     assert_int_equal(memory_pressed(memory, before_ns), 7);
     assert_int_equal(memory_pressed(memory, clock_now_ns()), 0);
     memory_release(memory, 64 << 20);
@@ -100,14 +100,30 @@ static void a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had(void *
 {
     struct memory *memory = *state;
     uint64_t before_ns = clock_now_ns();
-    assert_int_equal(memory_reserve(memory, 64 << 20, NULL), STATUS_OK);
-    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_reserve(memory, 0, 64 << 20, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OUT_OF_MEMORY);
     memory_release(memory, 10);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
-    assert_int_equal(memory_reserve(memory, 6, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 6, NULL), STATUS_OK);
     assert_int_equal(memory_pressed(memory, before_ns), 3); /* others had some of them */
     memory_release(memory, 3);
-    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OK);
+    assert_int_equal(memory_pressed(memory, before_ns), 0);
+    memory_release(memory, 64 << 20);
+}
+
+static void a_refused_request_presses_for_what_it_held_as_well(void **state)
+{
+    struct memory *memory = *state;
+    uint64_t before_ns = clock_now_ns();
+    assert_int_equal(memory_reserve(memory, 0, (64 << 20) - 10, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 7, 7, NULL), STATUS_OUT_OF_MEMORY);
+    memory_release(memory, 7); /* 10 bytes are free, and the request needs 14 */
+    assert_int_equal(memory_pressed(memory, before_ns), 4);
+    memory_release(memory, 4);
+    assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 7, 7, NULL), STATUS_OK);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
     memory_release(memory, 64 << 20);
 }
@@ -141,9 +157,9 @@ static void the_first_slab_is_there_before_the_first_block_and_stays(void **stat
 static void what_can_never_fit_is_too_large(void **state)
 {
     struct error err = ERROR_INIT;
-    assert_int_equal(memory_reserve(*state, (64 << 20) + 1, &err), STATUS_TOO_LARGE);
+    assert_int_equal(memory_reserve(*state, 0, (64 << 20) + 1, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "64 MiB"));
-    assert_int_equal(memory_reserve(*state, UINT64_MAX, NULL), STATUS_TOO_LARGE);
+    assert_int_equal(memory_reserve(*state, 0, UINT64_MAX, NULL), STATUS_TOO_LARGE);
     struct memory_block block = {0};
     assert_int_equal(memory_take(*state, SIZE_MAX, &block, NULL), STATUS_TOO_LARGE);
     assert_null(block.slab);
@@ -376,7 +392,7 @@ static void *take_and_give(void *argument)
         size_t bytes = 8 + (seed >> 8) % (round % 64 == 0 ? 300000 : 20000);
         struct memory_block block = {0};
         failed |= memory_take(memory, bytes, &block, NULL) != STATUS_OK;
-        failed |= memory_reserve(memory, block.bytes, NULL) != STATUS_OK;
+        failed |= memory_reserve(memory, 0, block.bytes, NULL) != STATUS_OK;
         marks[slot] = (size_t)seed ^ (uintptr_t)&held;
         ((size_t *)bytes_of(&block))[0] = marks[slot];
         held[slot] = block;
@@ -570,6 +586,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_request_presses_for_what_it_held_as_well,
+                                        set_up, tear_down),
         cmocka_unit_test(without_a_first_slab_there_is_no_start),
         cmocka_unit_test_setup_teardown(
             the_first_slab_is_there_before_the_first_block_and_stays, set_up, tear_down),
