@@ -280,7 +280,7 @@ FUZZ_TIMEOUT := 10
 fuzz-wire corpus-wire: FUZZ_TIMEOUT := 60
 fuzz-wire corpus-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c)
+FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c tests/lib/exact_oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
 # Of the service these take what they need.

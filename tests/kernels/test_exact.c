@@ -5,8 +5,8 @@
 #include "kernels/opencl.h"
 #include "kernels/variants.h"
 #include "tests/lib/exact_oracle.h"
+#include "tests/lib/float_inputs.h"
 #include "tests/lib/ktest.h"
-#include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
 
 #include <float.h>
@@ -43,171 +43,6 @@ enum {
 };
 
 static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
-
-/* ---- inputs ---- */
-
-static double draw_unit(void)
-{
-    return (scan_draw(1U << 31) + 0.5) / 0x1p31;
-}
-
-static double draw_normal(void)
-{
-    return sqrt(-2 * log(draw_unit())) * cos(6.283185307179586 * draw_unit());
-}
-
-/* A number of the type from its bits, of which the lowest 8 * bytes count. */
-static uint64_t draw_bits(void)
-{
-    return (uint64_t)scan_draw(1U << 31) << 40 ^ (uint64_t)scan_draw(1U << 31) << 20 ^
-           scan_draw(1U << 31);
-}
-
-static uint64_t number_bits(enum dtype dtype, double number)
-{
-    uint64_t bits = 0;
-    if (dtype == DTYPE_F64) {
-        memcpy(&bits, &number, sizeof number);
-    } else if (dtype == DTYPE_F32) {
-        const float single = (float)number;
-        memcpy(&bits, &single, sizeof single);
-    } else {
-        bits = dtype == DTYPE_F16 ? oracle_to_f16(number) : oracle_to_bf16(number);
-    }
-    return bits;
-}
-
-static uint64_t sign_of(enum dtype dtype)
-{
-    return UINT64_C(1) << (8 * dtype_info(dtype)->bytes - 1);
-}
-
-/* The bits of +Infinity; those of the largest number are one less. */
-static uint64_t infinity_of(enum dtype dtype)
-{
-    return sign_of(dtype) - (sign_of(dtype) >> dtype_info(dtype)->exponent_bits);
-}
-
-static uint64_t draw_finite(enum dtype dtype)
-{
-    uint64_t bits = 0;
-    do {
-        bits = draw_bits() & (2 * sign_of(dtype) - 1);
-    } while ((bits & (sign_of(dtype) - 1)) >= infinity_of(dtype));
-    return bits;
-}
-
-enum family {
-    UNIFORM,
-    PRICES,
-    RAIN,
-    PROBABILITIES,
-    NORMAL,
-    LOG_NORMAL,
-    WIDE_LOG_NORMAL,
-    RANDOM_BITS,
-    RANDOM_FINITE,
-    CANCELLING,
-    HALFWAY,
-    NEAR_LARGEST,
-    SUBNORMAL,
-    ZEROS,
-    MINUS_ZEROS,
-    INFINITIES,
-    NANS,
-    TINY_AFTER_HUGE,
-    SORTED,
-    FAMILY_COUNT
-};
-static const char *const family_names[] = {"uniform",
-                                           "prices",
-                                           "rain",
-                                           "probabilities",
-                                           "normal",
-                                           "log-normal 1",
-                                           "log-normal 5",
-                                           "random bits",
-                                           "random finite bits",
-                                           "cancelling pairs",
-                                           "halfway cases",
-                                           "near the largest",
-                                           "subnormal",
-                                           "zeros of both signs",
-                                           "-0.0 alone",
-                                           "infinities",
-                                           "NaN",
-                                           "tiny after huge",
-                                           "sorted"};
-_Static_assert(ARRAY_COUNT(family_names) == FAMILY_COUNT, "a name for each family");
-
-/* Element k of a line of a family; before: the element before it. */
-static uint64_t draw_element(enum dtype dtype, enum family family, size_t k, uint64_t before)
-{
-    const uint64_t sign = sign_of(dtype);
-    const uint64_t infinity = infinity_of(dtype);
-    const uint64_t one = number_bits(dtype, 1);
-    switch (family) {
-    case UNIFORM:
-        return number_bits(dtype, draw_unit());
-    case PRICES:
-        return number_bits(dtype, scan_draw(10) < 3 ? 0 : scan_draw(100000) / 100.0);
-    case RAIN:
-        return number_bits(dtype, scan_draw(4) > 0 ? 0 : -log(draw_unit()));
-    case PROBABILITIES:
-        return number_bits(dtype, scan_draw(3) == 0 ? 0 : draw_unit() / MOST);
-    case NORMAL:
-        return number_bits(dtype, draw_normal());
-    case LOG_NORMAL:
-        return number_bits(dtype, exp(draw_normal()));
-    case WIDE_LOG_NORMAL:
-        return number_bits(dtype, exp(5 * draw_normal()));
-    case RANDOM_BITS:
-        return draw_bits() & (2 * sign - 1);
-    case RANDOM_FINITE:
-        return draw_finite(dtype);
-    case CANCELLING:
-        return k % 2 == 0 ? draw_finite(dtype) : before ^ sign;
-    case HALFWAY: /* 1, half a unit in the last place, and something far below */
-        return k % 3 == 0 ? one
-               : k % 3 == 1
-                   ? number_bits(dtype, 0.5 * ldexp(1, 1 - (dtype == DTYPE_F16    ? 11
-                                                            : dtype == DTYPE_BF16 ? 8
-                                                            : dtype == DTYPE_F32  ? 24
-                                                                                  : 53)))
-                   : (scan_draw(2) != 0 ? sign : 0) | scan_draw(3);
-    case NEAR_LARGEST:
-        return (scan_draw(2) != 0 ? sign : 0) | (infinity - 1 - scan_draw(3));
-    case SUBNORMAL:
-        return (scan_draw(2) != 0 ? sign : 0) |
-               (draw_bits() & (sign - infinity - 1) & (one - 1));
-    case ZEROS:
-        return scan_draw(2) != 0 ? sign : 0;
-    case MINUS_ZEROS:
-        return sign;
-    case INFINITIES:
-        return scan_draw(400) == 0 ? infinity | (scan_draw(4) == 0 ? sign : 0)
-                                   : draw_finite(dtype);
-    case NANS:
-        return scan_draw(400) == 0 ? (draw_bits() & sign) | infinity | 1 : draw_finite(dtype);
-    case TINY_AFTER_HUGE:
-        return k % 50 == 0 ? infinity - 1 : scan_draw(5) == 0 ? sign | 1 : 1;
-    case SORTED:
-        return number_bits(dtype, ldexp(1, (int)(k % 30) - 15) * (1 + draw_unit()));
-    case FAMILY_COUNT:
-        break;
-    }
-    return 0;
-}
-
-static void draw_line(enum dtype dtype, enum family family, size_t count, unsigned char *line)
-{
-    const size_t bytes = dtype_info(dtype)->bytes;
-    uint64_t bits = 0;
-    for (size_t k = 0; k < count; k++) {
-        bits = draw_element(dtype, family, k, bits);
-        memcpy(line + k * bytes, &bits, bytes);
-    }
-}
 
 /* ---- the kernel ---- */
 
@@ -426,7 +261,7 @@ static bool scan_pieces(const struct run *run, size_t pieces)
 
 /* Draw lines of the family, and of others beside it, scan them in pieces, and compare with the
  * oracle. */
-static void check(const struct run *run, enum family family, size_t pieces)
+static void check(const struct run *run, enum float_family family, size_t pieces)
 {
     static unsigned char line[ROOM];
     static unsigned char cells[ROOM];
@@ -445,8 +280,7 @@ static void check(const struct run *run, enum family family, size_t pieces)
     for (size_t c = 0; c < run->lines; c++) {
         const size_t begin =
             ((reverse ? run->length - 1 : 0) * run->step + c * run->pitch) * bytes;
-        draw_line(dtype, mixed ? (enum family)scan_draw(FAMILY_COUNT) : family, run->length,
-                  line);
+        float_line_draw(dtype, mixed ? float_family_draw(true) : family, line, 1, run->length);
         for (size_t k = 0; k < run->length; k++) {
             const size_t at = reverse ? run->length - 1 - k : k;
             memcpy(cells + (at * run->step + c * run->pitch) * bytes, line + k * bytes, bytes);
@@ -465,7 +299,7 @@ static void check(const struct run *run, enum family family, size_t pieces)
         (void)snprintf(
             what, sizeof what,
             "%s, %s, %zu lines of %zu, step %zu, pitch %zu, flags %u, %zu pieces%s%s",
-            dtype_info(dtype)->name, mixed ? "mixed" : family_names[family], run->lines,
+            dtype_info(dtype)->name, mixed ? "mixed" : float_family_name(family), run->lines,
             run->length, run->step, run->pitch, (unsigned)run->flags, pieces,
             lab.in_place ? ", in place" : "", lab.cut ? ", in partitions" : "");
         (void)ktest_same_bytes(got, want, span_of(run) + behind, bytes, what);
@@ -505,7 +339,7 @@ static void every_family(const void *context)
         for (int family = 0; family < FAMILY_COUNT; family++) {
             for (size_t f = 0; f < ARRAY_COUNT(flag_sets); f++) {
                 const struct run run = draw_run(type, 1 + scan_draw(MOST), flag_sets[f], MOST);
-                check(&run, (enum family)family, 1);
+                check(&run, (enum float_family)family, 1);
             }
         }
     }
@@ -517,7 +351,7 @@ static void every_short_length(const void *context)
     for (size_t length = 1; length <= 130; length++) {
         const struct run run = draw_run(length % ARRAY_COUNT(types), length,
                                         flag_sets[length / 4 % ARRAY_COUNT(flag_sets)], MOST);
-        check(&run, (enum family)scan_draw(FAMILY_COUNT), 1);
+        check(&run, float_family_draw(true), 1);
     }
 }
 
@@ -527,7 +361,7 @@ static void random_cuts(const void *context)
     for (int i = 0; i < 200; i++) {
         const struct run run = draw_run((size_t)i % ARRAY_COUNT(types), 1 + scan_draw(300),
                                         flag_sets[i / 4 % (int)ARRAY_COUNT(flag_sets)], MOST);
-        check(&run, (enum family)scan_draw(FAMILY_COUNT), 2 + scan_draw(6));
+        check(&run, float_family_draw(true), 2 + scan_draw(6));
     }
 }
 
@@ -587,7 +421,7 @@ static void lengths_around_blocks(const void *context)
         const struct run run = draw_run(i / 3 / ARRAY_COUNT(places), length,
                                         flag_sets[scan_draw(ARRAY_COUNT(flag_sets))], MOST);
         for (int n = 0; n < 3; n++) {
-            check(&run, (enum family)scan_draw(FAMILY_COUNT), 1 + scan_draw(2));
+            check(&run, float_family_draw(true), 1 + scan_draw(2));
         }
     }
 }
@@ -595,15 +429,15 @@ static void lengths_around_blocks(const void *context)
 /* What an exact sum promises whoever reads the results. */
 static void sums_never_fall(const void *context)
 {
-    static const enum family families[] = {UNIFORM, PRICES, RAIN, PROBABILITIES,
-                                           WIDE_LOG_NORMAL};
+    static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,
+                                                 FAMILY_PROBABILITIES, FAMILY_WIDE_LOG_NORMAL};
     static double in[MOST];
     static double out[MOST];
     const struct run run = {3, MOST, 0, 1, 1, 1};
     (void)context;
     lab.in_place = false;
     for (size_t f = 0; f < ARRAY_COUNT(families); f++) {
-        draw_line(DTYPE_F64, families[f], MOST, (unsigned char *)in);
+        float_line_draw(DTYPE_F64, families[f], in, 1, MOST);
         (void)clEnqueueWriteBuffer(lab.cl.queue, lab.in, CL_TRUE, 0, sizeof in, in, 0, NULL,
                                    NULL);
         if (!launch(&run, 0, MOST, 0)) {
@@ -614,7 +448,7 @@ static void sums_never_fall(const void *context)
         for (size_t k = 1; k < MOST; k++) {
             if (out[k] < out[k - 1] || (in[k] == 0 && out[k] != out[k - 1])) {
                 ktest_fail("%s: sum %zu is %.17g after %.17g, element %.17g",
-                           family_names[families[f]], k, out[k], out[k - 1], in[k]);
+                           float_family_name(families[f]), k, out[k], out[k - 1], in[k]);
                 return;
             }
         }

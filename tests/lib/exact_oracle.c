@@ -2,8 +2,6 @@
  * is: elements become float64 numbers first, which is exact. */
 #include "tests/lib/exact_oracle.h"
 
-#include "tests/lib/oracle.h"
-
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -11,17 +9,117 @@
 
 enum {
     LEAST = -1074,  /* 2^LEAST is the unit of a sum */
-    BITS = 32 * 70, /* 1074 + 1024 + 64 for as many elements, and a sign */
-    LIMBS = BITS / 32
+    LIMB_BITS = 64, /* 1074 + 1024 + 64 for as many elements, and a sign, are 34 limbs */
+    LIMBS = 36
 };
 
 struct line_sum {
-    uint32_t limb[LIMBS]; /* lowest first */
+    /* Lowest first. Those below `first` are 0, those from `end` on repeat the sign, and the one
+     * before `end` is 0 or has all bits set. */
+    uint64_t limb[LIMBS];
+    int first;
+    int end;
     bool nan;
     bool plus;  /* +Infinity was added */
     bool minus; /* -Infinity was added */
     bool zero;  /* what a sum of 0 is: +0.0, else -0.0 */
 };
+
+/* ---- float16 and bfloat16 ---- */
+
+/* A small binary float: significand bits including the hidden one, least exponent of a unit. */
+struct small_float {
+    int significand;
+    int least_unit; /* every value is a multiple of 2^least_unit */
+    int mantissa_bits;
+    double overflow; /* magnitudes from here on round to infinity */
+};
+
+static const struct small_float f16_format = {11, -24, 10, 65520.0};
+static const struct small_float bf16_format = {8, -133, 7, 0x1.FFp127};
+
+/* 2^n, a normal number. */
+static double power_of_two(int n)
+{
+    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The n with 2^(n - 1) <= value < 2^n, of a normal number. */
+static int exponent_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int)(bits >> 52 & 0x7FF) - 1022;
+}
+
+static double small_decode(const struct small_float *f, uint16_t bits)
+{
+    int exponent_mask = (1 << (15 - f->mantissa_bits)) - 1;
+    int exponent = (bits >> f->mantissa_bits) & exponent_mask;
+    int mantissa = bits & ((1 << f->mantissa_bits) - 1);
+    double value;
+
+    if (exponent == exponent_mask) {
+        value = mantissa != 0 ? (double)NAN : (double)INFINITY;
+    } else if (exponent == 0) {
+        value = mantissa * power_of_two(f->least_unit);
+    } else {
+        value =
+            (mantissa + (1 << f->mantissa_bits)) * power_of_two(f->least_unit + exponent - 1);
+    }
+    return (bits & 0x8000) != 0 ? -value : value;
+}
+
+static uint16_t small_encode(const struct small_float *f, double value)
+{
+    uint16_t infinity = (uint16_t)(((1 << (15 - f->mantissa_bits)) - 1) << f->mantissa_bits);
+    if (isnan(value)) {
+        return (uint16_t)(infinity | (1 << (f->mantissa_bits - 1)));
+    }
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double magnitude = fabs(value);
+    if (magnitude < power_of_two(f->least_unit - 1)) {
+        return sign; /* also a zero, which has no exponent */
+    }
+    if (magnitude >= f->overflow) {
+        return sign | infinity;
+    }
+    int unit = exponent_of(magnitude) - f->significand;
+    if (unit < f->least_unit) {
+        unit = f->least_unit;
+    }
+    /* A whole number of units, at most 2^significand: numbers from 2^52 on are whole, so this
+     * addition rounds to nearest even, and the subtraction is exact. */
+    double units = magnitude * power_of_two(-unit) + 0x1p52 - 0x1p52;
+    int steps = unit - f->least_unit;
+    /* units >= 2^mantissa_bits whenever steps > 0: adding them carries into the exponent. */
+    return (uint16_t)(sign | ((steps << f->mantissa_bits) + (int)units));
+}
+
+double oracle_from_f16(uint16_t bits)
+{
+    return small_decode(&f16_format, bits);
+}
+
+double oracle_from_bf16(uint16_t bits)
+{
+    return small_decode(&bf16_format, bits);
+}
+
+uint16_t oracle_to_f16(double value)
+{
+    return small_encode(&f16_format, value);
+}
+
+uint16_t oracle_to_bf16(double value)
+{
+    return small_encode(&bf16_format, value);
+}
+
+/* ---- elements ---- */
 
 /* What numbers of a type are: p bits, multiples of 2^least, up to `largest`. */
 struct format {
@@ -73,13 +171,43 @@ static void store(enum dtype dtype, void *at, double number)
     }
 }
 
-static void negate(uint32_t limb[LIMBS])
+/* ---- sums ---- */
+
+static uint64_t sign_limb(const struct line_sum *sum)
 {
-    uint64_t carry = 1;
-    for (int i = 0; i < LIMBS; i++) {
-        carry += (uint32_t)~limb[i];
-        limb[i] = (uint32_t)carry;
-        carry >>= 32;
+    return sum->limb[sum->end - 1];
+}
+
+/* Keep the limbs from `first` to `end` as well. */
+static void reach(struct line_sum *sum, int first, int end)
+{
+    const uint64_t sign = sign_limb(sum);
+    while (sum->first > first) {
+        sum->limb[--sum->first] = 0;
+    }
+    while (sum->end < end) {
+        sum->limb[sum->end++] = sign;
+    }
+}
+
+/* Add (high : low) from limb `at` on, or subtract it. The limb before `end` is above both. */
+static void add_limbs(struct line_sum *sum, int at, uint64_t low, uint64_t high, bool subtract)
+{
+    bool carry = false; /* or borrow */
+    for (int i = at; i < sum->end && (i < at + 2 || carry); i++) {
+        const uint64_t before = sum->limb[i];
+        const uint64_t more = i == at ? low : i == at + 1 ? high : 0;
+        if (subtract) {
+            sum->limb[i] = before - more - carry;
+            carry = carry ? before <= more : before < more;
+        } else {
+            sum->limb[i] = before + more + carry;
+            carry = carry ? sum->limb[i] <= before : sum->limb[i] < before;
+        }
+    }
+    const uint64_t top = sign_limb(sum);
+    if (top != 0 && top != UINT64_MAX) {
+        sum->limb[sum->end++] = top >> (LIMB_BITS - 1) != 0 ? UINT64_MAX : 0;
     }
 }
 
@@ -99,48 +227,57 @@ static void add(struct line_sum *sum, double number)
     for (; exponent < LEAST; exponent++) {
         whole /= 2; /* a subnormal number ends with as many zeros */
     }
-    uint32_t more[LIMBS] = {0};
-    for (int bit = 0; bit < 53; bit++) {
-        const int at = exponent - LEAST + bit;
-        if ((whole >> bit & 1) != 0) {
-            more[at / 32] |= UINT32_C(1) << at % 32;
-        }
+    const int at = (exponent - LEAST) / LIMB_BITS;
+    const int shift = (exponent - LEAST) % LIMB_BITS;
+    reach(sum, at, at + 3);
+    add_limbs(sum, at, whole << shift, shift > 0 ? whole >> (LIMB_BITS - shift) : 0,
+              number < 0);
+}
+
+/* limb[first..end) becomes the magnitude of the sum. Returns the number of its highest bit, -1 if
+ * there is none. */
+static int magnitude_of(const struct line_sum *sum, uint64_t limb[LIMBS])
+{
+    const bool negative = sign_limb(sum) != 0;
+    bool carry = negative;
+    int top = -1;
+    for (int i = sum->first; i < sum->end; i++) {
+        limb[i] = (negative ? ~sum->limb[i] : sum->limb[i]) + carry;
+        carry = carry && limb[i] == 0;
+        top = limb[i] != 0 ? i : top;
     }
-    if (number < 0) {
-        negate(more);
-    }
-    uint64_t carry = 0;
-    for (int i = 0; i < LIMBS; i++) {
-        carry += (uint64_t)sum->limb[i] + more[i];
-        sum->limb[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
+    return top < 0 ? -1 : top * LIMB_BITS + LIMB_BITS - 1 - __builtin_clzll(limb[top]);
 }
 
 /* Bit `at` of a magnitude. */
-static bool bit_of(const uint32_t limb[LIMBS], int at)
+static bool bit_of(const struct line_sum *sum, const uint64_t limb[LIMBS], int at)
 {
-    return at >= 0 && (limb[at / 32] >> at % 32 & 1) != 0;
+    return at >= sum->first * LIMB_BITS && (limb[at / LIMB_BITS] >> at % LIMB_BITS & 1) != 0;
+}
+
+/* Is any bit below `at` set? */
+static bool any_below(const struct line_sum *sum, const uint64_t limb[LIMBS], int at)
+{
+    for (int i = sum->first; i * LIMB_BITS < at; i++) {
+        const int bits = at - i * LIMB_BITS;
+        const uint64_t low = bits < LIMB_BITS ? limb[i] & ((UINT64_C(1) << bits) - 1) : limb[i];
+        if (low != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static double rounded(const struct line_sum *sum, const struct format *format)
 {
-    uint32_t limb[LIMBS];
-    const bool negative = sum->limb[LIMBS - 1] >> 31 != 0;
-    int top = BITS - 1;
+    uint64_t limb[LIMBS];
     if (sum->nan || (sum->plus && sum->minus)) {
         return (double)NAN;
     }
     if (sum->plus || sum->minus) {
         return sum->plus ? (double)INFINITY : -(double)INFINITY;
     }
-    memcpy(limb, sum->limb, sizeof limb);
-    if (negative) {
-        negate(limb);
-    }
-    while (top >= 0 && !bit_of(limb, top)) {
-        top--;
-    }
+    const int top = magnitude_of(sum, limb);
     if (top < 0) {
         return sum->zero ? 0.0 : -0.0;
     }
@@ -151,16 +288,13 @@ static double rounded(const struct line_sum *sum, const struct format *format)
     }
     uint64_t kept = 0;
     for (int at = top; at >= unit; at--) {
-        kept = 2 * kept + bit_of(limb, at);
+        kept = 2 * kept + bit_of(sum, limb, at);
     }
-    bool more = false;
-    for (int at = 0; at < unit - 1 && !more; at++) {
-        more = bit_of(limb, at);
-    }
-    const bool up = bit_of(limb, unit - 1) && (more || kept % 2 != 0);
+    const bool up =
+        bit_of(sum, limb, unit - 1) && (kept % 2 != 0 || any_below(sum, limb, unit - 1));
     const double magnitude = ldexp((double)(kept + up), unit + LEAST);
     const double number = magnitude > format->largest ? (double)INFINITY : magnitude;
-    return negative ? -number : number;
+    return sign_limb(sum) != 0 ? -number : number;
 }
 
 void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void *out,
@@ -170,7 +304,8 @@ void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void
     const ptrdiff_t bytes = (ptrdiff_t)dtype_info(dtype)->bytes;
     const unsigned char *from = in;
     unsigned char *to = out;
-    struct line_sum sum = {.zero = exclusive}; /* exclusive sums begin with +0.0 */
+    /* The first limb kept is in the middle. Exclusive sums begin with +0.0. */
+    struct line_sum sum = {.first = LIMBS / 2, .end = LIMBS / 2 + 1, .zero = exclusive};
     for (size_t k = 0; k < count; k++, from += in_step * bytes, to += out_step * bytes) {
         const double number = load(dtype, from);
         const double before = exclusive ? rounded(&sum, &format) : 0;

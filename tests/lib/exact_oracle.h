@@ -1,6 +1,6 @@
-/* The exact sums of lines of floats in plain C, as slow as it is plain: what every kernel of exact
- * sums is compared with, bit for bit. A sum is a big integer, rounded bit by bit; nothing is shared
- * with the kernels. Thread: any. */
+/* The exact sums of lines of floats in plain C, as slow as it is plain: what every kernel's sums of
+ * floats are compared with, bit for bit. A sum is a big integer, rounded bit by bit; nothing is
+ * shared with the kernels. Thread: any. */
 #ifndef TALLY_TESTS_LIB_EXACT_ORACLE_H
 #define TALLY_TESTS_LIB_EXACT_ORACLE_H
 
@@ -12,8 +12,15 @@
 /* Sum a line of `count` elements of a float type.
  * in, out   the line's first element in the order of traversal; steps are in elements. `out` may
  *           be `in`
- * exclusive output k leaves element k out */
+ * exclusive output k leaves element k out
+ * note      NaN results are the type's positive quiet NaN without payload */
 void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void *out,
                        ptrdiff_t out_step, size_t count, bool exclusive);
+
+/* float16 and bfloat16 by arithmetic; rounding to nearest even, once, from double. */
+double oracle_from_f16(uint16_t bits);
+double oracle_from_bf16(uint16_t bits);
+uint16_t oracle_to_f16(double value);
+uint16_t oracle_to_bf16(double value);
 
 #endif

@@ -1,10 +1,12 @@
-/* The operator in plain C, straight from docs/design/numerics.md and as slow as it is plain: what
- * every kernel's output is compared with, byte for byte. Knows nothing of plans or OpenCL.
+/* The operator in plain C, as slow as it is plain: what every kernel's output is compared with, byte
+ * for byte. Sums of floats are exact and rounded once, sums of integers wrap. It knows nothing of
+ * plans or OpenCL.
  * Thread: any. */
 #ifndef TALLY_TESTS_LIB_ORACLE_H
 #define TALLY_TESTS_LIB_ORACLE_H
 
 #include "proto/scan_desc.h"
+#include "tests/lib/exact_oracle.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,11 +19,5 @@ void oracle_scan(const struct scan_desc *desc, const void *in, void *out);
 /* Elements that the strides (or the packed shape) reach: the least size of the buffer. */
 uint64_t oracle_in_elements(const struct scan_desc *desc);
 uint64_t oracle_out_elements(const struct scan_desc *desc);
-
-/* float16 and bfloat16 by arithmetic; rounding to nearest even, once, from double. */
-double oracle_from_f16(uint16_t bits);
-double oracle_from_bf16(uint16_t bits);
-uint16_t oracle_to_f16(double value);
-uint16_t oracle_to_bf16(double value);
 
 #endif

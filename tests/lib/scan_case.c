@@ -2,36 +2,12 @@
 #include "tests/lib/scan_case.h"
 
 #include "kernels/variants.h"
-#include "proto/macros.h"
-
+#include "tests/lib/float_inputs.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t state = 7;
-
-void scan_draw_from(unsigned seed)
-{
-    state = seed;
-}
-
-/* All bits are random: the generator splitmix64. */
-static uint64_t draw_bits(void)
-{
-    state += 0x9E3779B97F4A7C15U;
-    uint64_t z = state;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-}
-
-uint32_t scan_draw(uint32_t below)
-{
-    return (uint32_t)(draw_bits() >> 32) % below;
-}
 
 struct scan_desc scan_describe(enum dtype dtype, int rank, const int64_t *sizes, int axis)
 {
@@ -90,39 +66,37 @@ bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan
     return !scan_device_info(device)->built_in || scan_case_usual(plan);
 }
 
-/* Of many sizes, more of them positive than negative. What is not finite is all that is left of
- * the sums behind it: most lines, of this length, are to have none of it. */
-static double draw_float(bool special, uint64_t length)
+/* Lines of `length` elements, `step` elements from one to the next, until all are drawn: of one
+ * family or, one time in four, each of its own. */
+static void draw_floats(enum dtype dtype, unsigned char *in, size_t count, size_t step,
+                        size_t length, bool special)
 {
-    static const double specials[] = {-0.0, 0.0, 1e-40, 6e-8, 65504};
-    static const double lasting[] = {INFINITY, -INFINITY, NAN};
-    const uint64_t bits = draw_bits();
-    if (special && bits % 40 == 0) {
-        return specials[bits / 40 % ARRAY_COUNT(specials)];
+    const size_t bytes = dtype_info(dtype)->bytes;
+    const bool mixed = scan_draw(4) == 0;
+    enum float_family family = float_family_draw(special);
+    for (size_t begin = 0; begin < step; begin++) {
+        for (size_t at = begin; at < count; at += step * length) {
+            const size_t left = (count - at + step - 1) / step;
+            family = mixed ? float_family_draw(special) : family;
+            float_line_draw(dtype, family, in + at * bytes, step,
+                            left < length ? left : length);
+        }
     }
-    if (special && draw_bits() % (3 * length + 100) == 0) {
-        return lasting[bits % ARRAY_COUNT(lasting)];
-    }
-    const double size = (double)(1U << (bits >> 8) % 20) / 1024;
-    return ((double)(bits >> 32) * 0x1p-32 - 0.4) * size;
 }
 
-static void put_random(enum dtype dtype, unsigned char *at, bool special, uint64_t length)
+static void draw_input(struct scan_case *t, bool special)
 {
-    if (dtype_info(dtype)->kind != DTYPE_KIND_FLOAT) {
-        const uint64_t integer = draw_bits();
-        memcpy(at, &integer, dtype_info(dtype)->bytes);
+    const enum dtype dtype = t->desc.dtype;
+    const size_t bytes = dtype_info(dtype)->bytes;
+    if (dtype_is_float(dtype)) {
+        const size_t step = t->plan.axis.in_stride > 0 ? (size_t)t->plan.axis.in_stride : 1;
+        draw_floats(dtype, t->in, t->in_bytes / bytes, step, (size_t)t->plan.axis.size,
+                    special);
         return;
     }
-    const double value = draw_float(special, length);
-    const float narrow = (float)value;
-    if (dtype == DTYPE_F64) {
-        memcpy(at, &value, sizeof value);
-    } else if (dtype == DTYPE_F32) {
-        memcpy(at, &narrow, sizeof narrow);
-    } else {
-        const uint16_t bits = dtype == DTYPE_F16 ? oracle_to_f16(value) : oracle_to_bf16(value);
-        memcpy(at, &bits, sizeof bits);
+    for (size_t at = 0; at < t->in_bytes; at += bytes) {
+        const uint64_t integer = scan_draw_bits();
+        memcpy(t->in + at, &integer, bytes);
     }
 }
 
@@ -139,9 +113,7 @@ bool scan_case_init(struct scan_case *t, const struct scan_desc *desc, bool spec
     t->out_bytes = (size_t)t->plan.out_elements * bytes;
     t->in = malloc(t->in_bytes);
     t->want = calloc(1, t->out_bytes);
-    for (size_t at = 0; at < t->in_bytes; at += bytes) {
-        put_random(desc->dtype, t->in + at, special, t->plan.axis.size);
-    }
+    draw_input(t, special);
     oracle_scan(desc, t->in, t->want);
     return true;
 }

@@ -4,11 +4,7 @@
 #define TALLY_TESTS_LIB_SCAN_CASE_H
 
 #include "tests/lib/device_aids.h"
-
-/* A random number below `below`, the same ones in every run. */
-uint32_t scan_draw(uint32_t below);
-/* Unless another beginning is chosen. */
-void scan_draw_from(unsigned seed);
+#include "tests/lib/draw.h"
 
 /* A description with random direction and exclusive. */
 struct scan_desc scan_describe(enum dtype dtype, int rank, const int64_t *sizes, int axis);
@@ -38,8 +34,8 @@ struct scan_case {
     size_t out_offset;
 };
 
-/* Random input; special: with NaN, infinities and subnormals among it. Fails the test and
- * returns false if the description is refused. */
+/* Random input, floats of the families of float_inputs.h; special: of those with NaN or infinities,
+ * too. Fails the test and returns false if the description is refused. */
 bool scan_case_init(struct scan_case *c, const struct scan_desc *desc, bool special);
 void scan_case_deinit(struct scan_case *c);
 
