@@ -131,32 +131,48 @@ static void special_values_reach_nothing_before_or_beside_them(const void *conte
     }
 }
 
-static void
-a_float64_block_may_overflow_as_documented_and_no_float32_sum_does(const void *context)
+static void a_sum_out_of_range_is_infinite_there_alone(const void *context)
 {
     enum {
         N = 300,
-        BLOCK = 256,
-        GROUP = 8
+        SECOND = 256
     };
     static double in[N];
     static double want[N];
     static float narrow[N];
     static float narrow_want[N];
-    in[0] = -DBL_MAX; /* then zeros, then in the second block */
-    in[BLOCK] = DBL_MAX;
-    in[BLOCK + 1] = DBL_MAX;
-    in[BLOCK + 2] = -DBL_MAX;
+    in[0] = DBL_MAX; /* zeros follow, then twice as much and back again */
+    in[SECOND] = DBL_MAX;
+    in[SECOND + 2] = -DBL_MAX;
+    in[SECOND + 3] = -DBL_MAX;
+    in[SECOND + 4] = -DBL_MAX;
     for (size_t i = 0; i < N; i++) {
-        bool second = i == BLOCK + 1;
-        /* the network of the group adds neighbours first: MAX + (MAX - MAX) */
-        bool finite = i % 2 == 0 && i < BLOCK + GROUP;
+        const bool outside = i == SECOND || i == SECOND + 1;
+        const double sign = i < SECOND + 3 ? 1 : i == SECOND + 3 ? 0 : -1;
         narrow[i] = in[i] == 0 ? 0.0F : (in[i] > 0 ? FLT_MAX : -FLT_MAX);
-        narrow_want[i] = i < BLOCK ? -FLT_MAX : (second ? FLT_MAX : 0);
-        want[i] = i < BLOCK ? -DBL_MAX : (finite ? 0 : INFINITY);
+        narrow_want[i] = outside ? INFINITY : (float)sign * FLT_MAX;
+        want[i] = outside ? (double)INFINITY : sign * DBL_MAX;
     }
     scan_trial_line(context, scan_trial_desc(DTYPE_F64, N), in, want, "float64");
     scan_trial_line(context, scan_trial_desc(DTYPE_F32, N), narrow, narrow_want, "float32");
+}
+
+static void a_zero_changes_no_sum(const void *context)
+{
+    enum {
+        N = 8
+    };
+    static const double rows[][2][N] = {
+        {{0.9, 0.5, 0.7, 0, 0, 0, 0, 0}, {0.9, 1.4, 2.1, 2.1, 2.1, 2.1, 2.1, 2.1}},
+        {{DBL_MAX, 6e291, 6e291, 0, -6e291, -6e291, -DBL_MAX, 1},
+         {DBL_MAX, DBL_MAX, INFINITY, INFINITY, DBL_MAX, DBL_MAX, 0, 1}},
+        {{1, 0x1p-53, 0x1p-1074, -0x1p-1074, 0, -0x1p-53, -1, -0.0},
+         {1, 1, 1 + 0x1p-52, 1, 1, 1, 0, 0}},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        scan_trial_line(context, scan_trial_desc(DTYPE_F64, N), rows[i][0], rows[i][1],
+                        "float64");
+    }
 }
 
 static void the_first_value_counts_once_however_a_line_is_divided(const void *context)
@@ -195,7 +211,7 @@ static void ones_do_not_stick_at_two_to_the_24th(const void *context)
         in[i] = 1;
         want[i] = (float)(i + 1);
     }
-    struct scan_desc desc = scan_trial_desc(DTYPE_F32, n); /* exact but for the last rounding */
+    struct scan_desc desc = scan_trial_desc(DTYPE_F32, n);
     (void)scan_trial_plain(scan_trial_device(*(const size_t *)context), &desc, in, want, "");
     free(in);
     free(want);
@@ -225,8 +241,9 @@ int main(void)
          large_terms_that_cancel_leave_the_small_ones, false},
         {"special values reach nothing before or beside them",
          special_values_reach_nothing_before_or_beside_them, false},
-        {"a float64 block may overflow as documented, and no float32 sum does",
-         a_float64_block_may_overflow_as_documented_and_no_float32_sum_does, false},
+        {"a sum out of range is infinite there alone",
+         a_sum_out_of_range_is_infinite_there_alone, false},
+        {"a zero changes no sum", a_zero_changes_no_sum, false},
         {"the first value counts once, however a line is divided",
          the_first_value_counts_once_however_a_line_is_divided, false},
         {"ones do not stick at 2^24", ones_do_not_stick_at_two_to_the_24th, true},

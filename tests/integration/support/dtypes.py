@@ -33,9 +33,10 @@ class Dtype:
 
     def load(self, stored):
         """The exact values: float64 for floats, the integers themselves otherwise."""
-        if self.name == "bfloat16":
-            return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return stored.astype(np.float64) if self.is_float else stored
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            if self.name == "bfloat16":
+                return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+            return stored.astype(np.float64) if self.is_float else stored
 
     def random(self, rng, shape):
         """Values that need rounding, cancel and, for integers, wrap."""

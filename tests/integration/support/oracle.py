@@ -1,8 +1,19 @@
-"""The cumulative sum to the bit, as docs/design/numerics.md defines it, in NumPy."""
+"""The cumulative sum to the bit: sums of floats are exact and rounded once, sums of integers wrap.
+
+An exact sum is an integer of limbs of 38 bits, one NumPy array of running sums for each, so that 2^25 limbs of
+either sign stay below 2^63."""
 
 import numpy as np
 
-GROUP, BLOCK_GROUPS, SUPERBLOCK_BLOCKS = 8, 32, 256
+LIMB = 38
+MASK = (1 << LIMB) - 1
+PIECE = 1 << 21  # limbs of a piece of lines
+FORMATS = {  # bits of a number, exponent of the least one, the largest one
+    "float16": (11, -24, 65504.0),
+    "bfloat16": (8, -133, float.fromhex("0x1.FEp127")),
+    "float32": (24, -149, float.fromhex("0x1.FFFFFEp127")),
+    "float64": (53, -1074, float.fromhex("0x1.FFFFFFFFFFFFFp1023")),
+}
 
 
 def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False):
@@ -17,7 +28,7 @@ def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False):
     flat = np.ascontiguousarray(lines).reshape(-1, shape[-1])
     if dtype.is_float:
         with np.errstate(all="ignore"):
-            result = dtype.store(_float_lines(dtype.load(flat), exclusive))
+            result = dtype.store(_float_lines(dtype.name, dtype.load(flat), exclusive))
     else:
         result = _integer_lines(flat, exclusive)
     result = result.reshape(shape)
@@ -34,45 +45,140 @@ def _integer_lines(lines, exclusive):
     return np.concatenate([first, sums[:, :-1]], axis=1)
 
 
-def _float_lines(lines, exclusive):
-    """E(0..n) of docs/design/numerics.md; E(k) for exclusive, E(k+1) for inclusive."""
+def _float_lines(name, lines, exclusive):
+    """Sums of lines of float64 numbers, rounded to the named type, as float64. In pieces of a size that memory has
+    room for."""
+    limbs, low = _limbs_needed(lines)
     count, length = lines.shape
-    groups = _pad(lines, length // GROUP * GROUP + GROUP).reshape(count, -1, GROUP)
-    inside = groups
-    for stride in (1, 2, 4):
-        shifted = inside.copy()
-        shifted[..., stride:] = inside[..., :-stride] + inside[..., stride:]
-        inside = shifted
-    c, blocks = _starts(inside[..., -1], BLOCK_GROUPS)
-    b, superblocks = _starts(blocks, SUPERBLOCK_BLOCKS)
-    init = np.full((count, 1), 0.0 if exclusive else -0.0, lines.dtype)
-    s = np.cumsum(np.concatenate([init, superblocks[:, :-1]], axis=1), axis=1)
-    base = (s[:, :, None] + b).reshape(count, -1)[:, : c.shape[1]]
-    starts = (base[:, :, None] + c).reshape(count, -1)[:, : groups.shape[1]]
-    sums = np.empty(groups.shape, lines.dtype)
-    sums[..., 0] = starts
-    sums[..., 1:] = starts[..., None] + inside[..., :-1]
-    sums = sums.reshape(count, -1)
-    return sums[:, :length] if exclusive else sums[:, 1 : length + 1]
+    rows = max(1, PIECE // (limbs * min(length, 1024)))
+    columns = max(1, PIECE // (limbs * min(count, rows)))
+    result = np.empty(lines.shape)
+    for first in range(0, count, rows):
+        some = slice(first, first + rows)
+        sums = _Sums(name, low, limbs, len(lines[some]))
+        for begin in range(0, length, columns):
+            piece = slice(begin, begin + columns)
+            result[some, piece] = sums.add(lines[some, piece], exclusive)
+    return result
 
 
-def _starts(totals, size):
-    """Cut a row of totals in units of `size`: the running sums before each, and unit totals."""
-    count = totals.shape[0]
-    size = min(size, totals.shape[1])  # a short row is one unit: no need to fill it up
-    rounded = -(-totals.shape[1] // size) * size
-    units = _pad(totals, rounded).reshape(count, -1, size)
-    running = np.cumsum(units, axis=2)
-    before = np.concatenate(
-        [np.full((count, units.shape[1], 1), -0.0, totals.dtype), running[:, :, :-1]], axis=2
-    )
-    return before, running[:, :, -1]
+def _limbs_needed(lines):
+    """Limbs for sums of the finite numbers in units of 2^low, and low."""
+    used = lines[np.isfinite(lines) & (lines != 0)]
+    if used.size == 0:
+        return 3, 0
+    exponents = np.frexp(used)[1]
+    low = int(exponents.min()) - 53
+    return (int(exponents.max()) - low) // LIMB + 3, low
 
 
-def _pad(rows, length):
-    padded = np.full((rows.shape[0], length), -0.0, rows.dtype)
-    padded[:, : rows.shape[1]] = rows
-    return padded
+class _Sums:
+    """The sums of some lines so far: limbs[i] weighs 2^(LIMB * i + low)."""
+
+    def __init__(self, name, low, limbs, count):
+        self.format = FORMATS[name]
+        self.low = low
+        self.limbs = [np.zeros((count, 1), np.int64) for _ in range(limbs)]
+        none = np.zeros((count, 1), bool)
+        self.seen = [none, none, none, none]  # NaN, +Infinity, -Infinity, an element other than -0.0
+
+    def add(self, x, exclusive):
+        """The rounded sums of the elements that follow."""
+        finite = np.isfinite(x)
+        inputs = _split(np.where(finite, x, 0.0), self.low, len(self.limbs))
+        running = []
+        for index, limb in enumerate(inputs):
+            limb[:, :1] += self.limbs[index]
+            np.cumsum(limb, axis=1, out=limb)
+            running.append(_before(limb, self.limbs[index]) if exclusive else limb)
+            self.limbs[index] = limb[:, -1:].copy()
+        self._normalize()
+        found = [np.isnan(x), x == np.inf, x == -np.inf, ~((x == 0) & np.signbit(x))]
+        seen = []
+        for index, some in enumerate(found):
+            some[:, :1] |= self.seen[index]
+            some = np.logical_or.accumulate(some, axis=1)
+            seen.append(_before(some, self.seen[index]) if exclusive else some)
+            self.seen[index] = some[:, -1:].copy()
+        value = _rounded(running, self.low, self.format)
+        nan, plus, minus, more = seen
+        value = np.where((value == 0) & ~more & (not exclusive), -0.0, value)
+        value = np.where(plus, np.inf, np.where(minus, -np.inf, value))
+        return np.where(nan | (plus & minus), np.nan, value)
+
+    def _normalize(self):
+        """Limbs of LIMB bits, but for the highest, which has the sign: the next sums stay below 2^63."""
+        for index in range(len(self.limbs) - 1):
+            self.limbs[index + 1] += self.limbs[index] >> LIMB
+            self.limbs[index] &= MASK
+
+
+def _before(running, first):
+    return np.concatenate([first, running[:, :-1]], axis=1)
+
+
+def _split(x, low, count):
+    """The limbs of float64 numbers, each with the number's sign."""
+    mantissa, exponent = np.frexp(x)
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    shift = np.where(whole == 0, 0, exponent.astype(np.int64) - 53 - low)
+    sign, magnitude = np.sign(whole), np.abs(whole)
+    for index in range(count):
+        move = shift - index * LIMB  # of the 53 bits, in this limb
+        up, down = np.clip(move, 0, LIMB), np.clip(-move, 0, 62)
+        yield sign * np.where(
+            move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK
+        )
+
+
+def _rounded(running, low, form):
+    """Sums of limbs, rounded to nearest even once, as float64 numbers; a sum of 0 is +0.0."""
+    precision, least, largest = form
+    limbs, negative = _magnitudes(running)
+    used = limbs != 0
+    top = len(limbs) - 1 - np.argmax(used[::-1], axis=0)
+    lowest = np.argmax(used, axis=0)
+    none = ~used.any(axis=0)
+
+    def limb(at):
+        found = np.take_along_axis(limbs, np.maximum(at, 0)[None], axis=0)[0]
+        return np.where(at >= 0, found, 0)
+
+    # q: the 62 highest bits. The shifts of what is not there are of no matter, but must be below 64.
+    high, middle, last = limb(top), limb(top - 1), limb(top - 2)
+    bits = np.where(none, 1, np.frexp(high.astype(np.float64))[1]).astype(np.int64)
+    room = 62 - bits
+    wide = room >= LIMB
+    up, down = np.maximum(room - LIMB, 0), np.maximum(LIMB - room, 0)
+    of_last = np.where(wide, 2 * LIMB - room, LIMB)  # bits of the last limb that are not in q
+    q = (high << room) | np.where(wide, middle << up, middle >> down)
+    q |= np.where(wide, last >> np.minimum(of_last, 62), 0)
+    more = (middle & ((1 << down) - 1)) | (last & ((1 << of_last) - 1))
+    sticky = (more != 0) | (lowest < top - 2)
+    exponent = LIMB * top + bits - 62 + low
+
+    drop = np.minimum(np.maximum(62 - precision, least - exponent), 62)
+    kept, rest, half = q >> drop, q & ((1 << drop) - 1), 1 << (drop - 1)
+    kept += (rest > half) | ((rest == half) & (sticky | (kept % 2 == 1)))
+    value = np.ldexp(kept.astype(np.float64), exponent + drop)
+    value = np.where(none, 0.0, np.where(value > largest, np.inf, value))
+    return np.where(negative, -value, value)
+
+
+def _magnitudes(running):
+    """Limbs of LIMB bits of the magnitudes, and which sums are negative."""
+    carry, limbs = 0, []
+    for limb in running:
+        total = limb + carry
+        limbs.append(total & MASK)
+        carry = total >> LIMB
+    negative = carry < 0
+    carry = negative.astype(np.int64)
+    for index, limb in enumerate(limbs):
+        total = np.where(negative, MASK - limb, limb) + carry
+        limbs[index] = total & MASK
+        carry = total >> LIMB
+    return np.array(limbs), negative
 
 
 def same_bits(dtype, left, right):
