@@ -176,20 +176,6 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# The kernels with another element type: tests/kernels/scan_tree.cl stands for types.cl.
-$(B)/tests/kernels/tree_embed.S: kernels/embed.S
-	@mkdir -p $(@D)
-	sed 's|kernels/cl/types.cl|tests/kernels/scan_tree.cl|' $< >$@
-$(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/cl/*.cl)
-	$(CC) $(DEFS) -c -o $@ $<
-$(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
-    $(call objs,$(KTESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/tree.o
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
-$(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tree.cl Makefile
-	@grep -E '_(f64_f64|i64_int)_' $< >$(@:.o=.list)
-	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
-
 # The kernels that cut lines, with units that stop at random: chain_delay.cl is appended to types.cl.
 $(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
@@ -531,9 +517,8 @@ kernel-sanitize: deps-sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
+kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
-	@$(B)/tests/kernels/test_monoid --all
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_nasty_memory --all

@@ -5,7 +5,7 @@
  *
  *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
  *               [--lookback | --hostile-lookback]
- *               [--soft-f64] [--all | --quick | --tiny] [--way N] [--list]
+ *               [--all | --quick | --tiny] [--way N] [--list]
  *
  * Without --all most kernels are tried with every third type (scan_case.h).
  *
@@ -125,8 +125,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Values whose sums depend on the order of additions: magnitudes over many binades,
- * cancellation, subnormals, and in one case of eight also infinities and NaN. Integers: all
+/* Values whose sums are hard to round right: magnitudes over many binades, cancellation,
+ * subnormals, and in one case of eight also infinities and NaN. Integers: all
  * bits random. */
 static void fill(const struct test_case *test, unsigned char *data)
 {
@@ -454,7 +454,7 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
         } else if (!take_switch(argv[i], &a->flags) && !take_lookback(argv[i], &a->flags)) {
             (void)fprintf(stderr,
                           "usage: %s [--device N|all] [--gpu-kernels] [--generic-kernels] "
-                          "[--lookback | --hostile-lookback] [--wide-index] [--soft-f64] "
+                          "[--lookback | --hostile-lookback] [--wide-index] "
                           "[--all | --quick | --tiny] [--way N] [--list]\n",
                           argv[0]);
             return false;

@@ -38,7 +38,7 @@ void scan_trial_line(const void *way, struct scan_desc desc, const void *in, con
 
 /* Every kind of kernel and launch: the device is opened when first asked for. */
 enum {
-    TRIAL_DEVICES = 9
+    TRIAL_DEVICES = 8
 };
 struct scan_device *scan_trial_device(size_t number); /* NULL: failed the test */
 const char *scan_trial_device_name(size_t number);
