@@ -38,9 +38,16 @@ for form, case, line, headers, body in golden():
 MENDED, CARRY_NPY, TOTALS, TO_JSON = 1, 2, 4, 8
 
 
-def carry(dtype, flags, lines, position, planes):
-    rest = struct.pack("<BxB5xQQ24x", dtype + 1, flags, lines, position) + planes
-    return b"TALLYSUM" + struct.pack("<II", 1, zlib.crc32(rest)) + rest
+def carry(dtype, flags, lines, position, sums):
+    rest = struct.pack("<BxB5xQQ24x", dtype + 1, flags, lines, position) + sums
+    return b"TALLYSUM" + struct.pack("<II", 2, zlib.crc32(rest)) + rest
+
+
+def floats(*lines):
+    """Descriptors and words of lines: (flags, place of the lowest word, words)."""
+    descriptors = b"".join(bytes([flags, 0, low, len(words)]) for flags, low, words in lines)
+    words = b"".join(word.to_bytes(8, "little") for _, _, words in lines for word in words)
+    return descriptors + bytes(-len(descriptors) % 8) + words
 
 
 def part(name, flags, query, bytes_of_carry, payload):
@@ -54,20 +61,25 @@ NPY_OF_3 = b"\x93NUMPY\x01\x00v\x00" + (
 ROWS = b"dtype=float32&shape=2,3&axis=1&part="
 part("first", 0, ROWS + b"first", b"", bytes(24))
 part("first-json", TO_JSON, ROWS + b"first", b"", bytes(24))
-part("next", 0, ROWS + b"next", carry(2, 0, 2, 256, bytes(32)), bytes(24))
-part("next-held", MENDED, ROWS + b"next", carry(2, 0, 2, 3, bytes(56)), bytes(24))
-part("last", 0, ROWS + b"last", carry(2, 0, 2, 512, bytes(32)), bytes(24))
-part("flags", 0, ROWS + b"last&reverse=1&exclusive=1", carry(2, 3, 2, 0, bytes(32)), bytes(24))
-part("float64", 0, b"dtype=float64&shape=1&part=next", carry(3, 0, 1, 1, bytes(24)), bytes(8))
-part("float16", 0, b"dtype=float16&shape=1&part=next", carry(0, 0, 1, 255, bytes(526)), bytes(2))
+ZEROS, NONE, NAN, ONE = (8, 0, []), (0, 0, []), (1, 0, []), (0, 2, [1 << 21])
+TWO = floats(ONE, NAN)
+part("next", 0, ROWS + b"next", carry(2, 0, 2, 256, TWO), bytes(24))
+part("next-odd", MENDED, ROWS + b"next", carry(2, 0, 2, 3, floats(ZEROS, NONE)), bytes(24))
+part("last", 0, ROWS + b"last", carry(2, 0, 2, 512, TWO), bytes(24))
+part("flags", 0, ROWS + b"last&reverse=1&exclusive=1", carry(2, 3, 2, 0, floats(NONE, NONE)), bytes(24))
+FULL = floats((0, 0, [3] * 33))
+part("float64", 0, b"dtype=float64&shape=1&part=next", carry(3, 0, 1, 9, FULL), bytes(8))
+part("float16", 0, b"dtype=float16&shape=1&part=next", carry(0, 0, 1, 255, floats((2, 0, []))), bytes(2))
+part("not-canonical", MENDED, ROWS + b"next", carry(2, 0, 2, 9, floats((0, 0, [0, 1]), NAN)), bytes(24))
 part("int8", 0, b"dtype=int8&shape=3,2&part=last", carry(4, 0, 2, 77, bytes(2)), bytes(6))
 part("no-elements", MENDED, b"dtype=int8&shape=0,2&part=next", carry(4, 0, 2, 1, bytes(2)), b"")
 part("no-lines", MENDED, b"dtype=int8&shape=5,0&part=last", carry(4, 0, 0, 1, b""), b"")
 part("npy", CARRY_NPY, b"part=next", carry(6, 0, 1, 9, bytes(4)), NPY_OF_3 + bytes(12))
 part("npy-first", CARRY_NPY, b"part=first", b"", NPY_OF_3 + bytes(12))
-part("far", MENDED, ROWS + b"next", carry(2, 0, 2, 2**63 - 256, bytes(32)), bytes(24))
-part("many", MENDED, ROWS + b"next", carry(2, 0, 2**59, 0, bytes(32)), bytes(24))
-part("totals", TOTALS, b"dtype=float32&shape=2,3", b"", bytes(24))
+part("far", MENDED, ROWS + b"next", carry(2, 0, 2, 2**63 - 256, TWO), bytes(24))
+part("many", MENDED, ROWS + b"next", carry(2, 0, 2**59, 0, TWO), bytes(24))
+part("totals", TOTALS, b"dtype=float32&shape=2,3&axis=1", b"", bytes(24))
+part("totals-on", TOTALS, b"dtype=float32&shape=2,3&axis=1", carry(2, 0, 2, 9, TWO), bytes(24))
 part("without-part", 0, b"dtype=int8&shape=2", carry(4, 0, 1, 0, bytes(1)), bytes(2))
 
 

@@ -118,11 +118,13 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
 {
     const struct scan_plan *plan = job->plan;
     size_t bytes = dtype_info(plan->dtype)->bytes;
-    size_t sum_bytes = scan_accumulator_bytes(plan->dtype);
-    bool goes_on = job->carry != NULL && job->position > 0;
+    size_t sum_bytes = scan_carry_bytes(plan->dtype);
     unsigned char *carry =
         job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;
-    uint64_t sum = goes_on ? load(carry, sum_bytes) : 0;
+    /* of floats the lowest word, whatever it means */
+    const size_t at = dtype_is_float(plan->dtype) ? 8 : 0;
+    const size_t kept = at > 0 ? 8 : sum_bytes;
+    uint64_t sum = job->carry_in ? load(carry + at, kept) : 0;
     for (uint64_t i = 0; i < plan->axis.size; i++) {
         uint64_t k = plan->reverse ? plan->axis.size - 1 - i : i;
         uint64_t value = load(in + k * plan->axis.in_stride * bytes, bytes);
@@ -130,8 +132,8 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
         sum += value;
         memcpy(out + k * plan->axis.out_stride * bytes, &shown, bytes);
     }
-    if (job->carry != NULL && job->more) {
-        memcpy(carry, &sum, sum_bytes);
+    if (job->carry_out) {
+        memcpy(carry + at, &sum, kept);
     }
 }
 

@@ -99,7 +99,7 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
 /* The carry that the server would answer, as far as a codec sees it. */
 static enum status run_carry_out(struct run *run)
 {
-    const uint64_t bytes = carry_answer_size(&run->call.desc, run->call.carry.held);
+    const uint64_t bytes = carry_answer_most(&run->call.desc, run->call.totals);
     if (bytes == 0) {
         return STATUS_OK;
     }

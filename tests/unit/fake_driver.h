@@ -153,7 +153,8 @@ static inline void fake_compute(const struct scan_job *jobs, size_t count)
     }
 }
 
-/* What fake_compute() left out. The carry of a slice counts the elements before it. */
+/* What fake_compute() left out. The carry of a slice counts the elements before it: it is taken by
+ * all but the first. */
 static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -163,9 +164,9 @@ static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
             bytes[k]++;
         }
         if (jobs[i].carry != NULL) {
-            uint64_t *counted = jobs[i].carry;
-            atomic_fetch_add(&fake.out_of_order, *counted != jobs[i].position);
-            *counted += plan->axis.size;
+            uint32_t *counted = jobs[i].carry; /* no sum is shorter */
+            atomic_fetch_add(&fake.out_of_order, jobs[i].carry_in != (*counted > 0));
+            *counted += (uint32_t)plan->axis.size;
         }
     }
 }

@@ -148,23 +148,6 @@ static void a_body_of_unknown_length_is_judged_when_it_is_complete(void **state)
     codec_release(&call);
 }
 
-static void more_totals_than_can_be_addressed_are_refused(void **state)
-{
-    (void)state;
-    const struct codec *codec = codec_cumsum(CODEC_FORMAT_RAW);
-    struct codec_request request = {.body_bytes = 0, .head_bytes = -1, .totals = true};
-    request.params[request.param_count++] = (struct codec_param){"dtype", "float32"};
-    request.params[request.param_count++] =
-        (struct codec_param){"shape", "4611686018427387904,2"};
-    request.params[request.param_count++] = (struct codec_param){"axis", "1"};
-    struct error err = ERROR_INIT;
-    struct scan_call call;
-    assert_int_equal(codec_decode(codec, &request, (struct byte_view){NULL, 0}, &call, &err),
-                     STATUS_INVALID_SHAPE);
-    assert_string_equal(err.field, "shape");
-    assert_non_null(strstr(err.detail, "more totals than can be addressed"));
-}
-
 static void json_answers_to_raw_requests_are_flat(void **state)
 {
     (void)state;
@@ -189,7 +172,6 @@ int main(void)
         cmocka_unit_test(the_largest_shape_fits_its_header),
         cmocka_unit_test(malformed_requests_are_refused_and_the_parameter_is_named),
         cmocka_unit_test(a_body_of_unknown_length_is_judged_when_it_is_complete),
-        cmocka_unit_test(more_totals_than_can_be_addressed_are_refused),
         cmocka_unit_test(json_answers_to_raw_requests_are_flat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

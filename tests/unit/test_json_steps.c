@@ -197,11 +197,12 @@ static bool run_counted(const struct parallel *parallel, int count, parallel_pie
     return true;
 }
 
-/* The carry of 64 Ki lines, a MiB: as base64, as numbers, as bytes. */
+/* The carry of 64 Ki lines, of which a MiB is answered: as base64, as numbers, as bytes. */
 static void a_carry_is_answered_in_steps(void **state)
 {
     (void)state;
     enum {
+        MIB = 1 << 20,
         STEPS = 7
     };
 #define FIRST_PART                                                                 \
@@ -230,8 +231,9 @@ static void a_carry_is_answered_in_steps(void **state)
         struct error err = ERROR_INIT;
         assert_int_equal(codec_decode(codec, &request, head, &call, &err), STATUS_OK);
         call.parallel = &parallel;
-        answer.head_bytes = carry_answer_size(&call.desc, 0);
-        assert_int_equal(answer.head_bytes, CARRY_HEADER_BYTES + (1 << 20));
+        answer.head_bytes = carry_answer_most(&call.desc, false);
+        assert_true(answer.head_bytes > MIB);
+        answer.head_bytes = MIB;
         answer.head = calloc(1, answer.head_bytes);
         steps = 0;
         steps_allowed = give_up ? 0 : INT32_MAX;

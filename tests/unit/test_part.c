@@ -1,6 +1,7 @@
 /* part.h: what a part costs is a client's choice, so it is paid in steps. */
 #include "server/infer/part.h"
 
+#include "kernels/device.h"
 #include "proto/base64.h"
 #include "server/base/config.h"
 #include "server/infer/body.h"
@@ -121,24 +122,12 @@ static void begin_part(struct fixture *f, const char *dtype, const char *shape,
     assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
 }
 
-static void totals_of_short_lines_are_filled_up_in_steps(void **state)
+static void a_part_costs_what_the_sums_of_its_lines_are(void **state)
 {
     struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    struct stepper patient = make_stepper(INT32_MAX);
-    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
-    f->request.parallel = &patient.parallel;
-    assert_int_equal(part_prepare(&f->request, &err), STATUS_OK);
-    assert_true(f->request.part->sizes.aside_bytes == 16384 * 256 * sizeof(float));
-    assert_true((uint64_t)patient.done >= f->request.part->sizes.aside_bytes / STEP_BYTES);
-}
-
-/* Zeroed, then scanned: an eighth of what as many bytes cost that come and go, each. */
-static void totals_of_short_lines_cost_what_they_are_filled_up_to(void **state)
-{
-    struct fixture *f = *state;
-    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
-    assert_true(infer_cost(&f->request, 0) >= 2 * 16384 * 256 * sizeof(float) / 8);
+    begin_part(f, "float64", "16384,2", NULL, 16384 * 2 * sizeof(double));
+    assert_true(infer_part_bytes(&f->request) >= 16384 * scan_carry_bytes(DTYPE_F64));
+    assert_true(infer_cost(&f->request, 0) >= 2 * infer_part_bytes(&f->request) / 8);
 }
 
 static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state)
@@ -147,7 +136,7 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     struct request *request = &f->request;
     begin_part(f, "float64", "16384,1", "first", 16384 * sizeof(double));
     const uint64_t first = infer_cost(request, 0);
-    request->codec_request.carry_bytes = carry_answer_size(&request->call.desc, 0);
+    request->codec_request.carry_bytes = carry_answer_most(&request->call.desc, false);
     request->call.desc.part = SCAN_PART_LAST;
     assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 4);
 }
@@ -258,13 +247,13 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
 static void a_carry_is_given_back_once_it_was_used(void **state)
 {
     struct fixture *f = *state;
-    unsigned char carry[CARRY_HEADER_BYTES + 8] = {0};
+    _Alignas(8) unsigned char carry[CARRY_HEADER_BYTES + 8] = {0};
     char text[512];
     const struct carry_head head = {.dtype = DTYPE_I64, .lines = 1, .position = 1};
-    struct carry_crc crc = {.done = 0};
-    carry_write_head(&head, carry);
-    carry_crc_add(&crc, carry, sizeof carry);
-    carry_write_crc(&crc, carry);
+    struct error err = ERROR_INIT;
+    uint64_t bytes = 0;
+    assert_int_equal(carry_encode(&head, carry, NULL, &bytes, &err), STATUS_OK);
+    assert_int_equal(bytes, sizeof carry);
     int used = snprintf(text, sizeof text,
                         "{\"data\":[],\"shape\":[1,0],\"axis\":1,\"dtype\":\"int64\","
                         "\"part\":\"last\",\"carry\":\"");
@@ -274,34 +263,6 @@ static void a_carry_is_given_back_once_it_was_used(void **state)
     assert_int_equal(f->request.error.status, STATUS_OK);
     assert_int_equal(f->request.call.carry.bytes, sizeof carry);
     assert_null(f->request.call.carry.owned);
-}
-
-static void filling_up_is_given_up_between_two_steps(void **state)
-{
-    struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    struct stepper hasty = make_stepper(3);
-    begin_part(f, "float32", "16384,2", NULL, 16384 * 2 * sizeof(float));
-    f->request.parallel = &hasty.parallel;
-    assert_int_equal(part_prepare(&f->request, &err), STATUS_CLIENT_GONE);
-    assert_int_equal(hasty.done, 4);
-}
-
-static void sums_of_many_integer_lines_are_kept_in_steps(void **state)
-{
-    struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    struct stepper patient = make_stepper(INT32_MAX);
-    begin_part(f, "int8", "2097152,1", "first", 2097152);
-    f->request.parallel = &patient.parallel;
-    assert_int_equal(part_prepare(&f->request, &err), STATUS_OK);
-    patient.done = 0;
-    patient.most = 40; /* of 16 to read the outputs, and 128 to keep the sums */
-    assert_int_equal(part_finish(&f->request, &err), STATUS_CLIENT_GONE);
-    patient.done = 0;
-    patient.most = INT32_MAX;
-    assert_int_equal(part_finish(&f->request, &err), STATUS_OK);
-    assert_true(patient.done >= 2097152 / PARALLEL_STEP_BYTES + 2097152 / (16 << 10));
 }
 
 /* Steps of the preparation alone, or of all. */
@@ -339,48 +300,37 @@ static void a_part_of_many_lines_is_given_up_between_any_two_steps(void **state)
 {
     enum {
         LINES = 200000,
-        SUMS_BYTES = 2 * 8 * LINES
+        LINES_AT_ONCE = 16 << 10
     };
     struct fixture *f = *state;
     begin_part(f, "float32", "200000,3", "first", 3 * LINES * sizeof(float));
-    expect_steps(f, LINES / (16 << 10) + 3 * LINES * (int)sizeof(float) / STEP_BYTES,
-                 (SUMS_BYTES + 3 * LINES * (int)sizeof(float)) / (512 << 10));
+    expect_steps(f, LINES / LINES_AT_ONCE, LINES / LINES_AT_ONCE);
 }
 
-static void totals_of_many_lines_are_given_up_between_any_two_steps(void **state)
+static void totals_of_many_integers_are_given_up_between_any_two_steps(void **state)
 {
+    enum {
+        LINES = 1 << 20,
+        LINES_AT_ONCE = 16 << 10
+    };
     struct fixture *f = *state;
-    begin_part(f, "float32", "8192,2", NULL, 8192 * 2 * sizeof(float));
-    expect_steps(f, 8192 * 254 * (int)sizeof(float) / STEP_BYTES, 8192 / 1024);
+    begin_part(f, "int8", "1048576,1", NULL, LINES);
+    expect_steps(f, LINES / LINES_AT_ONCE, LINES / LINES_AT_ONCE);
 }
 
 int main(void)
 {
+#define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(totals_of_short_lines_are_filled_up_in_steps, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(totals_of_short_lines_cost_what_they_are_filled_up_to,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_carry_costs_the_same_in_the_request_and_in_its_answer,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            the_answer_to_a_part_without_elements_waits_with_texts_as_long, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            no_http_thread_prints_a_long_carry_of_a_part_without_elements, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nor_packs_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one, set_up,
-            tear_down),
-        cmocka_unit_test_setup_teardown(a_carry_is_given_back_once_it_was_used, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(filling_up_is_given_up_between_two_steps, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(sums_of_many_integer_lines_are_kept_in_steps, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_part_of_many_lines_is_given_up_between_any_two_steps,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(totals_of_many_lines_are_given_up_between_any_two_steps,
-                                        set_up, tear_down),
+        T(a_part_costs_what_the_sums_of_its_lines_are),
+        T(a_carry_costs_the_same_in_the_request_and_in_its_answer),
+        T(the_answer_to_a_part_without_elements_waits_with_texts_as_long),
+        T(no_http_thread_prints_a_long_carry_of_a_part_without_elements),
+        T(nor_packs_one),
+        T(a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one),
+        T(a_carry_is_given_back_once_it_was_used),
+        T(a_part_of_many_lines_is_given_up_between_any_two_steps),
+        T(totals_of_many_integers_are_given_up_between_any_two_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static uint64_t cut_all(const struct scan_plan *plan, uint64_t most)
         assert_true(box.plan.elements <= most);
         assert_int_equal(box.line, line);
         assert_int_equal(box.position, position);
-        assert_int_equal(box.position % SCAN_BLOCK, 0);
+        assert_int_equal(box.position % SCAN_CUT, 0);
         check_box(plan, &box, in, out);
         position += box.plan.axis.size;
         assert_true(position == plan->axis.size || box.plan.lines == 1);
@@ -164,7 +164,7 @@ static void every_layout_is_covered_at_every_limit(void **state)
         make(SIZES(5, 1), 1, NULL, NULL),
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        for (uint64_t most = SCAN_BLOCK; most < 4000; most += 251) {
+        for (uint64_t most = SCAN_CUT; most < 4000; most += 251) {
             struct scan_plan plan = plans[i];
             (void)cut_all(&plan, most);
             plan.reverse = true;
