@@ -138,7 +138,7 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     const uint64_t first = infer_cost(request, 0);
     request->codec_request.carry_bytes = carry_answer_most(&request->call.desc, false);
     request->call.desc.part = SCAN_PART_LAST;
-    assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 4);
+    assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 2);
 }
 
 /* Submit a part without elements of so many lines. No thread takes it: it is seen where it
@@ -166,8 +166,8 @@ static void submit_without_elements(struct fixture *f, const char *shape,
 static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void **state)
 {
     struct fixture *f = *state;
-    submit_without_elements(f, "100000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
-    assert_true(infer_text_bytes(&f->request) > 100000 * 2 * sizeof(double));
+    submit_without_elements(f, "40000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
+    assert_true(infer_text_bytes(&f->request) > 40000 * 2 * sizeof(double));
     assert_true(f->request.cost >= infer_text_bytes(&f->request));
 }
 
@@ -204,7 +204,7 @@ static enum infer_place submit_text(struct fixture *f, const char *text)
 static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(void **state)
 {
     static const char begins[] = "{\"data\":[";
-    static const char ends[] = "],\"shape\":[100000,0],\"axis\":1,\"dtype\":\"float64\","
+    static const char ends[] = "],\"shape\":[200000,0],\"axis\":1,\"dtype\":\"int64\","
                                "\"part\":\"first\"}";
     /* With blanks in between, for which it may have much memory. */
     static char text[400 << 10];
