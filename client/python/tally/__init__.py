@@ -10,6 +10,7 @@ wrong is a :class:`TallyError`.
 """
 
 from tally.aio import AsyncClient, AsyncParts
+from tally.carry import Carry
 from tally.client import Client, Device, Health, Parts
 from tally.errors import (
     BadAnswer,
@@ -33,6 +34,7 @@ __all__ = [
     "BadAnswer",
     "Busy",
     "CallTimeout",
+    "Carry",
     "Client",
     "ConnectFailed",
     "ConnectionLost",

@@ -19,7 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tally.call import (
     ERROR_BYTES,
@@ -37,6 +37,7 @@ from tally.call import (
     not_http,
     too_long,
 )
+from tally.carry import Carry
 from tally.client import (
     DEVICES,
     CarriedSum,
@@ -48,6 +49,7 @@ from tally.client import (
     finish,
     json_check,
     prepare,
+    prepare_totals,
     raw_request,
     read_devices,
 )
@@ -247,13 +249,14 @@ class _Wire(asyncio.BufferedProtocol):
 
 
 Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 
 def taking(
-    method: Callable[Concatenate[Any, Given], Array],
+    method: Callable[Concatenate[Any, Given], Returned],
 ) -> Callable[
-    [Callable[..., Coroutine[Any, Any, Array]]],
-    Callable[Concatenate[Any, Given], Coroutine[Any, Any, Array]],
+    [Callable[..., Coroutine[Any, Any, Returned]]],
+    Callable[Concatenate[Any, Given], Coroutine[Any, Any, Returned]],
 ]:
     """For a coroutine that takes what a method of the other client takes, and shows so."""
 
@@ -353,6 +356,12 @@ class AsyncClient(Options[AsyncParts]):
                 task.cancel()
             await asyncio.wait(tasks)
             raise
+
+    @taking(Client.totals)
+    async def totals(self, x: Any, axis: Any = None, **options: Any) -> Carry:
+        """The exact sum of each line of ``x``, as :meth:`Client.totals`."""
+        total = prepare_totals(x, axis, **options)
+        return total.carry(await self._run(total.request))
 
     @taking(Client.empty)
     async def empty(self, shape: Any, dtype: Any = float) -> Array:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tally.address import parse_address
 from tally.call import Call, Caller, Request
+from tally.carry import Carry, carry_bytes_most
 from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, WrapWarning
 from tally.layout import (
     Array,
@@ -27,7 +28,6 @@ from tally.layout import (
     Scan,
     as_operand,
     as_shape,
-    bytes_of,
     input_buffer,
     output_buffer,
 )
@@ -39,7 +39,6 @@ from tally.parts import (
     Progress,
     apart,
     blocks,
-    carry_limit,
     chains,
 )
 from tally.shared import Regions
@@ -80,21 +79,23 @@ class CarriedSum:
     that failed may be sent again. One call at a time.
 
     Attributes:
-        carry: what the lines sum up to so far, as bytes to keep; empty before the first part.
+        carry: the sums of the lines so far, as bytes to keep (:class:`Carry` reads them); empty
+            before the first part.
     """
 
     def __init__(
         self,
         client: Any,
         axis: SupportsIndex,
-        carry: bytes,
+        carry: bytes | Carry,
         **attributes: Any,
     ) -> None:
         self._run = client._run
         self._attributes = attributes
-        if not isinstance(carry, (bytes, bytearray, memoryview)):
+        if not isinstance(carry, (bytes, bytearray, memoryview, Carry)):
             raise InvalidArgument(
-                f"carry is of type {type(carry).__name__}, expected bytes: what Parts.carry was",
+                f"carry is of type {type(carry).__name__}, expected bytes or a Carry: what "
+                "Parts.carry was, or totals",
                 field="carry",
             )
         self.axis = axis
@@ -134,8 +135,7 @@ class Parts(CarriedSum):
     ) -> Array:
         """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
 
-        Every part has the same type and, but along the axis, the same shape. Parts whose axis is
-        a multiple of 256 are the cheapest."""
+        Every part has the same type and, but along the axis, the same shape."""
         with self._alone():
             scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
             self.carry = self._run(request)
@@ -245,7 +245,7 @@ class Options(Generic[AnyParts]):
         *,
         exclusive: bool = False,
         reverse: bool = False,
-        carry: bytes = b"",
+        carry: bytes | Carry = b"",
     ) -> AnyParts:
         """A sum whose array comes in parts along ``axis``, without end if need be.
 
@@ -256,7 +256,8 @@ class Options(Generic[AnyParts]):
         Args:
             axis, exclusive, reverse: as for :meth:`cumsum`. With ``reverse`` the last part along
                 the axis is the first one to send.
-            carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
+            carry: :attr:`Parts.carry` of an earlier sum, to go on with it; or the totals of all
+                that is before (:meth:`Client.totals`).
         """
         return self._parts(self, axis, carry, exclusive=exclusive, reverse=reverse)
 
@@ -387,6 +388,36 @@ class Client(Options[Parts]):
                         cut_off(call)
                 raise
 
+    def totals(
+        self,
+        x: npt.ArrayLike,
+        axis: SupportsIndex | None = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
+        deadline: float | None = None,
+    ) -> Carry:
+        """The exact sum of each line of ``x``, as the carry behind it.
+
+            before = client.totals(a, axis=0) + client.totals(b, axis=0)
+            sums = client.parts(axis=0, carry=before).cumsum(c)     # of c, behind a and b
+
+        Totals are added in any order, so the parts of an array can be summed at the same time. The
+        array goes in one request, whatever ``part_bytes`` is.
+
+        Args:
+            x, axis, dtype, deadline: as for :meth:`cumsum`.
+            exclusive, reverse: those of the sum that goes on with the carry; the totals are the
+                same.
+
+        Raises:
+            InvalidArgument: an argument cannot be; nothing was sent.
+            TallyError: one of its other classes.
+        """
+        total = prepare_totals(x, axis, dtype, exclusive, reverse, deadline)
+        return total.carry(self._run(total.request))
+
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = np.float64
     ) -> Array:
@@ -441,14 +472,18 @@ def prepare(
         warn_of_wrapping(
             operand, math.inf if packed else operand.array.shape[operand.axis], exclusive
         )
-    due = math.inf
-    if deadline is not None:
-        if not _is_positive(deadline):
-            raise InvalidArgument(
-                f"deadline is {deadline!r}, expected seconds, more than 0", field="deadline"
-            )
-        due = time.monotonic() + deadline
-    return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+    return Scan(operand, output_buffer(out, operand, packed), attributes, _due(deadline))
+
+
+def _due(deadline: float | None) -> float:
+    """When a deadline passes, on the monotonic clock."""
+    if deadline is None:
+        return math.inf
+    if not _is_positive(deadline):
+        raise InvalidArgument(
+            f"deadline is {deadline!r}, expected seconds, more than 0", field="deadline"
+        )
+    return time.monotonic() + deadline
 
 
 def warn_of_wrapping(operand: Operand, length: float, exclusive: bool) -> None:
@@ -486,7 +521,7 @@ def attributes_of(exclusive: bool, reverse: bool) -> dict[str, str | bool]:
 
 def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
     """The request of a scan, or of a part of one, its answer straight to the output."""
-    array, _, axis = scan.operand
+    array, name, axis = scan.operand
     body, path = raw_body("/v1/cumsum", scan.operand, scan.attributes)
     if part is not None:
         path += f"&part={part}"
@@ -498,9 +533,9 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
         RAW,
         body,
         carry,
-        carry_limit(array, axis, carry) if part in ("first", "next") else 0,
+        carry_bytes_most(name, _lines(array, axis)) if part in ("first", "next") else 0,
         into=scan.output.buffer,
-        check=tensor_check(scan.operand.dtype, array.shape),
+        check=tensor_check(name, array.shape),
         # All of a request is sent before a byte of its answer is stored: whatever the layouts,
         # an input that is overwritten is lost for a retry, and for nothing else.
         once=bool(np.may_share_memory(array, scan.output.filled)),
@@ -508,11 +543,61 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
     )
 
 
-def totals_request(operand: Operand, attributes: dict[str, str | bool], into: Array) -> Request:
-    """What each superblock of a scan sums up to: `into`, (lines, superblocks)."""
+class Total(NamedTuple):
+    """The totals of a tensor that were asked for."""
+
+    operand: Operand
+    attributes: dict[str, str | bool]
+    request: Request
+
+    def carry(self, data: bytes) -> Carry:
+        """The answer, if it is the carry behind this tensor."""
+        array, name, axis = self.operand
+        try:
+            carry = Carry(data)
+        except InvalidArgument as error:
+            raise BadAnswer(f"the answer holds no carry: {error}") from None
+        expected = (
+            name,
+            "exclusive" in self.attributes,
+            "reverse" in self.attributes,
+            array.shape[axis],
+            _lines(array, axis),
+        )
+        if (carry.dtype, carry.exclusive, carry.reverse, carry.position, len(carry)) != expected:
+            raise BadAnswer(f"the answer is {carry!r}, which is not the carry behind this array")
+        return carry
+
+
+def prepare_totals(
+    x: Any,
+    axis: SupportsIndex | None,
+    dtype: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    deadline: float | None = None,
+) -> Total:
+    """Check the arguments of totals()."""
+    operand = as_operand(x, axis, dtype)
+    attributes = attributes_of(exclusive, reverse)
+    if dtype is None and operand.dtype in NUMPYS:
+        warn_of_wrapping(operand, math.inf, exclusive)
     body, path = raw_body("/v1/cumsum/totals", operand, attributes)
-    check = tensor_check(into.dtype.name, into.shape)
-    return Request("POST", path, RAW, body, into=bytes_of(into), check=check)
+    request = Request(
+        "POST",
+        path,
+        RAW,
+        body,
+        carry_limit=carry_bytes_most(operand.dtype, _lines(operand.array, operand.axis)),
+        into=memoryview(bytearray()),
+        check=raw_check,
+        deadline=_due(deadline),
+    )
+    return Total(operand, attributes, request)
+
+
+def _lines(array: Array, axis: int) -> int:
+    return math.prod(size for d, size in enumerate(array.shape) if d != axis)
 
 
 def raw_body(
@@ -536,6 +621,11 @@ def _check_kind(fields: dict[str, str], expected: str) -> None:
             f"the answer's Content-Type is {kind[:80]!r}, expected {expected}; is this the URL of "
             "a Tally server?"
         )
+
+
+def raw_check(fields: dict[str, str]) -> None:
+    """Raise BadAnswer unless this is the head of an answer of bytes."""
+    _check_kind(fields, RAW)
 
 
 def json_check(fields: dict[str, str]) -> None:

@@ -5,8 +5,8 @@
     blocks()      the sums of a chain's blocks
 
 Blocks follow the array's memory: its outermost dimension is cut first. Only where that is the axis
-do blocks make a chain; each but the last has a multiple of 256 elements along the axis, so that
-its carry is short. However an array is cut, its sums have the bits of one request.
+do blocks make a chain; each but the last has at least LEAST_LENGTH elements along the axis, so that
+its carry is short beside them. However an array is cut, its sums have the bits of one request.
 
 Failure: that of the first block that fails; the others are not begun. Thread: any.
 """
@@ -25,7 +25,7 @@ from tally.errors import TallyError
 from tally.layout import Array, Operand, Scan, output_buffer
 
 PARALLEL = 4  # chains under way at a time
-BLOCK = 256  # elements along the axis after which a carry holds none
+LEAST_LENGTH = 64  # elements along the axis of a block in a chain
 
 Index = tuple[slice, ...]
 Part = Literal["first", "next", "last"]
@@ -46,9 +46,10 @@ def chains(array: Array, axis: int, part_bytes: int, reverse: bool) -> list[list
             continue
         dims = [d for d in outermost if lengths[d] > 1]
         others = [d for d in dims if d != axis]
-        step = part_bytes // (size // lengths[axis]) // BLOCK * BLOCK
-        if not others or (dims[0] == axis and step > 0):
-            chain = _cut(block, axis, range(0, lengths[axis], max(step, BLOCK)))
+        fitting = part_bytes // (size // lengths[axis])  # elements along the axis
+        if not others or (dims[0] == axis and fitting >= LEAST_LENGTH):
+            step = max(fitting, LEAST_LENGTH)
+            chain = _cut(block, axis, range(0, lengths[axis], step))
             found.append(chain[::-1] if reverse else chain)
             continue
         length = lengths[others[0]]
@@ -128,12 +129,3 @@ class Meter:
             error.output_touched |= self.done > 0
         if self.bar is not None:
             self.bar.close()
-
-
-def carry_limit(array: Array, axis: int, before: bytes) -> int:
-    """The most bytes that the carry behind a part may have, from the one before it: two sums a
-    line, and of floats the elements since the last block (docs/carry.md)."""
-    lines: int = math.prod(size for d, size in enumerate(array.shape) if d != axis)
-    position = int.from_bytes(before[32:40], "little") + array.shape[axis]
-    held = 0 if array.dtype.kind in "iu" else position % BLOCK
-    return 64 + lines * (16 + held * array.itemsize)

@@ -7,12 +7,12 @@ import dask.array as da
 import numpy as np
 import tally.dask
 
-SUPERBLOCK = 65536
+WIDTH = 50001
 CHUNKS = 12
 
 
 def block_of(number):
-    return np.random.default_rng(number).standard_normal((2, SUPERBLOCK)).astype(np.float32)
+    return np.random.default_rng(number).standard_normal((2, WIDTH)).astype(np.float32)
 
 
 def make(folder, block_info=None):
@@ -26,7 +26,7 @@ def make(folder, block_info=None):
 
 
 def lazy(folder):
-    chunks = ((2,), (SUPERBLOCK,) * CHUNKS)
+    chunks = ((2,), (WIDTH,) * CHUNKS)
     meta = np.empty((0, 0), np.float32)
     return da.map_blocks(make, str(folder), chunks=chunks, dtype=np.float32, meta=meta)
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tally
 
-SUPERBLOCK = 65536
-SIZE = 2 * SUPERBLOCK + 700
+SIZE = 131772
 TYPES = [
     *("float16", ml_dtypes.bfloat16, "float32", "float64"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -54,33 +53,27 @@ def random_array(shape, dtype="float32"):
     return (rng.standard_normal(shape) * 100).astype(dtype)
 
 
-def aligned(reverse):
-    """Chunks that method "totals" takes."""
-    sizes = (SUPERBLOCK, 0, SUPERBLOCK, 700)
-    return sizes[::-1] if reverse else sizes
-
-
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_however_an_array_is_cut_the_bits_are_those_of_one_request(server, one, dtype):
     x = random_array((3, SIZE), dtype)
     for number, flags in enumerate(FLAGS):
         expected = one.cumsum(x, 1, **flags)
         cuts = [
-            ("totals", (2, aligned(flags["reverse"]))),
-            ("carry", ((1, 0, 2), (0, 1, 255, 0, 257, 65535, SIZE - 66048))),
-            ("auto", (1, -1)),
+            (2, (65536, 0, 65536, 700)),
+            ((1, 0, 2), (0, 1, 255, 0, 257, 65535, SIZE - 66048)),
+            (1, -1),
         ]
-        for method, chunks in cuts[number % 2 :]:
+        for chunks in cuts[number % 2 :]:
             d = da.from_array(x, chunks=chunks)
-            sums = tally.dask.cumsum(d, -1, urls=server.url, method=method, **flags)
+            sums = tally.dask.cumsum(d, -1, urls=server.url, **flags)
             assert sums.chunks == d.chunks and sums.dtype == x.dtype
-            assert same(sums.compute(), expected), (flags, method)
+            assert same(sums.compute(), expected), (flags, chunks)
 
 
 def test_axes_between_others_and_layouts_that_are_not_packed(server, one):
-    x = random_array((3, SUPERBLOCK + 9, 2)).swapaxes(0, 2)
+    x = random_array((3, 65545, 2)).swapaxes(0, 2)
     expected = one.cumsum(x, 1)
-    for chunks in ((1, SUPERBLOCK, 2), (2, 30000, 1), (1, -1, -1)):
+    for chunks in ((1, 65536, 2), (2, 30000, 1), (1, -1, -1)):
         d = da.from_array(x, chunks=chunks)
         assert same(tally.dask.cumsum(d, 1, urls=server.url).compute(), expected)
         both = tally.dask.cumsum(d, 1, urls=server.url), d.rechunk((2, 50000, 3))
@@ -90,11 +83,11 @@ def test_axes_between_others_and_layouts_that_are_not_packed(server, one):
 
 def test_infinities_and_nans_pass_from_chunk_to_chunk_as_within_one(server, one):
     for found in ([np.inf, -np.inf], [np.nan], [-np.nan, np.inf], [3e38, 3e38, -np.inf]):
-        x = np.full(2 * SUPERBLOCK + 5, -0.0, np.float32)
+        x = np.full(131077, -0.0, np.float32)
         x[: len(found)] = found
         expected = one.cumsum(x, 0)
-        for chunks in (SUPERBLOCK, 50000):
-            d = da.from_array(x, chunks=chunks)
+        for chunks in (65536, 50000, (1, 1, 1, 131074)):
+            d = da.from_array(x, chunks=(chunks,))
             sums = tally.dask.cumsum(d, 0, urls=server.url)
             assert same(sums.compute(), expected), (found, chunks)
 
@@ -103,12 +96,9 @@ def test_types_are_those_of_the_client(server, one):
     for x in (rng.random((5, 700)) < 0.5, random_array((5, 700), ">f4"), random_array((5, 700))):
         d = da.from_array(x, chunks=(2, 300))
         for dtype in (None, "float64", "int16", "bfloat16"):
-            for method in ("totals", "carry"):
-                if method == "totals" and dtype != "int16":
-                    continue  # of floats these chunks are not
-                sums = tally.dask.cumsum(d, 1, dtype=dtype, method=method, urls=server.url)
-                expected = one.cumsum(x, 1, dtype=dtype)
-                assert sums.dtype == expected.dtype and same(sums.compute(), expected)
+            sums = tally.dask.cumsum(d, 1, dtype=dtype, urls=server.url)
+            expected = one.cumsum(x, 1, dtype=dtype)
+            assert sums.dtype == expected.dtype and same(sums.compute(), expected)
 
 
 def test_sums_that_may_wrap_are_warned_of_where_they_are_asked_for(server):
@@ -150,11 +140,8 @@ def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):
     )
     for shape, axis in (((0,), 0), ((3, 0, 5), 0), ((3, 0, 5), 1)):
         empty = da.ones(shape, chunks=2, dtype="float32")
-        for method in ("auto", "carry", "totals"):
-            if method == "totals" and shape == (3, 0, 5) and axis == 0:
-                continue  # its chunks are not multiples
-            found = tally.dask.cumsum(empty, axis, method=method, urls=server.url).compute()
-            assert same(found, np.empty(shape, np.float32))
+        found = tally.dask.cumsum(empty, axis, urls=server.url).compute()
+        assert same(found, np.empty(shape, np.float32))
 
 
 @pytest.mark.parametrize("chunks", [((0, 0), (2, 2)), ((2, 2), (0,)), ((4,), (0, 0))])
@@ -188,22 +175,9 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
         ("axis 1 of an array with 1 dimension", {"axis": 1}),
         ("axis is 'x'", {"axis": "x"}),
         ("exclusive is 2", {"exclusive": 2}),
-        ("method is 'fast'", {"method": "fast"}),
         ("urls is empty", {"urls": []}),
         ("scheme must be", {"urls": ["http://here:1", "ftp://there"]}),
         ("options has 'tokn'; known are ca_file", {"options": {"tokn": "x"}}),
-        (
-            "chunk 1 begins behind 50000 elements",
-            {"d": lambda: da.ones(200000, chunks=50000), "method": "totals"},
-        ),
-        (
-            "chunk 0 begins behind 70000 elements",
-            {
-                "d": lambda: da.ones(SUPERBLOCK + 70000, chunks=((SUPERBLOCK, 70000),)),
-                "method": "totals",
-                "reverse": True,
-            },
-        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_computed(words, arguments):
@@ -213,17 +187,29 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(words, arguments)
         tally.dask.cumsum(d, **arguments)
 
 
-def test_auto_goes_side_by_side_where_the_chunks_allow_it(server):
-    def kinds(d, **arguments):
-        graph = tally.dask.cumsum(d, 0, urls=server.url, **arguments).dask
+def test_totals_of_chunks_wait_for_nothing_and_whole_lines_need_none(server):
+    def graph_of(d, **arguments):
+        return tally.dask.cumsum(d, 0, urls=server.url, **arguments).dask
+
+    def kinds(graph):
         return {key[0].split("-")[1] for key in graph if key[0].startswith("tally-")}
 
-    x = da.ones(3 * SUPERBLOCK + 5, chunks=SUPERBLOCK, dtype="float32")
-    assert kinds(x) == {"cumsum", "totals", "fold"}
-    assert kinds(x, reverse=True) == {"cumsum", "carry"}
-    assert kinds(x, reverse=True, dtype="int32") == {"cumsum", "totals", "fold"}
-    assert kinds(x.rechunk(50000)) == {"cumsum", "carry"}
-    assert kinds(x.rechunk(-1)) == {"cumsum"}
+    x = da.ones(200000, chunks=30001, dtype="float32")
+    for flags in FLAGS:
+        graph = graph_of(x, **flags)
+        assert kinds(graph) == {"cumsum", "totals", "fold"}
+        waits_for = {
+            kind: {
+                other[0].split("-")[1]
+                for key, task in graph.items()
+                if key[0].startswith(f"tally-{kind}")
+                for other in task.dependencies
+                if other[0].startswith("tally-")
+            }
+            for kind in ("cumsum", "totals", "fold")
+        }
+        assert waits_for == {"cumsum": {"fold"}, "totals": set(), "fold": {"totals", "fold"}}
+    assert kinds(graph_of(x.rechunk(-1))) == {"cumsum"}
 
 
 class Made:
@@ -244,8 +230,7 @@ class Made:
             self.now -= 1
 
 
-@pytest.mark.parametrize("method", ["totals", "carry"])
-def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server, method):
+def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server):
     made, stored = Made(), Made()
 
     def make(block_info=None):
@@ -254,14 +239,14 @@ def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server, method)
         return block
 
     class Target:
-        shape, dtype = (4, 24 * SUPERBLOCK), np.dtype(np.float32)
+        shape, dtype = (4, 24 * 60000), np.dtype(np.float32)
 
         def __setitem__(self, index, sums):
             stored.add(sums)
 
-    chunks = ((2, 2), (SUPERBLOCK,) * 24)
+    chunks = ((2, 2), (60000,) * 24)
     d = da.map_blocks(make, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32))
-    sums = tally.dask.cumsum(d, 1, method=method, urls=server.url)
+    sums = tally.dask.cumsum(d, 1, urls=server.url)
     da.store(sums, Target(), lock=False)
     assert stored.now == made.now == 0
     assert 1 <= made.most <= 2 and 1 <= stored.most <= 4

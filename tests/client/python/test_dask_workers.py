@@ -98,19 +98,19 @@ def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(clu
     with tally.Client(cluster.workers[1].url) as client:
         expected = client.cumsum(x, 1).tobytes()
     urls = [worker.url for worker in cluster.workers]
-    for method, kill in (
-        ("totals", cluster.workers[0].server.kill),
-        ("carry", cluster.workers[1].process.kill),
+    for name, kill in (
+        ("tallyd", cluster.workers[0].server.kill),
+        ("worker", cluster.workers[1].process.kill),
     ):
-        folder = tmp_path / method
+        folder = tmp_path / name
         folder.mkdir()
-        future = cluster.compute(tally.dask.cumsum(lazy(folder), 1, urls=urls, method=method))
+        future = cluster.compute(tally.dask.cumsum(lazy(folder), 1, urls=urls))
         until((folder / "waits").exists)
         kill()
         (folder / "go").touch()
-        assert future.result(timeout=120).tobytes() == expected, method
+        assert future.result(timeout=120).tobytes() == expected, name
     cluster.workers[1].process.wait(60)
 
     # By these names the dashboard groups and colours tasks.
     names = cluster.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
-    assert {"tally-totals", "tally-fold", "tally-carry", "tally-cumsum"} <= names
+    assert {"tally-totals", "tally-fold", "tally-cumsum"} <= names

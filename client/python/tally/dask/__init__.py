@@ -9,18 +9,16 @@
 into chunks and on whatever machines they are summed, the bits are those of one request with the
 whole of it.
 
-Chunks that are whole along the axis have nothing to do with each other. Others form a column for
-each place along the other dimensions. What the lines of a column sum up to so far goes along it in
-small tasks, and each block is summed as soon as what is before it is known:
+Chunks that are whole along the axis do not depend on each other. Other chunks form a column for
+each place along the other dimensions. A column is summed in two passes, and all blocks of a pass
+may be worked on at the same time:
 
-    totals    block 0 -> totals -> fold           the totals of all blocks at a time; a fold adds
-              block 1 -> totals ---> fold         those of a block to what is before it
-    carry     block 0 -> carry                    one block after the other; columns at a time
-              block 1 ------> carry
-    both      block 1 and what is before it -> cumsum
+    block 0 -> totals -> fold              the exact sum of each line of every block; a fold adds
+    block 1 -> totals ---> fold            the totals of a block to the carry before the block
+    block 1 and the carry before it -> cumsum
 
 Nothing of a block's size is kept between tasks: a block is made twice and sent twice instead, so
-that a worker holds no more of them than it works on, however long the columns are.
+that a worker holds no more blocks than it works on, however long the columns are.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import dask.array as da
 import numpy as np
@@ -46,7 +44,6 @@ from tally.dask import tasks
 from tally.errors import InvalidArgument
 from tally.layout import as_operand
 
-Method = Literal["auto", "totals", "carry"]
 Key = tuple[Any, ...]
 
 # Of these dask declares no types, or those of some arguments.
@@ -56,7 +53,7 @@ _zeros: Any = da.zeros
 _optimize: Any = optimization.optimize
 _flatten: Any = dask_core.flatten
 
-__all__ = ["Method", "cumsum"]
+__all__ = ["cumsum"]
 
 
 def cumsum(
@@ -67,7 +64,6 @@ def cumsum(
     exclusive: bool = False,
     reverse: bool = False,
     urls: str | Sequence[str] | None = None,
-    method: Method = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> da.Array:
     """The cumulative sum of ``d`` along ``axis``.
@@ -78,11 +74,6 @@ def cumsum(
         urls: of the Tally servers that any worker may ask. They take turns; a worker whose
             TALLY_URL is one of them asks that one first; one that is gone is left out until it
             is back. None: each worker asks that of its own TALLY_URL alone.
-        method: how sums pass from chunk to chunk along the axis. "totals": all chunks at a time;
-            in the order of traversal all but the last have a multiple of 65536 elements along
-            the axis (integers: any number). "carry": one chunk after the other, only what lies
-            beside each other along other dimensions at a time. "auto": "totals" where the chunks
-            allow it.
         options: further arguments of :class:`tally.Client`, for workers: ``token``, ``ca_file``,
             ``timeout``. They are part of the graph, which the scheduler sees.
 
@@ -98,10 +89,6 @@ def cumsum(
             f"d is a {type(d).__name__}, expected a dask array: da.from_array(...), or "
             "tally.Client.cumsum() for one that is in memory",
             field="d",
-        )
-    if method not in ("auto", "totals", "carry"):
-        raise InvalidArgument(
-            f"method is {method!r}, expected 'auto', 'totals' or 'carry'", field="method"
         )
     array: Any = d
     if type(array._meta) is not np.ndarray:
@@ -123,14 +110,13 @@ def cumsum(
     asked = tasks.Sum(
         operand.axis,
         operand.array.dtype,
-        operand.dtype,
         bool(exclusive),
         bool(reverse),
         _checked_urls(urls),
         _checked_options(options),
     )
     column = _Column(array.chunks[asked.axis], asked)
-    name = f"tally-cumsum-{tokenize(array.name, asked, method)}"
+    name = f"tally-cumsum-{tokenize(array.name, asked)}"
     made = np.empty((0,) * array.ndim, asked.dtype)
     if len(column.filled) <= 1:
         summed: da.Array = _map_blocks(
@@ -140,19 +126,9 @@ def cumsum(
     others = [range(count) for count in array.numblocks]
     others[asked.axis] = range(1)
     columns = list(product(*others))
-    if method == "auto":
-        method = "totals" if column.misfit is None else "carry"
-    if method == "totals" and column.misfit is not None:
-        raise InvalidArgument(
-            f"method 'totals' needs chunks that are multiples of {tasks.SUPERBLOCK} along the "
-            f"axis, but for the last in the order of traversal; {column.misfit}. Take 'carry', or "
-            f"d.rechunk({{{asked.axis}: ...}})",
-            field="method",
-        )
     blocks = _Blocks(array)
-    add = column.side_by_side if method == "totals" else column.chained
     graph: dict[Any, Any] = {
-        task.key: task for first in columns for task in add(blocks, name, first)
+        task.key: task for first in columns for task in column.tasks(blocks, name, first)
     }
     layers = HighLevelGraph.from_collections(
         name, {**graph, **blocks.graph}, dependencies=blocks.dependencies
@@ -193,55 +169,29 @@ class _Column:
     def __init__(self, sizes: Sequence[int], asked: tasks.Sum) -> None:
         self.asked = asked
         self.count = len(sizes)
-        # Those with elements in the order of traversal, and how many elements are before each.
-        self.filled: list[tuple[int, int]] = []
-        self.misfit: str | None = None  # what is against method "totals"
-        position = 0
-        for number in range(len(sizes))[:: -1 if asked.reverse else 1]:
-            if sizes[number] == 0:
-                continue
-            if asked.is_float and position % tasks.SUPERBLOCK and self.misfit is None:
-                self.misfit = f"chunk {number} begins behind {position} elements"
-            self.filled.append((number, position))
-            position += sizes[number]
+        order = range(len(sizes))[:: -1 if asked.reverse else 1]
+        self.filled = [number for number in order if sizes[number] > 0]  # in order of traversal
 
     def at(self, first: Key, number: int) -> Key:
-        """Where a chunk of the column is whose first one is there."""
+        """The place of a chunk of the column whose first chunk is at `first`."""
         axis = self.asked.axis
         return (*first[:axis], number, *first[axis + 1 :])
 
-    def empty(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
-        """The chunks without elements."""
-        for number in set(range(self.count)) - {number for number, _ in self.filled}:
+    def tasks(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """The tasks of a column."""
+        for number in set(range(self.count)) - set(self.filled):
             place = self.at(first, number)
             yield Task((name, *place), tasks.converted, blocks(place), self.asked)
-
-    def chained(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
-        """Tasks of method "carry"."""
-        yield from self.empty(blocks, name, first)
-        carry_name = name.replace("cumsum", "carry")
-        carry: bytes | TaskRef = b""
-        for number, position in self.filled:
-            place = self.at(first, number)
-            block = blocks(place)
-            yield Task((name, *place), tasks.scan, block, carry, self.asked)
-            if (number, position) != self.filled[-1]:
-                yield Task((carry_name, *place), tasks.advance, block, carry, self.asked)
-                carry = TaskRef((carry_name, *place))
-
-    def side_by_side(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
-        """Tasks of method "totals"."""
-        yield from self.empty(blocks, name, first)
         totals_name, fold_name = (name.replace("cumsum", kind) for kind in ("totals", "fold"))
-        before: TaskRef | None = None
-        for number, position in self.filled:
+        before: bytes | TaskRef = b""
+        for number in self.filled:
             place = self.at(first, number)
             block = blocks(place)
-            yield Task((name, *place), tasks.scan_behind, block, before, position, self.asked)
-            if (number, position) != self.filled[-1]:
+            yield Task((name, *place), tasks.scan, block, before, self.asked)
+            if number != self.filled[-1]:
                 totals, fold = (totals_name, *place), (fold_name, *place)
                 yield Task(totals, tasks.totals, block, self.asked)
-                yield Task(fold, tasks.fold, before, TaskRef(totals), self.asked)
+                yield Task(fold, tasks.fold, before, TaskRef(totals))
                 before = TaskRef(fold)
 
 
