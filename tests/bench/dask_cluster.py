@@ -30,7 +30,7 @@ SECONDS = 900  # for one sum
 FLAT = ("--dtype", "float32", "--axis", "1", "--quiet")
 
 
-# Two that can go side by side, two whose ends lie anywhere.
+# Chunks of round sizes, and chunks whose ends lie anywhere.
 CHUNKINGS = {
     "1 row of 8 Mi": (1, 1 << 23),
     "8 rows of 1 Mi": (8, 1 << 20),

@@ -1,4 +1,4 @@
-"""tally.Carry and Client.totals(): sums of lines as exact numbers, against an encoder of the tests' own."""
+"""tally.Carry and Client.totals(): exact sums of lines, against an encoder of the tests' own."""
 
 import functools
 import itertools
