@@ -8,6 +8,7 @@
  * the rest. The status and the sentence of a refusal name the field. */
 #include "client/cumsum_call.h"
 
+#include "client/carry.h"
 #include "client/media_type.h"
 #include "proto/carry.h"
 #include "proto/dtype.h"
@@ -153,36 +154,9 @@ static uint64_t scan_lines(const struct tally_scan *scan)
     return empty ? 0 : overflow ? UINT64_MAX : lines;
 }
 
-static int64_t scan_superblocks(const struct tally_scan *scan)
-{
-    int64_t size = scan->sizes[scan_axis(scan)];
-    return size / SCAN_SUPERBLOCK + (size % SCAN_SUPERBLOCK != 0);
-}
-
-/* The type of one total. */
-static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
-{
-    return dtype_is_float((enum dtype)scan->dtype) ? TALLY_FLOAT64 : scan->dtype;
-}
-
-enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
-                                     struct tally_error *err)
-{
-    uint64_t total = 0;
-    CLIENT_TRY(tally_scan_bytes(scan, NULL, NULL, err));
-    if (__builtin_mul_overflow(scan_lines(scan), (uint64_t)scan_superblocks(scan), &total) ||
-        __builtin_mul_overflow(total, tally_dtype_bytes(scan_sum_dtype(scan)), &total) ||
-        total > INT64_MAX) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "the totals would have more than 2^63 bytes");
-    }
-    *bytes = total;
-    return TALLY_OK;
-}
-
 /* ---- the request ---- */
 
-/* And the shape of the answer. */
+/* Write the shape, and the path with its query. */
 static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan, bool totals)
 {
     char *path = cumsum->path;
@@ -192,11 +166,6 @@ static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan
     text_append(path, PATH_TEXT, "/v1/cumsum%s?dtype=%s&shape=%s&axis=%" PRId64,
                 totals ? "/totals" : "", tally_dtype_name(scan->dtype), cumsum->shape,
                 scan->axis);
-    if (totals) {
-        int64_t shape[] = {(int64_t)cumsum->lines, scan_superblocks(scan)};
-        cumsum->shape[0] = '\0';
-        text_append_list(cumsum->shape, SHAPE_TEXT, shape, 2);
-    }
     if (scan->exclusive != 0) {
         text_append(path, PATH_TEXT, "&exclusive=true");
     }
@@ -224,7 +193,7 @@ static enum tally_status begin_carry(const struct cumsum_call *cumsum,
     if (answer->carry_length < CARRY_HEADER_BYTES ||
         (uint64_t)answer->carry_length > cumsum->carry_most) {
         return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer to a part has no carry that is one "
+                                "the answer has no carry that is one "
                                 "(Tally-Carry-Length %" PRId64 "): the server is too old, or "
                                 "something before it drops the header",
                                 answer->carry_length);
@@ -242,8 +211,8 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                 "application/octet-stream; is this the URL of a Tally server?",
                                 answer->content_type);
     }
-    if (strcmp(answer->dtype, cumsum->dtype) != 0 ||
-        strcmp(answer->shape, cumsum->shape) != 0) {
+    if (cumsum->dtype != NULL && (strcmp(answer->dtype, cumsum->dtype) != 0 ||
+                                  strcmp(answer->shape, cumsum->shape) != 0)) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
                                 "expected %s and %.200s",
@@ -291,7 +260,7 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
     bool in_place = false;
     CLIENT_TRY(tally_scan_bytes(scan, &input_bytes, &cumsum->output_bytes, err));
     if (totals) {
-        CLIENT_TRY(tally_totals_bytes(scan, &cumsum->output_bytes, err));
+        cumsum->output_bytes = 0;
     }
     if (scan->input_bytes != 0 && scan->input_bytes < input_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
@@ -299,7 +268,7 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 " bytes, the scan reads %" PRIu64,
                                 scan->input_bytes, input_bytes);
     }
-    if (scan->output_bytes != 0 && scan->output_bytes < cumsum->output_bytes) {
+    if (!totals && scan->output_bytes != 0 && scan->output_bytes < cumsum->output_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "the output buffer has %" PRIu64
                                 " bytes, the scan writes %" PRIu64,
@@ -314,9 +283,10 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
-    cumsum->dtype = tally_dtype_name(totals ? scan_sum_dtype(scan) : scan->dtype);
+    cumsum->dtype = totals ? NULL : tally_dtype_name(scan->dtype);
     cumsum->output = output;
     cumsum->lines = scan_lines(scan);
+    cumsum->carry_most = carry_bytes_most(scan->dtype, cumsum->lines);
     write_path(cumsum, scan, totals);
     cumsum->spec = (struct call_spec){
         .method = "POST",
@@ -336,25 +306,42 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
     return TALLY_OK;
 }
 
-/* A scan or its totals, on the calling thread. */
-static enum tally_status run_scan(struct tally *client, const struct tally_scan *scan,
-                                  bool totals, const void *input, void *output,
-                                  struct tally_error *err)
+enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
+                               const void *input, struct tally_carry *total,
+                               struct tally_error *err)
 {
     struct cumsum_call cumsum;
+    struct front front = {NULL, 0};
     CLIENT_TRY(client_require(client, err));
-    CLIENT_TRY(cumsum_call_init(&cumsum, scan, totals, input, output, err));
-    return call_run(client, &cumsum.spec, err);
-}
-
-enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
-                               const void *input, void *totals, struct tally_error *err)
-{
-    return run_scan(client, scan, true, input, totals, err);
+    CLIENT_TRY(cumsum_call_init(&cumsum, scan, true, input, NULL, err));
+    if (total == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "total is NULL");
+    }
+    cumsum.spec.front = &front;
+    enum tally_status status = call_run(client, &cumsum.spec, err);
+    struct tally_carry found = {front.bytes, front.count};
+    if (status == TALLY_OK) {
+        status = carry_check(&found, TALLY_BAD_ANSWER, err);
+    }
+    const uint64_t elements = (uint64_t)scan->sizes[scan_axis(scan)];
+    if (status == TALLY_OK && !carry_is_behind(&found, scan, cumsum.lines, elements)) {
+        status = client_error_set(err, TALLY_BAD_ANSWER,
+                                  "the answer is a carry, but not the one behind this tensor");
+    }
+    if (status != TALLY_OK) {
+        tally_carry_free(&found);
+        return status;
+    }
+    tally_carry_free(total);
+    *total = found;
+    return TALLY_OK;
 }
 
 enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,
                                const void *input, void *output, struct tally_error *err)
 {
-    return run_scan(client, scan, false, input, output, err);
+    struct cumsum_call cumsum;
+    CLIENT_TRY(client_require(client, err));
+    CLIENT_TRY(cumsum_call_init(&cumsum, scan, false, input, output, err));
+    return call_run(client, &cumsum.spec, err);
 }

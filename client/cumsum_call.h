@@ -19,13 +19,13 @@ enum {
 
 struct cumsum_call {
     struct call_spec spec;
-    const char *dtype; /* its name */
+    const char *dtype; /* its name; NULL: the answer is a carry alone */
     char shape[SHAPE_TEXT];
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
     uint64_t lines;      /* of the tensor */
-    uint64_t carry_most; /* of a part: bytes of the carry in its answer */
+    uint64_t carry_most; /* of a carry in the answer, in bytes */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;
@@ -38,8 +38,8 @@ static inline int64_t scan_axis(const struct tally_scan *scan)
     return scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
 }
 
-/* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: the output is
- * for those, not for the sums. */
+/* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
+ * behind the tensor alone; the output is not used. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);

@@ -176,9 +176,8 @@ tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tal
  * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()
  * out   output  likewise; may be `input` itself
  * Parts come in the order in which the axis is summed: with scan->reverse the last part of the
- * tensor comes first. Counts that are multiples of 256 are the cheapest. Retries are those of
- * tally_cumsum(). A part that failed has changed nothing but the output buffer: give
- * it again. */
+ * tensor comes first. Retries are those of tally_cumsum(). A part that failed has changed nothing
+ * but the output buffer: give it again. */
 TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count,
                                              const void *input, void *output,
                                              struct tally_error *err);
@@ -187,8 +186,9 @@ TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t 
 TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
 
 /* The carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the first
- * part, and of NULL. What is saved of it goes on elsewhere or tomorrow with
- * tally_parts_restore(), given an equal scan: the server refuses a carry of another one. */
+ * part, and of NULL. A copy of these bytes, or totals, can be given to tally_parts_restore() in
+ * another process or on another day, with an equal scan: the next part then goes behind that carry.
+ * The server refuses a carry of another scan. */
 TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
 TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
                                                 uint64_t bytes, struct tally_error *err);
@@ -196,15 +196,33 @@ TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const
 /* NULL is fine. */
 TALLY_API void tally_parts_close(struct tally_parts *parts);
 
-/* What each superblock of 65536 elements along the axis sums up to, in the order of summing:
- * [lines][superblocks] numbers of tally_totals_bytes() bytes, in the type sums have while they
- * are computed (floats: float64, integers: their own). Folded into carries (docs/carry.md) they
- * let parts be scanned side by side. */
+/* A carry: the exact sum of each line of a tensor, as bytes that the server reads (docs/carry.md).
+ * Begin with {NULL, 0}, the carry of no tensor. Thread: one at a time for each. */
+struct tally_carry {
+    void *bytes;    /* owned; NULL: none */
+    uint64_t count; /* of bytes */
+};
+
+/* The exact sum of each line of a tensor: the carry behind it, as tally_parts_carry() would lend it
+ * behind a first part with all of the tensor.
+ * in    input   as in tally_cumsum()
+ * out   total   the carry, whose former bytes are freed. Untouched if the call fails
+ * Parts of a tensor can so be summed at the same time: the totals of the parts before a part, added
+ * up by tally_carry_add() in any order, are given to tally_parts_restore(). Thread: any. */
 TALLY_API enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
-                                         const void *input, void *totals,
+                                         const void *input, struct tally_carry *total,
                                          struct tally_error *err);
-TALLY_API enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
-                                               struct tally_error *err);
+
+/* Add a carry to *sum, exactly; nothing is sent. The order of additions does not matter, and equal
+ * sums have equal bytes. If sum->bytes is NULL, *sum becomes a copy of *more.
+ * TALLY_INVALID_ARGUMENT: one is no carry, or they differ in type, exclusive, reverse or number of
+ * lines; *sum is then as before. Thread: any. */
+TALLY_API enum tally_status tally_carry_add(struct tally_carry *sum,
+                                            const struct tally_carry *more,
+                                            struct tally_error *err);
+
+/* Free the bytes; *carry is {NULL, 0} then. NULL is fine. */
+TALLY_API void tally_carry_free(struct tally_carry *carry);
 
 /* What runs once when a submitted call is done, on the client's own thread: return soon. It may
  * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during

@@ -11,15 +11,10 @@
 #include "client/cumsum_call.h"
 
 #include "proto/carry.h"
-#include "proto/dtype.h"
 #include "proto/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    CARRY_HEADER_MOST = 4096
-};
 
 struct tally_parts {
     struct tally *client; /* borrowed */
@@ -73,20 +68,6 @@ void tally_parts_close(struct tally_parts *parts)
     free(parts);
 }
 
-/* Bytes that a carry may have behind so many elements of each line: two sums of 8 bytes, and of
- * floats the elements since the last block (docs/carry.md); its header may grow. */
-static uint64_t carry_most(const struct tally_parts *parts, uint64_t lines, int64_t position)
-{
-    const enum tally_dtype dtype = parts->scan.dtype;
-    const uint64_t held =
-        dtype_is_float((enum dtype)dtype) ? (uint64_t)position % SCAN_BLOCK : 0;
-    uint64_t most = 0;
-    return __builtin_mul_overflow(lines, 16 + held * tally_dtype_bytes(dtype), &most) ||
-                   __builtin_add_overflow(most, CARRY_HEADER_MOST, &most)
-               ? UINT64_MAX
-               : most;
-}
-
 enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, const void *input,
                                    void *output, struct tally_error *err)
 {
@@ -100,7 +81,6 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     struct cumsum_call *call = &parts->call;
     *parts->along = count;
     CLIENT_TRY(cumsum_call_init(call, &parts->scan, false, input, output, err));
-    call->carry_most = carry_most(parts, call->lines, end);
     bool first = parts->carry.bytes == NULL;
     text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
     call->spec.front = &parts->next;

@@ -2,7 +2,6 @@
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
-#include "proto/carry.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
 #include "proto/text.h"
@@ -14,7 +13,8 @@
 enum {
     HINT_TEXT = 256,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
-    INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
+    LEAST_LENGTH =
+        64 /* of a part along the axis: its carry, a sum a line, is small beside it */
 };
 
 /* ---- what the input is ---- */
@@ -152,12 +152,6 @@ static uint64_t parts_of(uint64_t size, uint64_t step)
     return size / step + (size % step != 0);
 }
 
-/* Between blocks a carry of floats holds no elements. */
-static uint64_t whole_blocks(uint64_t count)
-{
-    return count > SCAN_BLOCK ? count - count % SCAN_BLOCK : count;
-}
-
 struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
                           uint64_t part_bytes, bool in_order)
 {
@@ -175,20 +169,19 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     }
     uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
-    bool integer = !dtype_is_float((enum dtype)tensor->dtype);
-    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : SCAN_BLOCK);
+    uint64_t least = smaller_of(cutting.length, LEAST_LENGTH);
     cutting.outer_step = 1;
     cutting.inner_step = line;
     if (cutting.length <= room / line) { /* whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
         cutting.outer_step =
             larger_of(smaller_of(room / (cutting.length_step * line), cutting.outer), 1);
-    } else if (!in_order && room / line < block) { /* some columns */
-        cutting.inner_step = larger_of(room / block, 1);
+    } else if (!in_order && room / line < least) { /* some columns */
+        cutting.inner_step = larger_of(room / least, 1);
         cutting.length_step =
-            smaller_of(whole_blocks(larger_of(room / cutting.inner_step, 1)), cutting.length);
+            smaller_of(larger_of(room / cutting.inner_step, 1), cutting.length);
     } else { /* a stretch of the axis */
-        cutting.length_step = whole_blocks(larger_of(room / line, 1));
+        cutting.length_step = larger_of(room / line, 1);
     }
     cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
                     parts_of(cutting.inner, cutting.inner_step);

@@ -3,8 +3,8 @@
  * A tensor is seen as [outer][length][inner], `length` being the axis. A part is a box of it:
  *   whole lines, if those of one outer index fit into a part: parts are independent
  *   else a stretch of the axis at one outer index: a lane of parts, each with the carry of the
- *   one before; and of as many columns as leave room for a block of elements along the axis,
- *   since a carry between blocks holds those of every line
+ *   one before; and of as many columns as leave room for 64 elements along the axis, so that the
+ *   carry, which holds a sum of every line, is small beside the part
  * A stream, and whatever goes to one, is cut in the order of its bytes, with all columns.
  *
  * Possible failures: input that is not what was said is EXIT_USAGE, of a file before anything

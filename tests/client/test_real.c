@@ -292,47 +292,61 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     tally_close(other);
 }
 
-static void totals_are_those_of_65536_elements_each(void **state)
+/* Four pieces: each is summed behind the totals of the pieces before it, which are added up in
+ * another order than they have along the axis. */
+static void pieces_behind_totals_are_summed_as_the_whole(void **state)
 {
     (void)state;
     enum {
-        BLOCKS = 3,
-        LENGTH = 2 * 65536 + 5
+        PIECES = 4,
+        LENGTH = 1100
     };
-    static const uint64_t float_ones[] = {0x3C00, 0x3F80, 0x3F800000, 0x3FF0000000000000};
-    static char input[2 * LENGTH * sizeof(uint64_t)];
-    int64_t sizes[] = {2, LENGTH};
+    static const int64_t edges[PIECES + 1] = {0, 1, 300, 813, LENGTH};
+    static char input[LENGTH * sizeof(uint64_t)];
+    static char whole[sizeof input];
+    static char piece[sizeof input];
     for (int variant = 0; variant < 2 * (TALLY_UINT64 + 1); variant++) {
-        const int type = variant / 2;
-        const size_t element = tally_dtype_bytes((enum tally_dtype)type);
-        const uint64_t one = type <= TALLY_FLOAT64 ? float_ones[type] : 1;
-        char totals[2 * BLOCKS * sizeof(double)];
-        uint64_t ones[2 * BLOCKS] = {0};
-        uint64_t bytes = 0;
+        const enum tally_dtype dtype = (enum tally_dtype)(variant / 2);
+        const size_t element = tally_dtype_bytes(dtype);
+        int64_t size = LENGTH;
         struct tally_error err;
         struct tally_scan scan = {.struct_size = sizeof scan,
-                                  .dtype = (enum tally_dtype)type,
-                                  .rank = 2,
-                                  .sizes = sizes,
-                                  .axis = 1,
-                                  .reverse = variant & 1};
-        for (int i = 0; i < 2 * LENGTH; i++) {
-            const int at = scan.reverse ? LENGTH - 1 - i % LENGTH : i % LENGTH;
-            const uint64_t number = i % 7 == 0 ? one : 0;
-            memcpy(input + (size_t)i * element, &number, element);
-            ones[i / LENGTH * BLOCKS + at / 65536] += i % 7 == 0;
+                                  .dtype = dtype,
+                                  .rank = 1,
+                                  .sizes = &size,
+                                  .exclusive = variant & 1};
+        for (size_t i = 0; i < sizeof input; i++)
+            input[i] = (char)((i * 2654435761U) >> 13 & 0x3B); /* no infinities, no NaN */
+        struct tally_carry totals[PIECES] = {{NULL, 0}};
+        assert_int_equal(tally_cumsum(client, &scan, input, whole, &err), TALLY_OK);
+        for (int p = 0; p < PIECES; p++) {
+            const char *from = input + (size_t)edges[p] * element;
+            size = edges[p + 1] - edges[p];
+            if (tally_totals(client, &scan, from, &totals[p], &err) != TALLY_OK)
+                fail_msg("variant %d: %s", variant, err.message);
         }
-        assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-        const size_t each = bytes / (2 * BLOCKS);
-        if (tally_totals(client, &scan, input, totals, &err) != TALLY_OK)
-            fail_msg("variant %d: %s", variant, err.message);
-        for (int i = 0; i < 2 * BLOCKS; i++) {
-            const double number = (double)ones[i];
-            const bool is_float = type <= TALLY_FLOAT64;
-            const void *expected = is_float ? (const void *)&number : &ones[i];
-            assert_int_equal(each, is_float ? sizeof number : element);
-            assert_memory_equal(totals + (size_t)i * each, expected, each);
+        for (int p = 1; p < PIECES; p++) {
+            struct tally_carry before = {NULL, 0};
+            for (int i = p; i > 0; i--)
+                assert_int_equal(tally_carry_add(&before, &totals[i - 1], &err), TALLY_OK);
+            struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+            assert_int_equal(tally_parts_restore(parts, before.bytes, before.count, &err),
+                             TALLY_OK);
+            assert_int_equal(tally_parts_position(parts), edges[p]);
+            const size_t at = (size_t)edges[p] * element;
+            const int64_t count = edges[p + 1] - edges[p];
+            assert_int_equal(tally_parts_next(parts, count, input + at, piece, &err), TALLY_OK);
+            assert_memory_equal(piece, whole + at, (size_t)count * element);
+            uint64_t bytes = 0;
+            const void *carry = tally_parts_carry(parts, &bytes);
+            assert_int_equal(tally_carry_add(&before, &totals[p], &err), TALLY_OK);
+            assert_int_equal(bytes, before.count);
+            assert_memory_equal(carry, before.bytes, bytes);
+            tally_parts_close(parts);
+            tally_carry_free(&before);
         }
+        for (int p = 0; p < PIECES; p++)
+            tally_carry_free(&totals[p]);
     }
 }
 
@@ -581,7 +595,7 @@ int main(void)
         cmocka_unit_test(a_large_tensor_in_place_is_right),
         cmocka_unit_test(parts_have_the_bits_of_the_whole),
         cmocka_unit_test(a_saved_carry_goes_on_in_another_client),
-        cmocka_unit_test(totals_are_those_of_65536_elements_each),
+        cmocka_unit_test(pieces_behind_totals_are_summed_as_the_whole),
         cmocka_unit_test(the_server_s_sentence_is_passed_on),
         cmocka_unit_test(the_server_tells_of_itself),
         cmocka_unit_test(the_answer_to_head_has_no_body_to_wait_for),

@@ -684,49 +684,6 @@ static void the_request_says_all_of_the_scan(void **state)
     fake_server_stop(server);
 }
 
-static void script_totals(void *user, const struct fake_request *request,
-                          struct fake_answer *answer)
-{
-    static const double totals[6] = {1, 2, 3, 4, 5, 6};
-    assert_non_null(strstr(request->head, "POST /v1/cumsum/totals?dtype=float32&shape=2,"));
-    fake_answer_tensor(answer, "float64", user, totals, sizeof totals);
-}
-
-static void totals_have_a_shape_and_type_of_their_own(void **state)
-{
-    (void)state;
-    static float input[2 * 131073];
-    const int64_t sizes[2] = {2, 131073};
-    double totals[6] = {0};
-    uint64_t bytes = 0;
-    struct tally_error err;
-    struct tally_scan scan = {.struct_size = sizeof scan,
-                              .dtype = TALLY_FLOAT32,
-                              .rank = 2,
-                              .sizes = sizes,
-                              .axis = -1};
-    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, sizeof totals);
-    static char shapes[][4] = {"2,3", "3,2"};
-    for (int i = 0; i < 2; i++) {
-        struct fake_server *server =
-            fake_server_start(script_totals, shapes[i], SIZE_MAX, NULL);
-        struct tally *client = quick_client(fake_server_url(server), -1);
-        assert_int_equal(tally_totals(client, &scan, input, totals, &err),
-                         i == 0 ? TALLY_OK : TALLY_BAD_ANSWER);
-        assert_true(totals[5] == 6);
-        tally_close(client);
-        fake_server_stop(server);
-    }
-    const int64_t whole[2] = {2, 131072};
-    scan.sizes = whole;
-    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, sizeof totals / 3 * 2);
-    scan.dtype = TALLY_INT16;
-    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, 2 * 2 * sizeof(int16_t));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -753,7 +710,6 @@ int main(void)
         cmocka_unit_test(a_progress_callback_cancels),
         cmocka_unit_test(empty_tensors_travel),
         cmocka_unit_test(the_request_says_all_of_the_scan),
-        cmocka_unit_test(totals_have_a_shape_and_type_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
