@@ -194,7 +194,7 @@ static void parts_have_the_bits_of_the_whole(void **state)
 {
     (void)state;
     static const int64_t cuts[][5] = {
-        {256, 512, 332}, {1, 255, 0, 257, 587}, {0, 1100}, {1099, 1}, {1100}};
+        {256, 512, 332}, {1, 254, 0, 3, 842}, {0, 1100}, {1099, 1}, {1100}};
     static float input[LONG_AXIS * LINES];
     static float whole[LONG_AXIS * LINES];
     static float output[LONG_AXIS * LINES];
@@ -238,7 +238,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     static float output[LONG_AXIS * LINES];
     int64_t sizes[] = {LINES, LONG_AXIS};
     int64_t strides[] = {1, LINES};
-    unsigned char saved[64 + LINES * (16 + 255 * 4)];
+    unsigned char saved[64 + LINES * (4 + 6 * 8) + 8]; /* as long as it can be */
     uint64_t bytes = 1;
     struct tally_error err;
     struct tally_scan scan = {.struct_size = sizeof scan,
@@ -255,7 +255,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     if (tally_parts_next(parts, 300, input, output, &err) != TALLY_OK)
         fail_msg("%s", err.message);
     const void *carry = tally_parts_carry(parts, &bytes);
-    assert_int_equal(bytes, 64 + LINES * (16 + 44 * 4));
+    assert_in_range(bytes, 64 + LINES * (4 + 8), sizeof saved);
     memcpy(saved, carry, bytes);
     tally_parts_close(parts);
     for (int line = 0; line < LINES; line++)
