@@ -254,7 +254,9 @@ static unsigned add_words(const struct line *a, const struct line *b, unsigned *
         begin++;
     }
     *low = begin < end ? begin : 0;
-    memmove(words, words + begin, (end - begin) * sizeof *words);
+    for (unsigned i = begin; i < end; i++) {
+        words[i - begin] = words[i];
+    }
     return end - begin;
 }
 
