@@ -27,7 +27,8 @@ def random_lines(dtype, rng, shape=(5, 60)):
     bits = np.frombuffer(rng.bytes(math.prod(shape) * dtype.bytes), dtype.storage).reshape(shape)
     if not dtype.is_float:
         return bits
-    finite = np.isfinite(dtype.load(bits))
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(dtype.load(bits))
     return np.where(finite, bits, dtype.store(np.ones(shape)))
 
 
