@@ -19,7 +19,6 @@
 #include <string.h>
 
 enum {
-    VERSION = 2,
     AT_VERSION = 8,
     AT_CRC = 12,
     AT_TYPE = 16, /* from here on the CRC-32 counts */
@@ -29,9 +28,7 @@ enum {
     FLAG_REVERSE = 2,
     LINE_BYTES = 4, /* of a descriptor */
     WORD_BYTES = 8,
-    WORDS_MOST = 34, /* of a sum of float64 */
-    NOT_A_NUMBER = 1,
-    INFINITE = 2 | 4,
+    INFINITE = EXACT_SUM_PLUS | EXACT_SUM_MINUS,
     NEGATIVE_ZERO = 8
 };
 
@@ -58,12 +55,6 @@ static uint64_t position_of(const unsigned char *carry)
     return little_endian_load(carry + CARRY_AT_POSITION, sizeof(uint64_t));
 }
 
-/* Words that hold the sum of 2^63 elements of a type of floats. */
-static unsigned words_most(enum dtype dtype)
-{
-    return dtype == DTYPE_F16 ? 2 : dtype == DTYPE_F64 ? WORDS_MOST : 6;
-}
-
 /* Bytes before the words of the first line: the header, and the descriptors filled up to a whole
  * word. The lines are fewer than 2^60. */
 static uint64_t words_begin(uint64_t lines)
@@ -74,8 +65,9 @@ static uint64_t words_begin(uint64_t lines)
 uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines)
 {
     const bool is_float = dtype_is_float((enum dtype)dtype);
-    const uint64_t line = is_float ? LINE_BYTES + WORD_BYTES * words_most((enum dtype)dtype)
-                                   : tally_dtype_bytes(dtype);
+    const uint64_t line = is_float
+                              ? LINE_BYTES + WORD_BYTES * exact_sum_words((enum dtype)dtype)
+                              : tally_dtype_bytes(dtype);
     uint64_t most = 0;
     return __builtin_mul_overflow(lines, line, &most) ||
                    __builtin_add_overflow(most, CARRY_HEADER_BYTES + WORD_BYTES, &most)
@@ -120,10 +112,11 @@ static struct line line_at(const unsigned char *carry, uint64_t i, const unsigne
 }
 
 /* Whether the line is in the one form that its sum has. */
-static bool line_is_shortest(const struct line *line, bool exclusive, unsigned most)
+static bool line_is_shortest(const struct line *line, bool exclusive, size_t most)
 {
-    const bool one_flag = line->flags == 0 || line->flags == 1 || line->flags == 2 ||
-                          line->flags == 4 || (line->flags == NEGATIVE_ZERO && !exclusive);
+    const bool one_flag = line->flags == 0 || line->flags == EXACT_SUM_NAN ||
+                          line->flags == EXACT_SUM_PLUS || line->flags == EXACT_SUM_MINUS ||
+                          (line->flags == NEGATIVE_ZERO && !exclusive);
     if (!one_flag || line->low + line->count > most) {
         return false;
     }
@@ -139,7 +132,7 @@ static bool floats_are_whole(const unsigned char *carry, uint64_t count)
 {
     const uint64_t lines = lines_of(carry);
     const bool exclusive = (carry[AT_FLAGS] & FLAG_EXCLUSIVE) != 0;
-    const unsigned most = words_most(type_of(carry));
+    const size_t most = exact_sum_words(type_of(carry));
     if (lines > count / LINE_BYTES || words_begin(lines) > count) {
         return false;
     }
@@ -192,9 +185,9 @@ enum tally_status carry_check(const struct tally_carry *carry, enum tally_status
                                 count);
     }
     const uint32_t version = (uint32_t)little_endian_load(bytes + AT_VERSION, 4);
-    if (version != VERSION) {
+    if (version != CARRY_VERSION) {
         return client_error_set(err, status, "the carry is of version %" PRIu32 ", expected %d",
-                                version, VERSION);
+                                version, CARRY_VERSION);
     }
     if (little_endian_load(bytes + AT_CRC, 4) != crc_of(bytes + AT_TYPE, count - AT_TYPE)) {
         return client_error_set(err, status,
@@ -234,7 +227,7 @@ static uint64_t sum_word(const struct line *line, unsigned i)
 
 /* Add two finite sums. words[0..result) are those from *low on, in the shortest form. */
 static unsigned add_words(const struct line *a, const struct line *b, unsigned *low,
-                          uint64_t words[WORDS_MOST + 1])
+                          uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
     const unsigned end_a = a->low + a->count;
     const unsigned end_b = b->low + b->count;
@@ -262,13 +255,13 @@ static unsigned add_words(const struct line *a, const struct line *b, unsigned *
 
 /* Add two lines. *sum is the result, whose words are in `words`. */
 static void add_lines(const struct line *a, const struct line *b, struct line *sum,
-                      uint64_t words[WORDS_MOST + 1])
+                      uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
-    const unsigned special = (a->flags | b->flags) & (NOT_A_NUMBER | INFINITE);
+    const unsigned special = (a->flags | b->flags) & (EXACT_SUM_NAN | INFINITE);
     *sum = (struct line){.flags = a->flags & b->flags & NEGATIVE_ZERO};
     if (special != 0) { /* infinities of both signs are NaN */
-        const bool nan = (special & NOT_A_NUMBER) != 0 || special == INFINITE;
-        sum->flags = nan ? NOT_A_NUMBER : special;
+        const bool nan = (special & EXACT_SUM_NAN) != 0 || special == INFINITE;
+        sum->flags = nan ? EXACT_SUM_NAN : special;
         return;
     }
     sum->count = add_words(a, b, &sum->low, words);
@@ -279,7 +272,7 @@ static void add_lines(const struct line *a, const struct line *b, struct line *s
 static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsigned char *to)
 {
     const uint64_t lines = lines_of(a);
-    const unsigned most = words_most(type_of(a));
+    const size_t most = exact_sum_words(type_of(a));
     uint64_t at = words_begin(lines);
     const unsigned char *words_a = a + at;
     const unsigned char *words_b = b + at;
@@ -289,7 +282,7 @@ static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsig
     for (uint64_t i = 0; i < lines; i++) {
         const struct line line_a = line_at(a, i, words_a);
         const struct line line_b = line_at(b, i, words_b);
-        uint64_t words[WORDS_MOST + 1];
+        uint64_t words[EXACT_SUM_WORDS_MAX + 1];
         struct line sum;
         add_lines(&line_a, &line_b, &sum, words);
         if (sum.low + sum.count > most) {
