@@ -374,7 +374,7 @@ static void partitions(const void *context)
             const size_t length = 1 + scan_draw(n % 3 == 0 ? MOST : 60);
             const struct run run = draw_run(i % ARRAY_COUNT(types), length,
                                             flag_sets[scan_draw(ARRAY_COUNT(flag_sets))], MOST);
-            check(&run, (enum family)(i / ARRAY_COUNT(types)), 1 + scan_draw(3));
+            check(&run, (enum float_family)(i / ARRAY_COUNT(types)), 1 + scan_draw(3));
         }
     }
     lab.cut = false;
