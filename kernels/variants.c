@@ -31,6 +31,8 @@ enum {
     EXACT_TILE_LINES = 64,     /* TILE_LINES of exact_tiles.cl */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
+    EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
+    EXACT_NARROW = 32,         /* bytes of a row of a strip of exact sums, at least */
     EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */
     EXACT_LENGTH_TEST = 16,  /* the same in tests */
     EXACT_LAST_PERCENT = 90, /* length of the last partition, of what a thread would get */
@@ -118,6 +120,17 @@ static bool any_layout(const struct scan_piece *piece)
 
 /* ---- prefer, what they can run ---- */
 
+static uint64_t element_bytes(const struct scan_piece *piece)
+{
+    return dtype_info(piece->plan->dtype)->bytes;
+}
+
+/* Lines of exact sums side by side in memory. */
+static uint64_t exact_neighbours(const struct scan_piece *piece)
+{
+    return are_columns(piece) ? piece->plan->dim[piece->plan->dims - 1].size : 1;
+}
+
 static bool neither_rows_nor_columns(const struct scan_piece *piece)
 {
     return !are_rows_or_columns(piece);
@@ -127,6 +140,15 @@ static bool neither_rows_nor_columns(const struct scan_piece *piece)
 static bool many_gathered(const struct scan_piece *piece)
 {
     return piece->plan->lines >= STRIDED_LINES;
+}
+
+/* Lines whose elements are neighbours, or too few lines side by side for the lanes of a strip or
+ * tile. */
+static bool few_or_rows(const struct scan_piece *piece)
+{
+    return are_rows(piece) || piece->plan->lines < STRIDED_LINES ||
+           (are_columns(piece) &&
+            exact_neighbours(piece) * element_bytes(piece) < EXACT_NARROW);
 }
 
 static bool many_strided(const struct scan_piece *piece)
@@ -167,11 +189,6 @@ static bool fill_squares(const struct scan_piece *piece)
 }
 
 /* ---- work items ---- */
-
-static uint64_t element_bytes(const struct scan_piece *piece)
-{
-    return dtype_info(piece->plan->dtype)->bytes;
-}
 
 /* Bytes of a work item of a piece: fewer in a small launch, so that every thread gets some. */
 static uint64_t item_bytes(const struct scan_piece *piece)
@@ -518,17 +535,19 @@ static uint64_t divide_exact_tiles(const struct scan_piece *piece,
                      entry);
 }
 
-/* Lines of exact sums: one that is cut, or whole ones. */
+/* Lines of exact sums, those that are neighbours together: cut, or whole. */
 static uint64_t divide_exact_rows(const struct scan_piece *piece,
                                   const struct scan_division *division,
                                   struct scan_entry *entry)
 {
-    entry->item_lines = 1;
-    const uint64_t items = cut_exact(piece, piece->plan->lines, division, entry);
+    const uint64_t together = exact_neighbours(piece);
+    entry->item_lines = together <= EXACT_TOGETHER ? together : 1;
+    const uint64_t items =
+        cut_exact(piece, piece->plan->lines / entry->item_lines, division, entry);
     if (entry->partitions > 1) {
         return items;
     }
-    entry->item_lines = whole_lines(piece, 1);
+    entry->item_lines = whole_lines(piece, entry->item_lines);
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
@@ -639,7 +658,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_partition", "exact_block",
                                       "exact_total", "exact_rows"),
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,
-                                 are_rows, any_layout, divide_exact_rows, 0, true},
+                                 any_layout, few_or_rows, divide_exact_rows, 0, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, divide_generic, 0},
     [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},

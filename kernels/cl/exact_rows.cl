@@ -1,28 +1,51 @@
-/* Exact sums of contiguous lines, for processors: a work-item takes some whole lines, block by block
- * (exact_block.cl), or several short ones in a block where they lie one behind the other. Elements
- * that are walked backwards, and the end of a line, go through a buffer. In place is fine: elements
- * are read before their sums are written. */
+/* Exact sums of lines one by one, for processors: a work-item takes some whole lines, block by block
+ * (exact_block.cl), or several short ones in a block where they lie one behind the other, or a
+ * partition of a line. Elements that are apart, or walked backwards, and the end of a line go through
+ * a buffer. In place is fine: elements are read before their sums are written. */
 #define KERNEL_NAME scan_exact_rows
 #define TOTALS_NAME total_exact_rows
 
-INLINE void copy_reversed(elem_t *to, const elem_t *from, uint count)
+/* Lines whose elements are apart are scanned side by side, a block of each: neighbours in memory share
+ * cache lines. */
+#define LINES_TOGETHER 16
+
+/* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
+struct stretch {
+    const elem_t *in;
+    elem_t *out;
+    long in_step;
+    long out_step;
+};
+
+INLINE void cells_gather(elem_t *cells, const elem_t *from, long step, uint count)
 {
+    if (step == 1) {
+        __builtin_memcpy(cells, from, count * sizeof *cells);
+        return;
+    }
     for (uint i = 0; i < count; i++) {
-        to[i] = from[count - 1 - i];
+        cells[i] = from[(long)i * step];
     }
 }
 
-/* A block that is no whole number of strides, or reversed: by way of a buffer. */
-NOINLINE void block_by_buffer(const elem_t *in, elem_t *out, uint count, bool reverse,
-                              bool exclusive, struct exact *sum)
+INLINE void cells_scatter(const elem_t *cells, elem_t *to, long step, uint count)
+{
+    if (step == 1) {
+        __builtin_memcpy(to, cells, count * sizeof *cells);
+        return;
+    }
+    for (uint i = 0; i < count; i++) {
+        to[(long)i * step] = cells[i];
+    }
+}
+
+/* A block that is no whole number of strides, or apart: by way of a buffer. */
+NOINLINE void block_by_buffer(const struct stretch *s, ulong at, uint count, bool exclusive,
+                              struct exact *sum)
 {
     elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
     const uint padded = (count + STRIDE - 1) / STRIDE * STRIDE;
-    if (reverse) {
-        copy_reversed(cells, in, count);
-    } else {
-        __builtin_memcpy(cells, in, count * sizeof *cells);
-    }
+    cells_gather(cells, s->in + (long)at * s->in_step, s->in_step, count);
     for (uint i = count; i < padded; i++) {
         cells[i] = 0;
     }
@@ -31,28 +54,39 @@ NOINLINE void block_by_buffer(const elem_t *in, elem_t *out, uint count, bool re
     } else {
         block_scan(cells, cells, count, padded, false, sum);
     }
-    if (reverse) {
-        copy_reversed(out, cells, count);
-    } else {
-        __builtin_memcpy(out, cells, count * sizeof *cells);
+    cells_scatter(cells, s->out + (long)at * s->out_step, s->out_step, count);
+}
+
+/* Elements from..to - 1 of a stretch. */
+INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, const bool exclusive,
+                         struct exact *sum)
+{
+    const bool contiguous = s->in_step == 1 && s->out_step == 1;
+    while (from < to) {
+        const ulong rest = to - from;
+        const uint count =
+            rest < STRIDE ? (uint)rest : (uint)min(rest - rest % STRIDE, (ulong)EXACT_BLOCK);
+        if (!contiguous || count % STRIDE != 0) {
+            block_by_buffer(s, from, count, exclusive, sum);
+        } else {
+            block_scan(s->in + from, s->out + from, count, count, exclusive, sum);
+        }
+        from += count;
     }
 }
 
-/* A line that begins at `in`, the lowest address. */
-INLINE void line_scan(const elem_t *in, elem_t *out, ulong length, const bool reverse,
-                      const bool exclusive, struct exact *sum)
+/* Elements from..to - 1 of a stretch, without results. */
+INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct exact *sum)
 {
-    for (ulong done = 0; done < length;) {
-        const ulong rest = length - done;
-        const uint count =
-            rest < STRIDE ? (uint)rest : (uint)min(rest - rest % STRIDE, (ulong)EXACT_BLOCK);
-        const ulong at = reverse ? rest - count : done;
-        if (reverse || count % STRIDE != 0) {
-            block_by_buffer(in + at, out + at, count, reverse, exclusive, sum);
-        } else {
-            block_scan(in + at, out + at, count, count, exclusive, sum);
-        }
-        done += count;
+    if (s->in_step == 1) {
+        line_total(s->in + from, to - from, sum);
+        return;
+    }
+    elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
+    for (; from < to; from += EXACT_BLOCK) {
+        const uint count = (uint)min(to - from, (ulong)EXACT_BLOCK);
+        cells_gather(cells, s->in + (long)from * s->in_step, s->in_step, count);
+        line_total(cells, count, sum);
     }
 }
 
@@ -60,50 +94,89 @@ INLINE void line_scan(const elem_t *in, elem_t *out, ulong length, const bool re
 INLINE bool are_short_rows(__global const struct scan_entry *e)
 {
     const ulong others = ENTRY_REVERSE | ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
-    return e->length <= SHORT_ROW && (e->flags & others) == 0 && e->dims == 1 &&
+    return e->length <= SHORT_ROW && e->partitions == 1 && (e->flags & others) == 0 &&
+           e->axis_in == 1 && e->axis_out == 1 && e->dims == 1 &&
            entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
 }
 
-/* Elements to the lowest address of the partition of a line. */
-INLINE ulong partition_at(const struct partition *p, ulong line, bool output)
+/* The partition of a line. */
+INLINE struct stretch stretch_of(const struct partition *p, ulong line)
 {
-    const struct line_walk walk = line_walk_start(p->entry, (index_t)line);
-    const bool reverse = (p->entry->flags & ENTRY_REVERSE) != 0;
-    const ulong lowest = reverse ? p->entry->length - p->first - p->length : p->first;
-    return (output ? walk.out : walk.in) + lowest;
+    __global const struct scan_entry *e = p->entry;
+    const struct line_walk walk = line_walk_start(e, (index_t)line);
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    const ulong first = reverse ? e->length - 1 - p->first : p->first;
+    struct stretch s;
+    s.in = AS_PRIVATE(p->launch->in + walk.in + first * e->axis_in);
+    s.out = AS_PRIVATE(p->launch->out + walk.out + first * e->axis_out);
+    s.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    s.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    return s;
 }
 
-INLINE void partition_scan(const struct partition *p, ulong line)
+/* Lines of the entry that are scanned side by side. */
+INLINE uint lines_together(__global const struct scan_entry *e)
 {
-    const elem_t *from = AS_PRIVATE(p->launch->in + partition_at(p, line, false));
-    elem_t *to = AS_PRIVATE(p->launch->out + partition_at(p, line, true));
-    const bool reverse = (p->entry->flags & ENTRY_REVERSE) != 0;
+    return e->axis_in == 1 && e->axis_out == 1 ? 1 : LINES_TOGETHER;
+}
+
+/* The partition of LINES_TOGETHER lines at most. */
+NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
+{
     const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
-    struct exact sum;
-    partition_begin(p, line, &sum);
-    if (!reverse && !exclusive) {
-        line_scan(from, to, p->length, false, false, &sum);
-    } else if (!reverse) {
-        line_scan(from, to, p->length, false, true, &sum);
-    } else {
-        line_scan(from, to, p->length, true, exclusive, &sum);
+    const ulong turn = count > 1 ? EXACT_BLOCK : p->length;
+    struct stretch stretches[LINES_TOGETHER];
+    struct exact sums[LINES_TOGETHER];
+    for (uint i = 0; i < count; i++) {
+        stretches[i] = stretch_of(p, line + i);
+        partition_begin(p, line + i, &sums[i]);
     }
-    if (partition_carries_out(p)) {
-        partition_end(p, line, &sum);
+    for (ulong from = 0; from < p->length; from += turn) {
+        const ulong to = min(from + turn, p->length);
+        for (uint i = 0; i < count; i++) {
+            if (exclusive) {
+                stretch_scan(&stretches[i], from, to, true, &sums[i]);
+            } else {
+                stretch_scan(&stretches[i], from, to, false, &sums[i]);
+            }
+        }
+    }
+    for (uint i = 0; i < count && partition_carries_out(p); i++) {
+        partition_end(p, line + i, &sums[i]);
     }
 }
 
+/* The totals of the partition of LINES_TOGETHER lines at most. */
+NOINLINE void lines_total(const struct partition *p, ulong line, uint count)
+{
+    const ulong turn = count > 1 ? EXACT_BLOCK : p->length;
+    struct stretch stretches[LINES_TOGETHER];
+    struct exact sums[LINES_TOGETHER];
+    for (uint i = 0; i < count; i++) {
+        stretches[i] = stretch_of(p, line + i);
+        exact_clear(&sums[i]);
+    }
+    for (ulong from = 0; from < p->length; from += turn) {
+        const ulong to = min(from + turn, p->length);
+        for (uint i = 0; i < count; i++) {
+            stretch_total(&stretches[i], from, to, &sums[i]);
+        }
+    }
+    for (uint i = 0; i < count; i++) {
+        *partition_sum(p, p->number, line + i) = sums[i];
+    }
+}
+
+/* An item is item_lines lines of the entry, the last what is left of them, or a partition of
+ * these. */
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
                      ulong item)
 {
+    const struct partition p = partition_of(launch, e, item);
     const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    ulong line = item * e->item_lines;
+    const uint together = lines_together(e);
+    ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
-    if (e->partitions > 1) {
-        const struct partition p = partition_of(launch, e, item);
-        partition_scan(&p, p.lines);
-        return;
-    }
     if (are_short_rows(e)) {
         const uint most = EXACT_BLOCK / (uint)e->length;
         const struct line_walk walk = line_walk_start(e, (index_t)line);
@@ -119,9 +192,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         }
         return;
     }
-    for (; line < end; line++) {
-        const struct partition p = partition_of(launch, e, 0);
-        partition_scan(&p, line);
+    for (; line < end; line += together) {
+        lines_scan(&p, line, (uint)min((ulong)together, end - line));
     }
 }
 
@@ -129,10 +201,13 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
                        ulong item)
 {
     struct partition p = partition_of(launch, e, item);
-    if (partition_before(&p, p.lines, 1)) {
-        struct exact sum;
-        exact_clear(&sum);
-        line_total(AS_PRIVATE(launch->in + partition_at(&p, p.lines, false)), p.length, &sum);
-        *partition_sum(&p, p.number, p.lines) = sum;
+    const uint together = lines_together(e);
+    ulong line = p.lines * e->item_lines;
+    const ulong end = min(line + e->item_lines, e->lines);
+    if (!partition_before(&p, line, (uint)(end - line))) {
+        return;
+    }
+    for (; line < end; line += together) {
+        lines_total(&p, line, (uint)min((ulong)together, end - line));
     }
 }

@@ -102,22 +102,19 @@ INLINE void row_prefetch(const elem_t *row, uint columns)
 /* The exponents of a tile, but for those of special elements. */
 NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
 {
-    struct range all = {false, true, 0, 64 * EXACT_WORDS};
+    struct extremes all = extremes_begin();
     for (uint r = 0; r < t->rows; r++) {
         row_prefetch(t->in + (long)(r + t->rows) * t->in_step, s->columns);
         if (s->results != NO_RESULTS) {
             row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
         }
-        const struct range row = range_of(t->in + (long)r * t->in_step, s->columns);
-        all.special = all.special || row.special;
-        all.zero = all.zero && row.zero;
-        all.top = row.zero ? all.top : max(all.top, row.top);
-        all.low = row.zero ? all.low : min(all.low, row.low);
+        extremes_add(&all, t->in + (long)r * t->in_step, s->columns);
     }
-    if (!all.special) {
-        return all;
+    struct range range = extremes_range(&all);
+    if (!range.special) {
+        return range;
     }
-    all = (struct range){true, true, 0, 64 * EXACT_WORDS};
+    all = extremes_begin();
     for (uint r = 0; r < t->rows; r++) {
         elem_t cells[STRIP_COLUMNS];
         const elem_t *in = t->in + (long)r * t->in_step;
@@ -125,12 +122,11 @@ NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
             const bool special = (in[i] & (EXACT_SIGN - 1)) >= EXACT_INFINITY;
             cells[i] = special ? 0 : in[i];
         }
-        const struct range row = range_of(cells, s->columns);
-        all.zero = all.zero && row.zero;
-        all.top = row.zero ? all.top : max(all.top, row.top);
-        all.low = row.zero ? all.low : min(all.low, row.low);
+        extremes_add(&all, cells, s->columns);
     }
-    return all;
+    range = extremes_range(&all);
+    range.special = true;
+    return range;
 }
 
 /* ---- forms ---- */
@@ -354,15 +350,15 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
 /* The exact sums, element by element. */
 NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
 {
-    for (uint r = 0; r < t->rows; r++) {
-        const elem_t *in = t->in + (long)r * t->in_step;
-        elem_t *out = t->out + (long)r * t->out_step;
-        for (uint i = 0; i < s->columns; i++) {
-            const elem_t x = in[i];
-            const elem_t before = s->results == EXCLUSIVE ? exact_round(&s->sums[i]) : 0;
-            exact_add(&s->sums[i], x);
+    for (uint i = 0; i < s->columns; i++) {
+        struct exact *sum = &s->sums[i];
+        for (uint r = 0; r < t->rows; r++) {
+            const elem_t x = t->in[(long)r * t->in_step + i];
+            const elem_t before = s->results == EXCLUSIVE ? exact_round(sum) : 0;
+            exact_add(sum, x);
             if (s->results != NO_RESULTS) {
-                out[i] = s->results == EXCLUSIVE ? before : exact_round(&s->sums[i]);
+                t->out[(long)r * t->out_step + i] =
+                    s->results == EXCLUSIVE ? before : exact_round(sum);
             }
         }
     }

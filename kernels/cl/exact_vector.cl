@@ -255,17 +255,28 @@ typedef VECTOR(ushort, 4 * WIDTH) words_t;
 typedef words_t words_any_t __attribute__((aligned(ELEM_BYTES)));
 #define STRIDE (sizeof(words_t) / ELEM_BYTES) /* elements: a block is whole ones */
 
-INLINE struct range range_of(const elem_t *in, uint count)
+/* The largest and the smallest magnitude of elements, in each lane. */
+struct extremes {
+    words_t most;  /* twice the magnitude */
+    words_t least; /* one less than that, so that 0 becomes the largest */
+};
+
+INLINE struct extremes extremes_begin(void)
 {
-    words_t most = (words_t)(0);
-    words_t least = ~most;
+    return (struct extremes){(words_t)(0), ~(words_t)(0)};
+}
+
+INLINE void extremes_add(struct extremes *all, const elem_t *in, uint count)
+{
+    words_t most = all->most;
+    words_t least = all->least;
     for (uint i = 0; i < count; i += STRIDE) {
         const words_t x = ((const words_any_t *)(in + i))[0];
 #if defined(ELEM_F64)
         typedef VECTOR(ulong, WIDTH) pairs_t;
         const pairs_t twice = __builtin_astype(x, pairs_t) << 1;
         const words_t up = __builtin_astype(twice, words_t);
-        const words_t down = __builtin_astype(twice - 1, words_t); /* 0 becomes the largest */
+        const words_t down = __builtin_astype(twice - 1, words_t);
 #else
         const words_t up = x << 1;
         const words_t down = up - (words_t)(1);
@@ -273,6 +284,12 @@ INLINE struct range range_of(const elem_t *in, uint count)
         most = up > most ? up : most;
         least = down < least ? down : least;
     }
+    all->most = most;
+    all->least = least;
+}
+
+INLINE struct range extremes_range(const struct extremes *all)
+{
     uint top = 0;
     uint low = ~0u;
 #if defined(ELEM_F64)
@@ -283,8 +300,8 @@ INLINE struct range range_of(const elem_t *in, uint count)
     const int step = 1;
 #endif
     for (int i = from; i < WORD_COUNT; i += step) {
-        top = max(top, (uint)most[i]);
-        low = min(low, (uint)least[i]);
+        top = max(top, (uint)all->most[i]);
+        low = min(low, (uint)all->least[i]);
     }
     top >>= FIELD_SHIFT;
     low >>= FIELD_SHIFT;
@@ -294,6 +311,13 @@ INLINE struct range range_of(const elem_t *in, uint count)
     r.top = (int)max(top, 1u) + EXACT_FRACTION;
     r.low = (int)max(min(low, (uint)EXACT_EXPONENTS), 1u) - 1;
     return r;
+}
+
+INLINE struct range range_of(const elem_t *in, uint count)
+{
+    struct extremes all = extremes_begin();
+    extremes_add(&all, in, count);
+    return extremes_range(&all);
 }
 
 /* ---- exact sums ---- */

@@ -180,7 +180,7 @@ static void cut_entry(struct scan_entry *entry)
     if (lab.cut && most > 1) {
         entry->partitions = 2 + scan_draw((uint32_t)most - 1);
         entry->partition_length = 1 + scan_draw((uint32_t)(entry->length / entry->partitions));
-        entry->item_lines = lab.way == WAY_ROWS ? 1 : entry->item_lines;
+        entry->item_lines = lab.way == WAY_ROWS ? 1 + scan_draw(20) : entry->item_lines;
     }
 }
 
@@ -317,10 +317,10 @@ static struct run draw_run(size_t type, size_t length, ulong flags, size_t cells
     } else {
         const size_t most = cells / length < LINES ? cells / length : LINES;
         run.lines = 1 + scan_draw((uint32_t)most);
-        const bool columns =
-            lab.way == WAY_COLUMNS || (lab.way == WAY_TILES && scan_draw(2) == 0);
-        const size_t apart =
-            lab.way == WAY_TILES ? 1 + scan_draw(3) : 1; /* elements or lines */
+        const bool both = lab.way == WAY_TILES || lab.way == WAY_ROWS;
+        const bool columns = lab.way == WAY_COLUMNS || (both && scan_draw(3) == 0);
+        const size_t apart = /* elements or lines */
+            lab.way == WAY_TILES || (both && scan_draw(3) == 0) ? 1 + scan_draw(3) : 1;
         run.step = columns ? apart * run.lines + scan_draw(2) : apart;
         run.pitch = columns ? apart : apart * length + (scan_draw(4) == 0);
     }
