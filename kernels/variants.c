@@ -33,6 +33,8 @@ enum {
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
     EXACT_NARROW = 32,         /* bytes of a row of a strip of exact sums, at least */
+    EXACT_SHORT = 256,         /* elements of a line of exact sums that is scanned by itself, at
+                                  least, if it is one of many and no row */
     EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */
     EXACT_LENGTH_TEST = 16,  /* the same in tests */
     EXACT_LAST_PERCENT = 90, /* length of the last partition, of what a thread would get */
@@ -142,13 +144,22 @@ static bool many_gathered(const struct scan_piece *piece)
     return piece->plan->lines >= STRIDED_LINES;
 }
 
-/* Lines whose elements are neighbours, or too few lines side by side for the lanes of a strip or
- * tile. */
+/* Columns that fill the lanes of a strip by themselves. Narrower ones of which there are many sets
+ * fill the lanes of a gathered tile. */
+static bool wide_or_alone(const struct scan_piece *piece)
+{
+    const uint64_t columns = exact_neighbours(piece);
+    return columns * element_bytes(piece) >= CACHE_LINE_BYTES || columns == piece->plan->lines;
+}
+
+/* Lines whose elements are neighbours, or too few lines for the lanes of a tile, or long ones too few
+ * of which lie side by side for the lanes of a strip. */
 static bool few_or_rows(const struct scan_piece *piece)
 {
+    const bool narrow =
+        are_columns(piece) && exact_neighbours(piece) * element_bytes(piece) < EXACT_NARROW;
     return are_rows(piece) || piece->plan->lines < STRIDED_LINES ||
-           (are_columns(piece) &&
-            exact_neighbours(piece) * element_bytes(piece) < EXACT_NARROW);
+           (narrow && piece->plan->axis.size >= EXACT_SHORT);
 }
 
 static bool many_strided(const struct scan_piece *piece)
@@ -654,7 +665,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_partition", "exact_strip",
                                          "exact_columns"),
                                  {"scan_exact_columns", "total_exact_columns"}, NULL,
-                                 are_columns, any_layout, divide_exact_columns, 0, true},
+                                 are_columns, wide_or_alone, divide_exact_columns, 0, true},
     [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_partition", "exact_block",
                                       "exact_total", "exact_rows"),
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,

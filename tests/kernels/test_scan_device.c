@@ -466,7 +466,7 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
     struct error err = ERROR_INIT;
     (void)context;
     for (size_t i = 0; i < JOBS; i++) {
-        struct scan_desc desc = scan_describe(DTYPE_F32, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
+        struct scan_desc desc = scan_describe(DTYPE_I32, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
         ktest_check(scan_plan_make(&desc, &plans[i], &err) == STATUS_OK, "a plan");
         jobs[i] = (struct scan_job){.plan = &plans[i],
                                     .slab = slab,

@@ -81,8 +81,8 @@ enum status scan_aids_choose(const struct opencl *device, const struct scan_piec
         return STATUS_OK;
     }
     for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
-        if (is_asked(device, i) &&
-            (i == SCAN_VARIANT_GENERIC || scan_variant_can((enum scan_variant_id)i, piece))) {
+        const bool any = i == SCAN_VARIANT_GENERIC && !dtype_is_float(piece->plan->dtype);
+        if (is_asked(device, i) && (any || scan_variant_can((enum scan_variant_id)i, piece))) {
             *variant = i;
             return STATUS_OK;
         }
