@@ -159,7 +159,7 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          struct tally_error *err);
 
 /* A tensor summed in parts along its axis: an axis without end, or a tensor larger than memory.
- * What the lines sum up to so far, the carry, travels with each request and stays in this
+ * The exact sum of each line so far, the carry, travels with each request and stays in this
  * object; the server keeps nothing. However the tensor is cut, the outputs are those of one
  * tally_cumsum() with the whole of it, bit for bit.
  *
@@ -203,12 +203,13 @@ struct tally_carry {
     uint64_t count; /* of bytes */
 };
 
-/* The exact sum of each line of a tensor: the carry behind it, as tally_parts_carry() would lend it
- * behind a first part with all of the tensor.
+/* The exact sum of each line of a tensor, as the carry behind the tensor: the same bytes that
+ * tally_parts_carry() lends after the whole tensor was summed as one part.
  * in    input   as in tally_cumsum()
  * out   total   the carry, whose former bytes are freed. Untouched if the call fails
- * Parts of a tensor can so be summed at the same time: the totals of the parts before a part, added
- * up by tally_carry_add() in any order, are given to tally_parts_restore(). Thread: any. */
+ * With totals the parts of a tensor can be summed at the same time: for each part, add up the totals
+ * of the parts before it with tally_carry_add(), and give the sum to tally_parts_restore(). The
+ * retries are those of tally_cumsum(). Thread: any. */
 TALLY_API enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
                                          const void *input, struct tally_carry *total,
                                          struct tally_error *err);
