@@ -211,8 +211,8 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                 "application/octet-stream; is this the URL of a Tally server?",
                                 answer->content_type);
     }
-    if (cumsum->dtype != NULL && (strcmp(answer->dtype, cumsum->dtype) != 0 ||
-                                  strcmp(answer->shape, cumsum->shape) != 0)) {
+    if (strcmp(answer->dtype, cumsum->dtype) != 0 ||
+        strcmp(answer->shape, cumsum->shape) != 0) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
                                 "expected %s and %.200s",
@@ -283,7 +283,7 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
-    cumsum->dtype = totals ? NULL : tally_dtype_name(scan->dtype);
+    cumsum->dtype = tally_dtype_name(scan->dtype);
     cumsum->output = output;
     cumsum->lines = scan_lines(scan);
     cumsum->carry_most = carry_bytes_most(scan->dtype, cumsum->lines);

@@ -19,7 +19,7 @@ enum {
 
 struct cumsum_call {
     struct call_spec spec;
-    const char *dtype; /* its name; NULL: the answer is a carry alone */
+    const char *dtype; /* its name */
     char shape[SHAPE_TEXT];
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */

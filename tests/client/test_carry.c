@@ -412,8 +412,8 @@ static void script_totals(void *user, const struct fake_request *request,
         strstr(request->head, "POST /v1/cumsum/totals?dtype=float32&shape=2,3&axis=-1 HTTP"));
     assert_int_equal(request->body_bytes, 6 * sizeof(float));
     snprintf(answer->text, sizeof answer->text,
-             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n%s"
-             "Content-Length: %d\r\n\r\n",
+             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+             "Tally-Dtype: float32\r\nTally-Shape: 2,3\r\n%sContent-Length: %d\r\n\r\n",
              script->more, (int)script->carry.count);
     answer->payload = script->carry.bytes;
     answer->payload_bytes = (size_t)script->carry.count;

@@ -590,7 +590,7 @@ def prepare_totals(
         body,
         carry_limit=carry_bytes_most(operand.dtype, _lines(operand.array, operand.axis)),
         into=memoryview(bytearray()),
-        check=raw_check,
+        check=tensor_check(operand.dtype, operand.array.shape),
         deadline=_due(deadline),
     )
     return Total(operand, attributes, request)
@@ -621,11 +621,6 @@ def _check_kind(fields: dict[str, str], expected: str) -> None:
             f"the answer's Content-Type is {kind[:80]!r}, expected {expected}; is this the URL of "
             "a Tally server?"
         )
-
-
-def raw_check(fields: dict[str, str]) -> None:
-    """Raise BadAnswer unless this is the head of an answer of bytes."""
-    _check_kind(fields, RAW)
 
 
 def json_check(fields: dict[str, str]) -> None:

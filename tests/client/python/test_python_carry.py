@@ -173,10 +173,11 @@ def test_bytes_that_are_no_carry_are_refused(name):
     assert tally.Carry(ONE).sums() == [1]
 
 
-def answer(data, more=""):
+def answer(data, shape):
     head = (
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-        f"Tally-Carry-Length: {len(data)}\r\nContent-Length: {len(data)}\r\n{more}\r\n"
+        f"Tally-Dtype: float32\r\nTally-Shape: {shape}\r\n"
+        f"Tally-Carry-Length: {len(data)}\r\nContent-Length: {len(data)}\r\n\r\n"
     )
     return Told(head.encode() + data)
 
@@ -186,12 +187,12 @@ def test_totals_are_asked_for_and_answered_as_a_carry(connect):
     for axis, flags in ((1, {}), (-1, {"exclusive": True, "reverse": True}), (None, {})):
         stored = x.reshape(-1) if axis is None else x
         data = carries.of_tensor(FLOAT32, stored, axis or 0, **flags)
-        with LyingServer(lambda seen, data=data: answer(data)) as server:
+        shape = ",".join(map(str, stored.shape))
+        with LyingServer(lambda seen, told=answer(data, shape): told) as server:
             total = connect(server.url).totals(x, axis, deadline=100, **flags)
             assert bytes(total) == data
             assert total.sums() == stored.sum(axis or 0).reshape(-1).tolist()
             (head,) = server.heads
-        shape = ",".join(map(str, stored.shape))
         query = f"dtype=float32&shape={shape}&axis={(axis or 0) % stored.ndim}"
         query += "&exclusive=true&reverse=true" if flags else ""
         assert head.startswith(f"POST /v1/cumsum/totals?{query} HTTP/1.1\r\n")
@@ -211,9 +212,12 @@ def test_an_answer_that_is_not_the_carry_behind_the_array_is_refused(connect):
         carries.of_tensor(FLOAT32, x[:, :2], 1),
         carries.of_tensor(dtypes.BY_NAME["float64"], x.astype(float), 1),
     ):
-        with LyingServer(lambda seen, data=data: answer(data)) as server:
+        with LyingServer(lambda seen, told=answer(data, "2,3"): told) as server:
             with pytest.raises(tally.BadAnswer):
                 connect(server.url).totals(x, 1)
+    with LyingServer(lambda seen: answer(right, "3,2")) as server:
+        with pytest.raises(tally.BadAnswer, match="shape '3,2', expected"):
+            connect(server.url).totals(x, 1)
 
 
 def test_totals_raise_what_any_call_does(connect):
