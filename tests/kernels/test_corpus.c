@@ -54,7 +54,7 @@ static const struct layout layouts[] = {
     {"a short line", 1, {7}, 0, PACKED, PACKED, USUAL},
     {"one group", 1, {8}, 0, PACKED, PACKED, USUAL},
     {"a line over a block's end", 1, {257}, 0, PACKED, PACKED, USUAL},
-    {"a line over a superblock's end", 1, {66301}, 0, PACKED, PACKED, USUAL},
+    {"a line of many blocks", 1, {66301}, 0, PACKED, PACKED, USUAL},
     {"one huge row", 1, {1 << 19}, 0, PACKED, PACKED, BIG},
     {"tiny rows", 2, {301, 5}, 1, PACKED, PACKED, USUAL},
     {"rows of four", 2, {1000, 4}, 1, PACKED, PACKED, USUAL},

@@ -29,7 +29,7 @@ static const struct {
 } shapes[] = {
     {"a line of many tiles", DTYPE_F32, 1, {70001}, 0, {-1}},
     {"rows", DTYPE_F16, 2, {9, 2600}, 1, {-1}},
-    {"columns past a superblock", DTYPE_F64, 2, {65601, 2}, 0, {-1}},
+    {"long columns", DTYPE_F64, 2, {65601, 2}, 0, {-1}},
     {"wide columns", DTYPE_I8, 2, {700, 90}, 0, {-1}},
     {"an output with gaps", DTYPE_BF16, 2, {40, 300}, 1, {907, 3}},
 };

@@ -75,7 +75,7 @@ static void lengths_around_every_edge_are_right(const void *context)
     for (size_t i = 0; i < ARRAY_COUNT(primes); i++) {
         check_length(device_of(context), DTYPE_F64, primes[i], i < 10);
     }
-    for (size_t n = 65535; n <= 65537; n++) { /* a superblock; and the widest grid of some */
+    for (size_t n = 65535; n <= 65537; n++) { /* the widest grid of some */
         check_length(device_of(context), DTYPE_F32, n, false);
     }
     check_length(device_of(context), DTYPE_F32, 131071, false);

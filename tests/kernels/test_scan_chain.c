@@ -33,7 +33,7 @@ static const struct shape {
     {"every third element", 1, {30001}, 0, 3},
 };
 
-static const enum dtype types[] = {DTYPE_F32, DTYPE_F64, DTYPE_I8};
+static const enum dtype types[] = {DTYPE_I32, DTYPE_I64, DTYPE_I8};
 
 /* The same tensor as three jobs of one launch, in place and apart, so that work items of one line
  * wait while those of others run. */
@@ -102,7 +102,7 @@ int main(void)
     static const struct scan_aids whole = {.partition_bytes = 1};
     /* pieces that are worth a second thread */
     static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 100000};
-    /* more threads than cores, and such a number that a superblock's last block is reduced */
+    /* more threads than cores, and such a number that the last block of 65536 elements is reduced */
     (void)setenv("TALLY_OPENCL_THREADS", "7", 1);
     ktest_run("units that stop at random change no byte, and every launch ends",
               delayed_units_change_nothing, &whole);

@@ -224,7 +224,7 @@ static const struct {
     {2, {3000, 40}, 0, {-1}, {-1}},                  /* columns */
     {3, {3, 700, 33}, 1, {-1}, {-1}},                /* sets of columns */
     {2, {5, 30000}, 0, {-1}, {-1}},                  /* wide columns, short axis */
-    {2, {70000, 2}, 0, {-1}, {-1}},                  /* narrow columns past a superblock */
+    {2, {70000, 2}, 0, {-1}, {-1}},                  /* long narrow columns */
     {2, {9, 8000}, 1, {8100, 1}, {8100, 1}},         /* padded rows, in place */
     {2, {400, 100}, 1, {-1}, {1, 400}},              /* transposed on the way */
     {2, {400, 100}, 0, {1, 400}, {-1}},              /* the other way round */
