@@ -1,4 +1,4 @@
-"""Write the golden requests of /v1/cumsum and the answers that NumPy and Python's own number
+"""Write the golden requests of /v1/cumsum and the answers that the tests' oracle and NumPy's number
 formatting give for them: tests/golden/<format>/<case>/{request,response}.
 
     python3 tests/golden/generate.py        (needs NumPy)
@@ -11,10 +11,14 @@ import io
 import json
 import pathlib
 import shutil
+import sys
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+from support import dtypes, oracle  # noqa: E402
+
 TYPES = {
     "json": "application/json",
     "raw": "application/octet-stream",
@@ -23,21 +27,8 @@ TYPES = {
 
 
 def scan(x, axis=0, exclusive=False, reverse=False):
-    """The operator: floats are added up in float64, integers in their own type."""
-    acc = np.float64 if x.dtype.kind == "f" else x.dtype
-    y = np.flip(x, axis) if reverse else x
-    with np.errstate(all="ignore"):
-        total = np.cumsum(y.astype(acc), axis=axis, dtype=acc)
-        if exclusive:
-            total = np.concatenate(
-                [
-                    np.zeros_like(np.take(total, [0], axis)),
-                    np.take(total, range(total.shape[axis] - 1), axis),
-                ],
-                axis,
-            )
-        total = total.astype(x.dtype)
-    return np.flip(total, axis) if reverse else total
+    """The operator: sums of floats are exact and rounded once, sums of integers wrap."""
+    return oracle.cumsum(dtypes.BY_NAME[x.dtype.name], x, axis, exclusive, reverse)
 
 
 def number(value):

@@ -75,7 +75,7 @@ def stored_of(dtype, answer, shape):
 
 
 def expect_same(dtype, actual, stored, **attributes):
-    """The answer has the bits that docs/design/numerics.md promises."""
+    """The answer has the oracle's bits."""
     expected = oracle.cumsum(dtype, stored, **attributes)
     if not oracle.same_bits(dtype, actual, expected):
         differ = np.argwhere(actual.view(f"u{dtype.bytes}") != expected.view(f"u{dtype.bytes}"))[
