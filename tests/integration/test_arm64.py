@@ -18,14 +18,9 @@ def run(*command):
     return done.stdout
 
 
-def rows_of_one_type():
-    """Of the kernels for processors, each of those for float16: only these have squares of rows."""
-    return [row for row in LIST.read_text().splitlines() if "_f16_f64_" in row.split("\t")[0]]
-
-
 def compile_kernel(folder, kernel, flags):
-    """What clang makes of it for arm64."""
-    row = next(row for row in rows_of_one_type() if row.startswith(f"scan_{kernel}_"))
+    """The object or assembly that clang makes of a kernel, named up to its element type, for arm64."""
+    row = next(row for row in LIST.read_text().splitlines() if row.startswith(f"scan_{kernel}_"))
     (folder / "list").write_text(row + "\n")
     name = row.split("\t")[0]
     compiled = folder / "baseline" / f"{name}.o"
@@ -36,8 +31,14 @@ def compile_kernel(folder, kernel, flags):
     return compiled
 
 
+OF_INTEGERS = ["generic", "rows", "steps", "columns", "strided", "permuted", "narrow", "transposed"]
+OF_FLOATS = ["exact", "exact_rows", "exact_columns", "exact_tiles"]
+
+
 @pytest.mark.parametrize(
-    "kernel", ["generic", "rows", "steps", "columns", "strided", "permuted", "narrow", "transposed"]
+    "kernel",
+    [f"{kernel}_i16" for kernel in OF_INTEGERS]
+    + [f"{kernel}_{dtype}" for kernel in OF_FLOATS for dtype in ("f16", "f64")],
 )
 def test_kernels_are_compiled_for_arm64(tmp_path, kernel):
     assert compile_kernel(tmp_path, kernel, "-O0").stat().st_size > 0
@@ -46,7 +47,7 @@ def test_kernels_are_compiled_for_arm64(tmp_path, kernel):
 def test_what_follows_the_news_of_a_partition_waits_until_it_is_told(tmp_path):
     # Its sums are there, or its input is no longer what it was: both are exchanges. Without a barrier the partition's
     # results may be seen before them, and who still reduces its input would take results for it.
-    text = compile_kernel(tmp_path, "rows", "-S -moutline-atomics").read_text()
+    text = compile_kernel(tmp_path, "rows_i32", "-S -moutline-atomics").read_text()
     after = text.split("\tbl\t__aarch64_swp4_acq_rel\n")[1:]
     assert len(after) > 1
     for lines in after:

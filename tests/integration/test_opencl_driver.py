@@ -109,7 +109,7 @@ def test_it_can_be_unloaded():
 @pytest.mark.release_only
 def test_clinfo_shows_it():
     text = subprocess.run(["clinfo"], env=ENVIRONMENT, capture_output=True, text=True).stdout
-    assert "Tally" in text and "scan_rows_f32_f64_ulong" in text
+    assert "Tally" in text and "scan_exact_rows_f32_ulong" in text
 
 
 @pytest.mark.release_only
