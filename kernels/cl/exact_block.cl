@@ -8,6 +8,7 @@
  *
  *   bits       type               sums are
  *   up to 53   but float64        float64 numbers
+ *   up to 62   float32            integers of 64 bits, where the processor converts these
  *   up to 102  all                two limbs of 52 bits, unit and carry apart, in integers of 64 bits
  *   up to 154  float64            three limbs
  *   more       all                the exact sum itself, element by element (exact.cl)
@@ -20,7 +21,24 @@
  * add_*() scans a line, or a piece of one, whose sums before it are in `carry`, and leaves those after
  * it there: each the same in all lanes. */
 
-#if !defined(ELEM_F64)
+#if defined(WHOLES)
+/* Sums that are multiples of 2^place, in integers. */
+INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const bool exclusive, int place,
+                       whole_t *carry)
+{
+    const float_vec_t up = (float_vec_t)((float)(place + EXACT_UNIT));
+    const float_vec_t down = -up;
+    whole_t before = *carry;
+    for (uint i = 0; i < count; i += WIDTH) {
+        whole_t x = wholes_load(in + i, down);
+        PREFIXES(x);
+        const whole_t sums = (exclusive ? UP(x, 1) : x) + before;
+        ((elems_any_t *)(out + i))[0] = __builtin_astype(wholes_results(sums, up), elems_t);
+        before += LAST(x);
+    }
+    *carry = before;
+}
+#elif !defined(ELEM_F64)
 /* Sums of at most 53 bits. */
 INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const bool exclusive,
                       real_t *carry)
@@ -143,21 +161,36 @@ INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const boo
 }
 #endif
 
-/* The exact sum itself, element by element. */
+#define EXACT_INFINITE (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS)
+
+/* The exact sum itself, element by element. Once it is infinite or NaN, numbers do not change it, and
+ * are not added. */
 NOINLINE void add_one_by_one(const elem_t *in, elem_t *out, uint count, bool exclusive,
                              struct exact *sum)
 {
-    for (uint k = 0; k < count; k++) {
+    uint k = 0;
+    for (; k < count && (sum->flags & EXACT_INFINITE) == 0; k++) {
         const elem_t x = in[k];
         const elem_t before = exclusive ? exact_round(sum) : 0;
         exact_add(sum, x);
         out[k] = exclusive ? before : exact_round(sum);
+    }
+    elem_t after = exact_round(sum);
+    for (; k < count; k++) {
+        const elem_t x = in[k];
+        const elem_t before = after;
+        if ((x & (EXACT_SIGN - 1)) >= EXACT_INFINITY) {
+            exact_add(sum, x);
+            after = exact_round(sum);
+        }
+        out[k] = exclusive ? before : after;
     }
 }
 
 /* ---- a block ---- */
 
 enum way {
+    BY_WHOLES,
     BY_REALS,
     BY_TWO_LIMBS,
     BY_THREE_LIMBS,
@@ -173,7 +206,11 @@ INLINE enum way choose_way(int top, int low, int *place)
     if (top + EXACT_UNIT > 1020) { /* limbs would be out of float64's range */
         return ONE_BY_ONE;
     }
-#if !defined(ELEM_F64)
+#if defined(WHOLES)
+    if (bits <= WHOLE_BITS) {
+        return BY_WHOLES;
+    }
+#elif !defined(ELEM_F64)
     if (bits <= 53) {
         return BY_REALS;
     }
@@ -205,7 +242,10 @@ INLINE void add_limbs(struct exact *sum, const whole_t *after, const whole_t *be
 INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
                        const bool exclusive, struct exact *sum)
 {
-    const uint infinite = EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS;
+    if ((sum->flags & EXACT_INFINITE) != 0) {
+        add_one_by_one(in, out, count, exclusive, sum);
+        return;
+    }
     const struct range range = range_of(in, padded);
     int sum_top;
     int sum_low;
@@ -222,11 +262,17 @@ INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
     const int top = max(range.zero ? 0 : range.top + 10, sum_top) + 1;
     const int low = range.zero ? sum_low : min(range.low, sum_low);
     enum way way = choose_way(top, low, &place);
-    way = range.special || (sum->flags & infinite) != 0 ? ONE_BY_ONE : way;
+    way = range.special ? ONE_BY_ONE : way;
     exact_window(sum, (uint)place, &w0, &w1);
     if (way == ONE_BY_ONE) {
         add_one_by_one(in, out, count, exclusive, sum);
-#if !defined(ELEM_F64)
+#if defined(WHOLES)
+    } else if (way == BY_WHOLES) {
+        whole_t carry = (whole_t)((long)w0);
+        add_wholes(in, out, padded, exclusive, place, &carry);
+        const long total = carry[0] - (long)w0;
+        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
+#elif !defined(ELEM_F64)
     } else if (way == BY_REALS) {
         const double before = wide_to_double(w0, w1) * power(place + EXACT_UNIT);
         real_t carry = (real_t)(before);
@@ -295,7 +341,11 @@ INLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint lengt
             exact_clear(&sum);
             sum.flags = exclusive ? EXACT_HAS_MORE : 0;
             add_one_by_one(from, to, length, exclusive, &sum);
-#if !defined(ELEM_F64)
+#if defined(WHOLES)
+        } else if (way == BY_WHOLES) {
+            whole_t carry = (whole_t)(0);
+            add_wholes(from, to, length, exclusive, place, &carry);
+#elif !defined(ELEM_F64)
         } else if (way == BY_REALS) {
             real_t carry = (real_t)(0.0);
             add_reals(from, to, length, exclusive, &carry);

@@ -5,6 +5,7 @@
  * The sums of a strip stay in one form from tile to tile, as long as the tiles fit it:
  *
  *   REALS        float64 numbers, but of float64: every sum has at most 53 bits
+ *   ONE          integers, multiples of 2^place, of 62 bits, instead of REALS where there are WHOLES
  *   TWO, THREE   limbs of multiples of 2^place, as in exact_block.cl
  *   EXACT        the exact sums themselves (exact.cl): any tile, and between two other forms
  *
@@ -19,11 +20,19 @@
 #define TILE_ROWS     256 /* at most */
 
 enum form {
-    REALS = 1,
+    REALS,
+    ONE,
     TWO,
     THREE,
     EXACT
 };
+
+/* The form of sums with few bits. */
+#if defined(WHOLES)
+#define NARROWEST ONE
+#else
+#define NARROWEST REALS
+#endif
 
 /* The results that are written. */
 enum results {
@@ -133,13 +142,13 @@ NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
 
 INLINE int limbs_of(enum form form)
 {
-    return form == TWO ? 2 : 3;
+    return form == ONE ? 1 : form == TWO ? 2 : 3;
 }
 
 /* Bits of a sum, above its place, that a form has room for. */
 INLINE int room_of(enum form form)
 {
-    return form == REALS ? 53 : LIMB_BITS * (limbs_of(form) - 1) + 50;
+    return form == REALS ? 53 : form == ONE ? 62 : LIMB_BITS * (limbs_of(form) - 1) + 50;
 }
 
 /* What limb k of a sum of 0 is kept as. */
@@ -226,7 +235,7 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
         s->top = top;
         return;
     }
-    if ((s->form == TWO || s->form == THREE) && tile_low >= s->place &&
+    if (s->form != REALS && s->form != EXACT && tile_low >= s->place &&
         top - s->place <= room_of(s->form)) {
         s->top = top;
         return;
@@ -241,7 +250,9 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
 #if defined(ELEM_F64)
     const enum form form = bits <= room_of(TWO) ? TWO : bits <= room_of(THREE) ? THREE : EXACT;
 #else
-    const enum form form = bits <= 53 ? REALS : bits <= room_of(TWO) ? TWO : EXACT;
+    const enum form form = bits <= room_of(NARROWEST) ? NARROWEST
+                           : bits <= room_of(TWO)     ? TWO
+                                                      : EXACT;
 #endif
     s->top = need_top;
     if (form == EXACT || need_top + EXACT_UNIT > 900) {
@@ -294,7 +305,7 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
     whole_t bits[3];   /* of limb[] */
     whole_t hidden[3]; /* float64 numbers whose fraction is a lower limb of a sum */
 #pragma unroll
-    for (int k = 0; k < limbs && form != REALS; k++) {
+    for (int k = 0; k < limbs && form != REALS && form != ONE; k++) {
         limb[k] = (real_t)(limb_of(unit + LIMB_BITS * k));
         bits[k] = BITS_OF(limb[k]);
         hidden[k] = BITS_OF((real_t)(power(unit + LIMB_BITS * (k + (k + 1 < limbs)))));
@@ -316,6 +327,14 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
                 const real_t after = before + x;
                 s->limb[0][j] = BITS_OF(after);
                 result = exclusive ? before : after;
+#if defined(WHOLES)
+            } else if (form == ONE) {
+                const whole_t before = s->limb[0][j];
+                const whole_t after = before + CONVERT(x * (real_t)(power(-unit)), whole_t);
+                s->limb[0][j] = after;
+                const float_vec_t up = (float_vec_t)((float)unit);
+                result = CONVERT(wholes_results(exclusive ? before : after, up), real_t);
+#endif
             } else {
                 whole_t before[3];
                 whole_t after[3];
@@ -374,6 +393,29 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
     s->more = more;
 }
 
+#if defined(WHOLES)
+/* The same in the form ONE, without special elements. */
+INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum results results)
+{
+    const float_vec_t up = (float_vec_t)((float)(s->place + EXACT_UNIT));
+    const float_vec_t down = -up;
+    const uint vectors = s->columns / WIDTH;
+    for (uint r = 0; r < t->rows; r++) {
+        const elem_t *in = t->in + (long)r * t->in_step;
+        elem_t *out = t->out + (long)r * t->out_step;
+        for (uint j = 0; j < vectors; j++) {
+            const whole_t before = s->limb[0][j];
+            const whole_t after = before + wholes_load(in + j * WIDTH, down);
+            s->limb[0][j] = after;
+            if (results != NO_RESULTS) {
+                const float_vec_t f = wholes_results(results == EXCLUSIVE ? before : after, up);
+                ((elems_any_t *)(out + j * WIDTH))[0] = __builtin_astype(f, elems_t);
+            }
+        }
+    }
+}
+#endif
+
 NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
 {
 #if defined(ELEM_F64)
@@ -385,10 +427,22 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
     }
 #else
 #define WITH_FORM(results, special)              \
-    if (s->form == REALS) {                      \
-        tile_add(s, t, REALS, results, special); \
-    } else {                                     \
-        tile_add(s, t, TWO, results, special);   \
+    if (s->form == NARROWEST) {                      \
+        tile_add(s, t, NARROWEST, results, special); \
+    } else {                                         \
+        tile_add(s, t, TWO, results, special);       \
+    }
+#endif
+#if defined(WHOLES)
+    if (s->form == ONE && !s->special) {
+        if (s->results == NO_RESULTS) {
+            tile_add_wholes(s, t, NO_RESULTS);
+        } else if (s->results == EXCLUSIVE) {
+            tile_add_wholes(s, t, EXCLUSIVE);
+        } else {
+            tile_add_wholes(s, t, INCLUSIVE);
+        }
+        return;
     }
 #endif
     if (s->special) {

@@ -34,7 +34,7 @@ INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs
     }
 }
 
-#if !defined(ELEM_F64)
+#if !defined(ELEM_F64) && !defined(WHOLES)
 /* `count` elements, a multiple of STRIDE, whose sums are multiples of 2^place and have at most 53
  * bits. Four vectors are added side by side,
  * because an addition waits for the one before it. */
@@ -61,6 +61,25 @@ INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *s
 }
 #endif
 
+#if defined(WHOLES)
+/* `count` elements, a multiple of STRIDE, as multiples of 2^place. */
+INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *sum)
+{
+    const float_vec_t down = (float_vec_t)((float)-(place + EXACT_UNIT));
+    whole_t totals[2] = {(whole_t)(0), (whole_t)(0)};
+    for (uint i = 0; i < count; i += 2 * WIDTH) {
+        totals[0] += wholes_load(in + i, down);
+        totals[1] += wholes_load(in + i + WIDTH, down);
+    }
+    totals[0] += totals[1];
+    long total = 0;
+    for (uint k = 0; k < WIDTH; k++) {
+        total += totals[0][k];
+    }
+    exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
+}
+#endif
+
 /* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
 INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact *sum)
 {
@@ -82,7 +101,10 @@ INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact 
         for (uint k = 0; k < count; k++) {
             exact_add(sum, in[k]);
         }
-#if !defined(ELEM_F64)
+#if defined(WHOLES)
+    } else if (way == BY_WHOLES) {
+        total_wholes(in, padded, place, sum);
+#elif !defined(ELEM_F64)
     } else if (way == BY_REALS) {
         total_reals(in, padded, place, sum);
 #endif
