@@ -35,6 +35,8 @@ enum {
     EXACT_NARROW = 32,         /* bytes of a row of a strip of exact sums, at least */
     EXACT_SHORT = 256,         /* elements of a line of exact sums that is scanned by itself, at
                                   least, if it is one of many and no row */
+    EXACT_SHARED_ROW = 512, /* bytes of a row in a strip of them, at least, for threads to share
+                                rows: of narrower strips memory fetches neighbours in vain */
     EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */
     EXACT_LENGTH_TEST = 16,  /* the same in tests */
     EXACT_LAST_PERCENT = 90, /* length of the last partition, of what a thread would get */
@@ -572,10 +574,12 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
     const uint64_t inner = plan->dim[plan->dims - 1].size;
     const uint64_t rows = plan->lines / inner; /* of strips */
     const uint64_t unit = CACHE_LINE_BYTES / element_bytes(piece);
+    const uint64_t least = EXACT_SHARED_ROW / element_bytes(piece);
     uint64_t columns = smaller_of(inner, EXACT_STRIP_COLUMNS);
     if (rows < division->threads) {
         const uint64_t shared = scan_ceil_div(inner, scan_ceil_div(division->threads, rows));
-        columns = smaller_of(columns, scan_ceil_div(shared, unit) * unit);
+        columns =
+            shared >= least ? smaller_of(columns, scan_ceil_div(shared, unit) * unit) : columns;
     }
     entry->item_lines = columns;
     return cut_exact(piece, rows * scan_ceil_div(inner, columns), division, entry);
