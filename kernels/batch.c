@@ -374,7 +374,8 @@ static struct region make_region(const struct scan_job *job)
     struct region region = {
         .piece = {.plan = job->plan,
                   .carry_in = job->carry_in,
-                  .carry_out = job->carry_out && dtype_is_float(job->plan->dtype)},
+                  .carry_out = job->carry_out && dtype_is_float(job->plan->dtype),
+                  .totals = job->totals && dtype_is_float(job->plan->dtype)},
         .in_slab = job->slab,
         .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
         .in_byte = job->in_offset,

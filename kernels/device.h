@@ -76,7 +76,9 @@ struct scan_job {
                        lines; NULL: a whole scan */
     bool carry_in;  /* the lines begin with these; else with nothing */
     bool carry_out; /* the sums after the lines are wanted there */
-    bool holes;     /* plan->gaps is false, though the output has cells between this job's: they
+    bool totals; /* only these are: the output may hold anything, and the input is kept if the
+                       type is a float */
+    bool holes;  /* plan->gaps is false, though the output has cells between this job's: they
                    belong to other slices and are left alone */
     struct slab *out_slab; /* borrowed: where out_offset counts; NULL: in `slab` */
 };

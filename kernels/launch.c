@@ -122,6 +122,7 @@ static struct scan_entry make_entry(const struct scan_set *set, const struct sca
     flags |= plan->reverse ? ENTRY_REVERSE : 0;
     flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
     flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
+    flags |= piece->totals ? ENTRY_TOTALS : 0;
     return (struct scan_entry){.in_first = piece->in_first,
                                .out_first = piece->out_first,
                                .length = plan->axis.size,

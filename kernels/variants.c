@@ -527,7 +527,8 @@ static uint64_t cut_exact(const struct scan_piece *piece, uint64_t groups,
     const uint64_t least = tested ? EXACT_LENGTH_TEST : EXACT_LENGTH_MIN;
     const uint64_t partition = larger_of(bytes / row_bytes / least, 1) * least;
     const uint64_t share = length * groups / division->threads * EXACT_LAST_PERCENT / 100;
-    const uint64_t last = tested ? partition : larger_of(smaller_of(share, length), partition);
+    const bool equal = tested || piece->totals; /* the last one is added up alone */
+    const uint64_t last = equal ? partition : larger_of(smaller_of(share, length), partition);
     if (last < length &&
         (tested || keeps_waiting(length * row_bytes, BUSY_PERCENT, division))) {
         entry->partitions = scan_ceil_div(length - last, partition) + 1;

@@ -21,6 +21,7 @@ struct scan_piece {
     bool carry_in;       /* its lines begin with the sums there */
     bool carry_out;      /* the sums after its lines go there; of integers its length is a
                             multiple of BLOCK */
+    bool totals;         /* of floats: only these are wanted, no output is written */
     int variant;         /* an enum scan_variant_id: launcher_run() chooses it */
     void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
                    or there are none. Only where CPU kernels work in host memory */

@@ -23,12 +23,11 @@ INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
 
 /* `columns` lines from `line` on side by side, all of a stride or fewer than one, in a partition.
  * first: row 0 of it in the order of traversal, steps with its direction. */
-NOINLINE void columns_scan(struct tile first, uint columns, const struct partition *p, ulong line,
-                           enum results results)
+NOINLINE void columns_scan(struct tile first, uint columns, const struct partition *p, ulong line)
 {
     struct exact sums[STRIP_COLUMNS];
     struct strip s;
-    strip_begin(&s, sums, columns, p, line, results);
+    strip_begin(&s, sums, columns, p, line);
     const ulong tile_rows = strip_tile_rows(&s);
     for (ulong r = 0; r < p->length; r += tile_rows) {
         struct tile t = first;
@@ -60,7 +59,7 @@ INLINE struct columns columns_of(const struct partition *p)
                             (uint)min(e->item_lines, inner - before)};
 }
 
-INLINE void strip_scan(const struct partition *p, struct columns columns, enum results results)
+INLINE void strip_scan(const struct partition *p, struct columns columns)
 {
     __global const struct scan_entry *e = p->entry;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
@@ -74,12 +73,12 @@ INLINE void strip_scan(const struct partition *p, struct columns columns, enum r
     first.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
     first.rows = 0;
     if (whole > 0) {
-        columns_scan(first, whole, p, columns.line, results);
+        columns_scan(first, whole, p, columns.line);
         first.in += whole;
         first.out += whole;
     }
     if (columns.count > whole) {
-        columns_scan(first, columns.count - whole, p, columns.line + whole, results);
+        columns_scan(first, columns.count - whole, p, columns.line + whole);
     }
 }
 
@@ -88,8 +87,9 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
                      ulong item)
 {
     const struct partition p = partition_of(launch, e, item);
-    const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    strip_scan(&p, columns_of(&p), exclusive ? EXCLUSIVE : INCLUSIVE);
+    if (partition_is_needed(&p)) {
+        strip_scan(&p, columns_of(&p));
+    }
 }
 
 INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,
@@ -98,6 +98,6 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
     struct partition p = partition_of(launch, e, item);
     const struct columns columns = columns_of(&p);
     if (partition_before(&p, columns.line, columns.count)) {
-        strip_scan(&p, columns, NO_RESULTS);
+        strip_scan(&p, columns);
     }
 }

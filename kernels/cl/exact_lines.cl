@@ -9,6 +9,7 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     const struct line_walk walk = line_walk_start(e, (index_t)line);
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    const bool results = (e->flags & ENTRY_TOTALS) == 0;
     const index_t length = (index_t)e->length;
     const index_t in_step = reverse ? 0 - (index_t)e->axis_in : (index_t)e->axis_in;
     const index_t out_step = reverse ? 0 - (index_t)e->axis_out : (index_t)e->axis_out;
@@ -22,9 +23,11 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
         sum.flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
     }
     for (index_t k = 0; k < length; k++) {
-        const elem_t before = exclusive ? exact_round(&sum) : 0;
+        const elem_t before = results && exclusive ? exact_round(&sum) : 0;
         exact_add(&sum, in[from]);
-        out[to] = exclusive ? before : exact_round(&sum);
+        if (results) {
+            out[to] = exclusive ? before : exact_round(&sum);
+        }
         from += in_step;
         to += out_step;
     }

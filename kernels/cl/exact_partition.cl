@@ -17,13 +17,14 @@ struct partition {
     ulong number; /* of the partition */
     ulong first;  /* element of the line, in the order of traversal */
     ulong length; /* elements */
+    bool total;   /* the launch of totals: its own sum is wanted */
 };
 
 /* The partition of a work-item; the whole lines where none is cut. */
 INLINE struct partition partition_of(const struct launch *launch,
                                      __global const struct scan_entry *e, ulong item)
 {
-    struct partition p = {launch, e, item, 0, 0, e->length};
+    struct partition p = {launch, e, item, 0, 0, e->length, false};
     if (e->partitions > 1) {
         p.lines = item / e->partitions;
         p.number = e->partitions - 1 - item % e->partitions;
@@ -52,9 +53,13 @@ INLINE void line_begin(const struct partition *p, ulong line, struct exact *sum)
     }
 }
 
-/* The sum of a line before the partition. */
+/* The sum of a line before the partition; 0 for its total. */
 INLINE void partition_begin(const struct partition *p, ulong line, struct exact *sum)
 {
+    if (p->total) {
+        exact_clear(sum);
+        return;
+    }
     if (p->entry->partitions == 1) {
         line_begin(p, line, sum);
         return;
@@ -66,15 +71,42 @@ INLINE void partition_begin(const struct partition *p, ulong line, struct exact 
     }
 }
 
-/* Whether the sums after the partition are the lines' carry-out. */
-INLINE bool partition_carries_out(const struct partition *p)
+/* Whether the sums after the partition are wanted: as totals, or as the lines' carry-out. */
+INLINE bool partition_is_summed(const struct partition *p)
 {
-    return (p->entry->flags & ENTRY_CARRY_OUT) != 0 && p->number + 1 == p->entry->partitions;
+    return p->total || ((p->entry->flags & ENTRY_CARRY_OUT) != 0 &&
+                        p->number + 1 == p->entry->partitions);
 }
 
 INLINE void partition_end(const struct partition *p, ulong line, const struct exact *sum)
 {
-    p->launch->carry[p->entry->carry + line] = *sum;
+    if (p->total) {
+        *partition_sum(p, p->number, line) = *sum;
+    } else {
+        p->launch->carry[p->entry->carry + line] = *sum;
+    }
+}
+
+/* The results that are written. */
+enum results {
+    INCLUSIVE,
+    EXCLUSIVE,
+    NO_RESULTS /* the sums after the last element are wanted alone */
+};
+
+INLINE enum results results_of(const struct partition *p)
+{
+    const ulong flags = p->entry->flags;
+    return p->total || (flags & ENTRY_TOTALS) != 0 ? NO_RESULTS
+           : (flags & ENTRY_EXCLUSIVE) != 0      ? EXCLUSIVE
+                                                 : INCLUSIVE;
+}
+
+/* Whether the partition is scanned: where no results are wanted, the last one alone, from the totals
+ * of all others. */
+INLINE bool partition_is_needed(const struct partition *p)
+{
+    return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
 }
 
 /* For the launch of totals: turn a partition into the one before it, of which the total is wanted.
@@ -92,5 +124,6 @@ INLINE bool partition_before(struct partition *p, ulong line, ulong count)
     }
     p->first -= p->entry->partition_length;
     p->length = p->entry->partition_length;
+    p->total = true;
     return true;
 }

@@ -123,7 +123,7 @@ INLINE uint lines_together(__global const struct scan_entry *e)
 /* The partition of LINES_TOGETHER lines at most. */
 NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
 {
-    const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
+    const enum results results = results_of(p);
     const ulong turn = count > 1 ? EXACT_BLOCK : p->length;
     struct stretch stretches[LINES_TOGETHER];
     struct exact sums[LINES_TOGETHER];
@@ -134,36 +134,17 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     for (ulong from = 0; from < p->length; from += turn) {
         const ulong to = min(from + turn, p->length);
         for (uint i = 0; i < count; i++) {
-            if (exclusive) {
+            if (results == NO_RESULTS) {
+                stretch_total(&stretches[i], from, to, &sums[i]);
+            } else if (results == EXCLUSIVE) {
                 stretch_scan(&stretches[i], from, to, true, &sums[i]);
             } else {
                 stretch_scan(&stretches[i], from, to, false, &sums[i]);
             }
         }
     }
-    for (uint i = 0; i < count && partition_carries_out(p); i++) {
+    for (uint i = 0; i < count && partition_is_summed(p); i++) {
         partition_end(p, line + i, &sums[i]);
-    }
-}
-
-/* The totals of the partition of LINES_TOGETHER lines at most. */
-NOINLINE void lines_total(const struct partition *p, ulong line, uint count)
-{
-    const ulong turn = count > 1 ? EXACT_BLOCK : p->length;
-    struct stretch stretches[LINES_TOGETHER];
-    struct exact sums[LINES_TOGETHER];
-    for (uint i = 0; i < count; i++) {
-        stretches[i] = stretch_of(p, line + i);
-        exact_clear(&sums[i]);
-    }
-    for (ulong from = 0; from < p->length; from += turn) {
-        const ulong to = min(from + turn, p->length);
-        for (uint i = 0; i < count; i++) {
-            stretch_total(&stretches[i], from, to, &sums[i]);
-        }
-    }
-    for (uint i = 0; i < count; i++) {
-        *partition_sum(p, p->number, line + i) = sums[i];
     }
 }
 
@@ -192,7 +173,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         }
         return;
     }
-    for (; line < end; line += together) {
+    for (; line < end && partition_is_needed(&p); line += together) {
         lines_scan(&p, line, (uint)min((ulong)together, end - line));
     }
 }
@@ -208,6 +189,6 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
         return;
     }
     for (; line < end; line += together) {
-        lines_total(&p, line, (uint)min((ulong)together, end - line));
+        lines_scan(&p, line, (uint)min((ulong)together, end - line));
     }
 }

@@ -34,13 +34,6 @@ enum form {
 #define NARROWEST REALS
 #endif
 
-/* The results that are written. */
-enum results {
-    INCLUSIVE,
-    EXCLUSIVE,
-    NO_RESULTS /* the sums after the last row are wanted alone */
-};
-
 /* Lower limbs of a sum are kept this much too large, so that they are never below 0, and the limb
  * above them as much smaller. */
 #define LIMB_BIAS      (1L << 62)
@@ -492,26 +485,26 @@ NOINLINE void strip_add(struct strip *s, const struct tile *t)
 /* ---- a strip ---- */
 
 /* Begin a strip of `columns` lines from `line` on, whose sums are in `sums`, with those before the
- * partition; without results, with sums of no elements. Columns up to a whole number of strides are
- * added to it; their elements are to be zeros. */
+ * partition. Columns up to a whole number of strides are added to it; their elements are to be
+ * zeros. */
 INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
-                        const struct partition *p, ulong line, enum results results)
+                        const struct partition *p, ulong line)
 {
     const uint infinite = EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS;
     s->form = EXACT;
     s->columns = (columns + STRIDE - 1) / STRIDE * STRIDE;
-    s->results = results;
+    s->results = results_of(p);
     s->special = false;
     s->more = true;
     s->place = 0;
     s->top = 0;
     s->sums = sums;
     for (uint i = 0; i < s->columns; i++) {
-        if (results != NO_RESULTS && i < columns) {
+        if (i < columns) {
             partition_begin(p, line + i, &sums[i]);
         } else {
             exact_clear(&sums[i]);
-            sums[i].flags = i < columns ? 0 : EXACT_HAS_MORE;
+            sums[i].flags = EXACT_HAS_MORE;
         }
         s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & infinite;
         s->special = s->special || (sums[i].flags & infinite) != 0;
@@ -519,17 +512,12 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Leave the sums where they are wanted: totals for the next partition, or the lines' carry-out. */
+/* Leave the sums where they are wanted. */
 INLINE void strip_end(struct strip *s, uint columns, const struct partition *p, ulong line)
 {
-    if (s->results != NO_RESULTS && !partition_carries_out(p)) {
-        return;
-    }
-    strip_to_exact(s);
-    for (uint i = 0; i < columns; i++) {
-        if (s->results == NO_RESULTS) {
-            *partition_sum(p, p->number, line + i) = s->sums[i];
-        } else {
+    if (partition_is_summed(p)) {
+        strip_to_exact(s);
+        for (uint i = 0; i < columns; i++) {
             partition_end(p, line + i, &s->sums[i]);
         }
     }

@@ -44,13 +44,12 @@ INLINE bool is_along(const long *at, uint count, long step)
 /* The lines from `line` on, in a partition: in and out are its first element in the order of
  * traversal, were the first cell of a line 0, and steps go with its direction. */
 NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out, long in_step,
-                         long out_step, const struct partition *p, ulong line,
-                         enum results results)
+                         long out_step, const struct partition *p, ulong line)
 {
     struct exact sums[TILE_LINES];
     elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct strip s;
-    strip_begin(&s, sums, lines->count, p, line, results);
+    strip_begin(&s, sums, lines->count, p, line);
     const ulong tile_rows = strip_tile_rows(&s);
     struct tile t = {cells, cells, s.columns, s.columns, 0};
     for (ulong r = 0; r < p->length; r += tile_rows) {
@@ -63,7 +62,7 @@ NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out
         tile_copy(false, in + (long)r * in_step, lines->in, lines->count, in_step, t.rows,
                   is_along(lines->in, lines->count, in_step), cells, s.columns);
         strip_add(&s, &t);
-        if (results != NO_RESULTS) {
+        if (s.results != NO_RESULTS) {
             tile_copy(true, out + (long)r * out_step, lines->out, lines->count, out_step, t.rows,
                       is_along(lines->out, lines->count, out_step), cells, s.columns);
         }
@@ -76,7 +75,7 @@ INLINE uint lines_of(const struct partition *p)
     return (uint)min((ulong)TILE_LINES, p->entry->lines - p->lines * TILE_LINES);
 }
 
-INLINE void lines_scan(const struct partition *p, enum results results)
+INLINE void lines_scan(const struct partition *p)
 {
     __global const struct scan_entry *e = p->entry;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
@@ -95,7 +94,7 @@ INLINE void lines_scan(const struct partition *p, enum results results)
         }
     }
     tiles_scan(&lines, AS_PRIVATE(p->launch->in), AS_PRIVATE(p->launch->out), in_step, out_step, p,
-               line, results);
+               line);
 }
 
 /* An item is TILE_LINES lines of the entry, the last what is left of them, or a partition of
@@ -104,7 +103,9 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
                      ulong item)
 {
     const struct partition p = partition_of(launch, e, item);
-    lines_scan(&p, (e->flags & ENTRY_EXCLUSIVE) != 0 ? EXCLUSIVE : INCLUSIVE);
+    if (partition_is_needed(&p)) {
+        lines_scan(&p);
+    }
 }
 
 INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,
@@ -112,6 +113,6 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
 {
     struct partition p = partition_of(launch, e, item);
     if (partition_before(&p, p.lines * TILE_LINES, lines_of(&p))) {
-        lines_scan(&p, NO_RESULTS);
+        lines_scan(&p);
     }
 }

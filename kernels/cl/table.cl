@@ -63,6 +63,7 @@ struct scan_entry {
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
 #define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the output's nearest elements, too */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
+#define ENTRY_TOTALS    128 /* exact sums: the carry-out alone is wanted, no output is written */
 
 /* What the additions of a line are grouped by (docs/design/numerics.md). */
 #define BLOCK                 256 /* elements */

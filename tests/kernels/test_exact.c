@@ -71,6 +71,7 @@ static struct lab {
     cl_mem in;
     cl_mem out;
     cl_mem carry;
+    cl_mem carry_after; /* of launches of totals */
     cl_mem table;
 } lab;
 
@@ -136,6 +137,8 @@ static void lab_open(size_t number, enum way way)
     lab.out = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, ROOM, NULL, &code);
     lab.carry = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE,
                                (size_t)LINES * CARRY_WORDS * 8, NULL, &code);
+    lab.carry_after = clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE,
+                                     (size_t)LINES * CARRY_WORDS * 8, NULL, &code);
     lab.table =
         clCreateBuffer(lab.cl.context, CL_MEM_READ_WRITE, sizeof(struct table), NULL, &code);
     (void)ktest_check(code == CL_SUCCESS, "there is memory");
@@ -153,6 +156,7 @@ static void lab_close(void)
     opencl_release(&lab.in);
     opencl_release(&lab.out);
     opencl_release(&lab.carry);
+    opencl_release(&lab.carry_after);
     opencl_release(&lab.table);
     opencl_close(&lab.cl);
 }
@@ -240,7 +244,24 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                        "the kernel runs");
 }
 
-/* Scan lines that are in lab.in, cut into pieces of random lengths. */
+/* Leave the sums after a piece in lab.carry_after by a launch that writes no results. */
+static bool launch_totals(const struct run *run, size_t first, size_t length, ulong flags)
+{
+    static ulong sums[LINES * CARRY_WORDS];
+    const cl_mem carry = lab.carry;
+    const cl_command_queue queue = lab.cl.queue;
+    const cl_int code =
+        clEnqueueReadBuffer(queue, carry, CL_TRUE, 0, sizeof sums, sums, 0, NULL, NULL) |
+        clEnqueueWriteBuffer(queue, lab.carry_after, CL_TRUE, 0, sizeof sums, sums, 0, NULL,
+                             NULL);
+    lab.carry = lab.carry_after;
+    const bool launched = launch(run, first, length, flags | ENTRY_CARRY_OUT | ENTRY_TOTALS);
+    lab.carry = carry;
+    return ktest_check(code == CL_SUCCESS, "the sums are copied") && launched;
+}
+
+/* Scan lines that are in lab.in, cut into pieces of random lengths. The sums after a piece are left
+ * by its scan, or by a launch of totals before it. */
 static bool scan_pieces(const struct run *run, size_t pieces)
 {
     const bool reverse = (run->flags & ENTRY_REVERSE) != 0;
@@ -249,10 +270,19 @@ static bool scan_pieces(const struct run *run, size_t pieces)
         const bool last = i + 1 == pieces;
         const size_t rest = run->length - done;
         const size_t length = last ? rest : scan_draw((uint32_t)rest + 1);
-        const ulong flags =
-            run->flags | (i > 0 ? ENTRY_CARRY_IN : 0) | (last ? 0 : ENTRY_CARRY_OUT);
-        if (!launch(run, reverse ? rest - length : done, length, flags)) {
+        const size_t first = reverse ? rest - length : done;
+        const bool totals = !last && scan_draw(2) == 0;
+        const ulong flags = run->flags | (i > 0 ? ENTRY_CARRY_IN : 0);
+        if (totals && !launch_totals(run, first, length, flags)) {
             return false;
+        }
+        if (!launch(run, first, length, flags | (last || totals ? 0 : ENTRY_CARRY_OUT))) {
+            return false;
+        }
+        if (totals) {
+            const cl_mem before = lab.carry;
+            lab.carry = lab.carry_after;
+            lab.carry_after = before;
         }
         done += length;
     }
