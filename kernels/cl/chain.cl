@@ -305,7 +305,7 @@ INLINE struct partition partition_begin(const struct chain *c, const struct line
         sums_read(s, carry, e->carry_lines);
     } else {
         for (uint i = 0; i < s->lines; i++) {
-            s->supers[i] = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
+            s->supers[i] = LANE_ZERO;
             s->blocks[i] = LANE_ZERO;
         }
     }

@@ -65,7 +65,7 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     }
     bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     struct line_state s;
-    s.supers = exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
+    s.supers = ACC_ZERO;
     s.blocks = ACC_ZERO;
     s.groups = ACC_ZERO;
     s.block = (uint)e->block;

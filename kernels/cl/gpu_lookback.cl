@@ -177,7 +177,7 @@ static int total_or_anchor(const struct chain *chain, index_t superblock, acc_t 
 static acc_t walk_back(const struct chain *chain, index_t s)
 {
     index_t a = s;
-    acc_t sum = (chain->entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
+    acc_t sum = ACC_ZERO;
     while (a > 0) {
         acc_t anchor;
         if (look(chain->anchors + a * SLOT_WORDS, &anchor)) {

@@ -169,7 +169,7 @@ __kernel void gpu_lines(__global const ulong *table, ulong entry_at, uint count,
     __global acc_t *totals =
         superblock_totals + (index_t)entry->superblock_at + line * (index_t)entry->superblocks;
     __global acc_t *carried = carry + entry->carry + line;
-    acc_t s = (entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
+    acc_t s = ACC_ZERO;
     if ((entry->flags & ENTRY_CARRY_IN) != 0) {
         s = carried[0];
     }
@@ -208,7 +208,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     if (lane.count == 0) {
         return;
     }
-    acc_t s = (entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
+    acc_t s = ACC_ZERO;
     acc_t b = block_base[block_slot];
     if ((entry->flags & ENTRY_SPINE) != 0) {
         index_t block = lane.first / BLOCK;

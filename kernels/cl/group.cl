@@ -1,12 +1,10 @@
-/* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add,
- * store. group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer
- * addition is associative: any grouping gives the same bits). 64-bit accumulators are kept as
- * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md). Where no
- * lane meets another (-DVERTICAL) the whole vectors are faster, conversions above all.
+/* Sums of neighbours as vectors, for CPU devices: load, add by Kogge and Stone, store. group_t is
+ * the elements of such a step: eight, or sixteen of 8 and 16 bits. Elements of 64 bits are kept as
+ * two vectors of four: shuffles of 512-bit vectors were slower (docs/design/kernels.md).
  * -DTRANSPOSED: one vector of eight, whatever the type. -DLONG_VECTORS: the processor does 512 bits
- * at once, and groups are whole vectors, of integers as many as these hold.
+ * at once, and groups are whole vectors.
  *
- * lane_t   what a lane holds: acc_t, for integers elem_t
+ * lane_t   one lane: an element, or the low bits of a sum, which are as many
  * vec_t    WIDTH lanes; as sum: the same sum in every lane
  * Loads and stores need no more alignment than elem_t has. No function here branches. */
 #define INLINE static inline __attribute__((always_inline))
@@ -14,39 +12,30 @@
     static __attribute__((noinline)) /* seldom: not to be part of what runs often */
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
-#if defined(ACC_INT)
 typedef elem_t lane_t;
-#else
-typedef acc_t lane_t;
-#endif
 #define LANE_ZERO      ((lane_t)ACC_ZERO)
-#define LANE_PLUS_ZERO ((lane_t)ACC_PLUS_ZERO)
+#define LANE_ZERO ((lane_t)ACC_ZERO)
 
 /* Are groups in whole vectors of 512 bits faster here? Not for short lines that fill no such
- * vector (narrow.cl), nor where 16-bit floats go by quads (line.cl). */
+ * vector (narrow.cl). */
 #if !defined(LONG_VECTORS) || defined(VERTICAL)
 #define LONG_SUMS 0
-#elif defined(INNER) && defined(ACC_INT)
-#define LONG_SUMS (ELEM_BYTES == 4 || (ELEM_BYTES == 8 && INNER > 1))
 #elif defined(INNER)
-#define LONG_SUMS (ELEM_BYTES == 4 || INNER > 1)
-#elif defined(ACC_INT)
-#define LONG_SUMS 1
+#define LONG_SUMS (ELEM_BYTES == 4 || (ELEM_BYTES == 8 && INNER > 1))
 #else
-#define LONG_SUMS (ELEM_BYTES >= 4)
+#define LONG_SUMS 1
 #endif
 
-#if defined(TRANSPOSED) || (defined(ACC_F64) && (defined(VERTICAL) || LONG_SUMS)) || \
-    (defined(ACC_INT) && ELEM_BYTES == 8 && LONG_SUMS)
+#if defined(TRANSPOSED) || (ELEM_BYTES == 8 && LONG_SUMS)
 #define WIDTH 8
 #define VECS  1
-#elif defined(ACC_INT) && ELEM_BYTES <= 2 && LONG_SUMS
+#elif ELEM_BYTES <= 2 && LONG_SUMS
 #define WIDTH 32
 #define VECS  1
-#elif defined(ACC_F64) || (defined(ACC_INT) && ELEM_BYTES == 8)
+#elif ELEM_BYTES == 8
 #define WIDTH 4
 #define VECS  2
-#elif defined(ACC_INT) && (ELEM_BYTES <= 2 || LONG_SUMS)
+#elif ELEM_BYTES <= 2 || LONG_SUMS
 #define WIDTH 16
 #define VECS  1
 #else
@@ -62,23 +51,14 @@ typedef acc_t lane_t;
 #define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements */
 
 typedef VECTOR(lane_t, WIDTH) vec_t;
-/* Elements that are converted together, loaded and stored as one vector. */
-#if defined(BY_FLOAT)
-#define PACK 8
-#else
+/* Elements that are loaded and stored as one vector. */
 #define PACK WIDTH
-#endif
-#define PACK_VECS (PACK / WIDTH)
 typedef VECTOR(elem_t, PACK) elem_pack_t;
 typedef elem_pack_t elem_pack_any_t __attribute__((aligned(ELEM_BYTES)));
-typedef struct {
-    vec_t vec[PACK_VECS];
-} pack_t;
 typedef struct {
     vec_t vec[VECTORS];
 } group_t;
 #define EACH_VEC  _Pragma("unroll") for (int i = 0; i < VECTORS; i++)
-#define EACH_PACK _Pragma("unroll") for (int i = 0; i < VECTORS; i += PACK_VECS)
 
 #define STREAM_STORE(value, p) __builtin_nontemporal_store(value, p)
 
@@ -105,99 +85,6 @@ typedef struct {
 #define KEPT_LANE(v, l)     (l) == WIDTH - 1 ? WIDTH + (l) : (l)
 #define REVERSED_PACK(v)    __builtin_shufflevector(v, v, JOIN(LANES_, PACK)(REVERSED_LANE, v))
 #define REVERSED_LANE(v, l) PACK - 1 - (l)
-
-/* ---- conversions ---- */
-#if defined(BY_FLOAT)
-#if defined(ELEM_F16) && defined(__F16C__)
-INLINE float8 pack_to_float(elem_pack_t x)
-{
-/* clang 15 takes vectors of halves apart where branches meet; others are better read here */
-#if __clang_major__ <= 15 && !defined(VERTICAL) && defined(STEPS)
-    __asm__("" : "+x"(x));
-#endif
-    return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
-}
-INLINE elem_pack_t pack_from_float(float8 x)
-{
-    elem_pack_t bits = __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_pack_t);
-    return __builtin_convertvector(x == x, short8) ? bits : (elem_pack_t)0x7E00;
-}
-#else
-FLOAT_CONVERSIONS(INLINE, uint8, float8)
-INLINE float8 pack_to_float(elem_pack_t x)
-{
-    return elem_to_float8(__builtin_convertvector(x, uint8));
-}
-INLINE elem_pack_t pack_from_float(float8 x)
-{
-    return __builtin_convertvector(elem_from_float8(x), elem_pack_t);
-}
-#endif
-
-/* Floats that round to 16 bits as the accumulators themselves do, as in store_elem(). Where
- * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes:
- * in the last two bits, because the compiler takes a detour for a single one. Too large a value
- * becomes the largest float, which rounds to infinity like itself. */
-typedef VECTOR(float, WIDTH) float_vec_t;
-typedef VECTOR(ulong, WIDTH) ulong_vec_t;
-INLINE float_vec_t to_odd_float(vec_t x)
-{
-    const ulong low = (1UL << 29) - 1;
-    ulong_vec_t bits = __builtin_astype(x, ulong_vec_t);
-#if defined(__AVX512F__) && WIDTH == 8 && __has_builtin(__builtin_ia32_cvtpd2ps512_mask)
-    const int to_zero = 11; /* and no exceptions */
-    const float_vec_t none = (float_vec_t)(0.0f);
-    uint8 f = as_uint8(__builtin_ia32_cvtpd2ps512_mask(x, none, 0xFF, to_zero));
-    return as_float8(f | (__builtin_convertvector((bits & low) != 0, uint8) & 3));
-#else
-    bits = (bits | ((bits & low) + low)) & ~low;
-    return __builtin_convertvector(__builtin_astype(bits, vec_t), float_vec_t);
-#endif
-}
-#endif
-
-/* What elements are between memory and sums: floats, where they are 16-bit ones. */
-#if defined(BY_FLOAT)
-typedef float cell_t;
-#define CELLS_LOAD(x)  pack_to_float(x)
-#define CELLS_STORE(f) pack_from_float(f)
-#else
-typedef elem_t cell_t;
-#define CELLS_LOAD(x)  (x)
-#define CELLS_STORE(f) (f)
-#endif
-typedef VECTOR(cell_t, WIDTH) cell_vec_t;
-#if defined(BY_FLOAT)
-#define CELLS_ROUND(v) to_odd_float(v)
-#else
-#define CELLS_ROUND(v) __builtin_convertvector(v, cell_vec_t)
-#endif
-
-#if PACK_VECS == 1
-INLINE pack_t widen(elem_pack_t x)
-{
-    pack_t p = {{__builtin_convertvector(CELLS_LOAD(x), vec_t)}};
-    return p;
-}
-INLINE elem_pack_t narrow(pack_t p)
-{
-    return CELLS_STORE(CELLS_ROUND(p.vec[0]));
-}
-#else
-INLINE pack_t widen(elem_pack_t x)
-{
-    float8 f = pack_to_float(x);
-    pack_t p;
-    p.vec[0] = __builtin_convertvector(__builtin_shufflevector(f, f, 0, 1, 2, 3), vec_t);
-    p.vec[1] = __builtin_convertvector(__builtin_shufflevector(f, f, 4, 5, 6, 7), vec_t);
-    return p;
-}
-INLINE elem_pack_t narrow(pack_t p)
-{
-    return pack_from_float(__builtin_shufflevector(
-        to_odd_float(p.vec[0]), to_odd_float(p.vec[1]), 0, 1, 2, 3, 4, 5, 6, 7));
-}
-#endif
 
 /* ---- elements apart ---- */
 
@@ -289,52 +176,25 @@ INLINE group_t group_add(group_t a, group_t b)
     return a;
 }
 
-/* The vectors of a group that go together, from vector i on. */
-INLINE void group_put(group_t *g, int i, elem_pack_t x)
-{
-    pack_t p = widen(x);
-    g->vec[i] = p.vec[0];
-#if PACK_VECS == 2
-    g->vec[i + 1] = p.vec[1];
-#endif
-}
-
-/* Their elements, but for CANONICAL(), which narrow() leaves to do. */
-INLINE elem_pack_t group_narrow(const group_t *g, int i)
-{
-    pack_t p;
-    p.vec[0] = g->vec[i];
-#if PACK_VECS == 2
-    p.vec[1] = g->vec[i + 1];
-#endif
-    return narrow(p);
-}
-
-INLINE elem_pack_t group_get(const group_t *g, int i)
-{
-    elem_pack_t x = group_narrow(g, i);
-    return CANONICAL(x);
-}
-
 /* The group that begins at *p; reverse: and goes on below it. */
 INLINE group_t group_load(const bool reverse, __global const elem_t *p)
 {
     group_t g;
-    EACH_PACK
+    EACH_VEC
     {
         __global const elem_t *at = reverse ? p - i * WIDTH - (PACK - 1) : p + i * WIDTH;
         elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
-        group_put(&g, i, reverse ? REVERSED_PACK(x) : x);
+        g.vec[i] = reverse ? REVERSED_PACK(x) : x;
     }
     return g;
 }
 
 INLINE void group_store(const bool reverse, __global elem_t *p, group_t g)
 {
-    EACH_PACK
+    EACH_VEC
     {
         __global elem_t *at = reverse ? p - i * WIDTH - (PACK - 1) : p + i * WIDTH;
-        elem_pack_t x = group_get(&g, i);
+        elem_pack_t x = g.vec[i];
         ((__global elem_pack_any_t *)at)[0] = reverse ? REVERSED_PACK(x) : x;
     }
 }
@@ -342,7 +202,7 @@ INLINE void group_store(const bool reverse, __global elem_t *p, group_t g)
 /* Past the caches; p must be aligned to elem_pack_t. */
 INLINE void group_stream(__global elem_t *p, group_t g)
 {
-    EACH_PACK { STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * WIDTH)); }
+    EACH_VEC { STREAM_STORE(g.vec[i], (__global elem_pack_t *)(p + i * WIDTH)); }
 }
 
 /* Kogge-Stone on `count` groups side by side: while one waits for its shuffles others add. */
@@ -387,9 +247,6 @@ INLINE vec_t group_total(group_t q)
 INLINE group_t group_results(vec_t base, group_t q, vec_t next)
 {
     EACH_VEC { q.vec[i] = PLUS(base, q.vec[i]); }
-#if !defined(ACC_INT)
-    q.vec[VECS - 1] = WITH_LAST(q.vec[VECS - 1], next);
-#endif
     return q;
 }
 

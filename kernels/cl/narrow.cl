@@ -82,12 +82,6 @@ INLINE group_t cells_totals(group_t q)
 INLINE group_t cells_results(group_t base, group_t q, group_t next)
 {
     q = group_add(base, q);
-#if !defined(ACC_INT)
-#define RESULT_LANE(j, l) WIDTH *(j) + (l) >= (GROUP - 1) * INNER ? WIDTH + (l) : (l)
-#define RESULT(j) \
-    q.vec[j] = __builtin_shufflevector(q.vec[j], next.vec[j], EACH_LANE(RESULT_LANE, j));
-    EACH_VECTOR(RESULT)
-#endif
     return q;
 }
 
@@ -117,7 +111,7 @@ struct lines {
 
 /* The packs of a group that have cells: all, or the first alone. */
 #define EACH_PACK_OF(one_pack) \
-    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_VECS) if (!(one_pack) || j == 0)
+    _Pragma("unroll") for (int j = 0; j < VECTORS; j++) if (!(one_pack) || j == 0)
 
 /* The group whose first cell is *p. */
 INLINE group_t cells_load(const bool reverse, const bool one_pack, __global const elem_t *p)
@@ -127,7 +121,7 @@ INLINE group_t cells_load(const bool reverse, const bool one_pack, __global cons
     {
         __global const elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
-        group_put(&g, j, reverse ? REVERSED_PACK(x) : x);
+        g.vec[j] = (reverse ? REVERSED_PACK(x) : x);
     }
     return g;
 }
@@ -139,7 +133,7 @@ NOINLINE group_t cells_load_edge(bool reverse, __global const elem_t *low,
     elem_t edge[CELLS];
     for (int i = 0; i < CELLS; i++) {
         __global const elem_t *at = reverse ? p - i : p + i;
-        edge[i] = at >= low && at < high ? *at : ELEM_ZERO;
+        edge[i] = at >= low && at < high ? *at : (elem_t)0;
     }
     return cells_load(false, false, AS_GLOBAL(edge));
 }
@@ -150,9 +144,9 @@ INLINE void cells_store(const bool reverse, const bool one_pack, elem_t *p, grou
     EACH_PACK_OF(one_pack)
     {
         elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
-        elem_pack_t x = group_narrow(&g, j);
+        elem_pack_t x = g.vec[j];
         x = reverse ? REVERSED_PACK(x) : x;
-        ((elem_pack_any_t *)at)[0] = CANONICAL(x);
+        ((elem_pack_any_t *)at)[0] = x;
     }
 }
 
@@ -187,7 +181,7 @@ NOINLINE void flush(bool reverse, __global elem_t *out, const elem_t *cells, uin
 INLINE struct lane_sums sums_init(bool exclusive)
 {
     struct lane_sums s;
-    s.supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s.supers = group_splat(LANE_ZERO);
     s.blocks = group_splat(LANE_ZERO);
     s.base = s.supers;
     s.groups = group_splat(LANE_ZERO);
@@ -387,7 +381,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             SCAN(REVERSE | ONE_GROUP);
         } else if (l.reverse) {
             SCAN(REVERSE);
-#if PACK >= 4 * INNER && VECTORS > PACK_VECS
+#if PACK >= 4 * INNER && VECTORS > 1
         } else if (l.rows * INNER <= PACK) {
             SCAN(ONE_GROUP | ONE_PACK);
 #endif

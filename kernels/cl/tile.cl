@@ -62,24 +62,13 @@ struct lines {
 
 /* ---- eight rows ---- */
 
-/* The network of a group of each line. Sums that are exact in any order are chained instead:
- * those of integers, and of eight float16 numbers in float64 (docs/design/numerics.md). */
+/* The sums of ROWS elements of each line. */
 INLINE void rows_network(group_t v[ROWS])
 {
-#if defined(EXACT_SUMS)
 #pragma unroll
     for (int r = 1; r < ROWS; r++) {
         v[r] = group_add(v[r - 1], v[r]);
     }
-#else
-#pragma unroll
-    for (int d = 1; d < ROWS; d *= 2) {
-#pragma unroll
-        for (int r = ROWS - 1; r >= d; r--) {
-            v[r] = group_add(v[r - d], v[r]);
-        }
-    }
-#endif
 }
 
 /* After it, their results; moves the sums on. */
@@ -118,7 +107,7 @@ INLINE void rows_results(group_t v[ROWS], struct lane_sums *s, bool exclusive,
 
 INLINE void sums_init(struct lane_sums *s, bool exclusive)
 {
-    s->supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s->supers = group_splat(LANE_ZERO);
     s->blocks = group_splat(LANE_ZERO);
     s->groups = group_splat(LANE_ZERO);
     s->base = group_add(s->supers, s->blocks);
@@ -138,7 +127,7 @@ NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *hi
                            __global const elem_t *p, elem_t *cells, int count)
 {
     for (int i = 0; i < count; i++) {
-        cells[i] = p + i >= low && p + i < high ? p[i] : ELEM_ZERO;
+        cells[i] = p + i >= low && p + i < high ? p[i] : (elem_t)0;
     }
 }
 
@@ -202,7 +191,7 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
         }
     }
     transpose(x);
-    EACH_SIDE { group_put(&v[i], 0, x[i]); }
+    EACH_SIDE { v[i].vec[0] = x[i]; }
     if (l->reverse) {
         rows_reverse(v);
     }
@@ -216,7 +205,7 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     if (l->reverse) {
         rows_reverse(v);
     }
-    EACH_SIDE { x[i] = group_get(&v[i], 0); }
+    EACH_SIDE { x[i] = v[i].vec[0]; }
     transpose(x);
     if (rows == ROWS) {
         EACH_SIDE { ((__global side_any_t *)(out + l->out_at[i]))[0] = x[i]; }
@@ -574,7 +563,7 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
         }
     }
     if (exclusive) {
-        group_t zero = group_splat(LANE_PLUS_ZERO);
+        group_t zero = group_splat(LANE_ZERO);
 #pragma unroll
         for (int r = ROWS - 1; r >= 0; r--) {
             v[r] = r % length > 0 ? group_add(zero, v[r > 0 ? r - 1 : 0]) : zero;

@@ -604,7 +604,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     /* lanes without a line are added up too, and go nowhere */
     elem_t cells[TILE_ROWS * PITCH] __attribute__((aligned(64)));
     for (uint i = 0; i < TILE_ROWS * PITCH; i += SIDE) {
-        ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
+        ((side_t *)(cells + i))[0] = (side_t)(0);
     }
     struct line_set line_sets[2];
     ulong at = item * e->item_lines;
