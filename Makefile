@@ -185,7 +185,7 @@ $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o \
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl Makefile
-	@grep -E '^scan_(rows|steps|columns|narrow)_(i32_int|i64_int|i8_int)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
+	@grep -E '^scan_(rows|steps|columns|narrow)_(i32|i64|i8)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
 # The arithmetic of exact sums, by itself.

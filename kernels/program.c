@@ -66,7 +66,6 @@ bool program_suits(const struct opencl *device, enum scan_variant_id variant)
 void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec)
 {
-    const bool floats = scan_variants[variant].floats;
     const char *option = scan_variants[variant].option;
     char test[32] = "";
     (void)device; /* tests alone ask for anything of it */
@@ -74,9 +73,10 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
         (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u",
                        (unsigned)AID(device, lookback_test));
     }
-    *spec = (struct program_spec){.sources = {floats ? "exact" : "types"}};
-    (void)snprintf(spec->options, sizeof spec->options, "%s%s -DINDEX=%s %s%s",
-                   element_options[stored_as(type.dtype)], floats ? "" : " -DACC_INT",
+    *spec =
+        (struct program_spec){.sources = {scan_variants[variant].floats ? "exact" : "types"}};
+    (void)snprintf(spec->options, sizeof spec->options, "%s -DINDEX=%s %s%s",
+                   element_options[stored_as(type.dtype)],
                    type.index == SCAN_INDEX_32 ? "uint" : "ulong", option != NULL ? option : "",
                    test);
     for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
@@ -88,7 +88,7 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
  * differs between programs: f32, ulong. */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM])
 {
-    static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};
+    static const char *const prefixes[] = {"-DELEM_", "-DINDEX=", "-D"};
     size_t used = (size_t)snprintf(name, PROGRAM_NAME_ROOM, "%s", kernel);
     while (*options != '\0' && used < PROGRAM_NAME_ROOM - 1) {
         size_t i = 0;

@@ -28,7 +28,7 @@ properties = (c.c_void_p * 3)(0x1084, platform, 0)
 context = c.c_void_p(cl.clCreateContext(properties, 1, c.byref(device), None, None, c.byref(code)))
 assert code.value == 0
 queue = c.c_void_p(cl.clCreateCommandQueue(context, device, c.c_ulong(0), c.byref(code)))
-kernel_name = b"scan_generic_i32_int_ulong"
+kernel_name = b"scan_generic_i32_ulong"
 program = c.c_void_p(
     cl.clCreateProgramWithBuiltInKernels(context, 1, c.byref(device), kernel_name, c.byref(code)))
 kernel = c.c_void_p(cl.clCreateKernel(program, kernel_name, c.byref(code)))
@@ -72,7 +72,7 @@ none = c.c_void_p()
 do(2, platform, c.c_ulong(2), c.c_uint(1), at(device), none)
 context = make(4, none, c.c_uint(1), at(device), none, none)
 queue = make(9, context, device, c.c_ulong(0))
-name = c.create_string_buffer(b"scan_generic_i32_int_ulong")
+name = c.create_string_buffer(b"scan_generic_i32_ulong")
 names = c.cast(name, c.c_void_p)
 program = make(97, context, c.c_uint(1), at(device), names)
 kernel = make(34, program, names)

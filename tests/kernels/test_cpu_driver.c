@@ -33,7 +33,7 @@ enum {
 #endif
 #endif
 
-static const char kernel_name[] = "scan_generic_i32_int_ulong";
+static const char kernel_name[] = "scan_generic_i32_ulong";
 static cl_device_id device;
 
 /* One of each object. */
@@ -353,8 +353,8 @@ static void wrong_programs_and_arguments_are_refused(const void *context)
     if (!create(&s) || !create(&other)) {
         return;
     }
-    static const char *const names[] = {"", "scan_nothing", "scan_generic_i32_int_ulong;",
-                                        "scan_generic_i32_int_ulong;x"};
+    static const char *const names[] = {"", "scan_nothing", "scan_generic_i32_ulong;",
+                                        "scan_generic_i32_ulong;x"};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         ktest_check(clCreateProgramWithBuiltInKernels(s.context, 1, &device, names[i], &code) ==
                         NULL,
