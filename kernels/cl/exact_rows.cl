@@ -90,13 +90,28 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
-/* Several lines to a block, one behind the other on both sides, forwards, and by themselves. */
+/* Several lines to a block, one behind the other on both sides, and by themselves. */
 INLINE bool are_short_rows(__global const struct scan_entry *e)
 {
-    const ulong others = ENTRY_REVERSE | ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
+    const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
     return e->length <= SHORT_ROW && e->partitions == 1 && (e->flags & others) == 0 &&
            e->axis_in == 1 && e->axis_out == 1 && e->dims == 1 &&
            entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
+}
+
+/* Short rows backwards: turned round together, the last row is the first. */
+NOINLINE void short_rows_reversed(const elem_t *in, elem_t *out, uint rows, uint length,
+                                  bool exclusive)
+{
+    elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
+    const uint count = rows * length;
+    cells_gather(cells, in + count - 1, -1, count);
+    if (exclusive) {
+        short_rows_scan(cells, cells, rows, length, true);
+    } else {
+        short_rows_scan(cells, cells, rows, length, false);
+    }
+    cells_scatter(cells, out + count - 1, -1, count);
 }
 
 /* The partition of a line. */
@@ -165,7 +180,9 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         elem_t *to = AS_PRIVATE(launch->out + walk.out);
         for (; line < end; line += most, from += most * e->length, to += most * e->length) {
             const uint rows = (uint)min((ulong)most, end - line);
-            if (exclusive) {
+            if ((e->flags & ENTRY_REVERSE) != 0) {
+                short_rows_reversed(from, to, rows, (uint)e->length, exclusive);
+            } else if (exclusive) {
                 short_rows_scan(from, to, rows, (uint)e->length, true);
             } else {
                 short_rows_scan(from, to, rows, (uint)e->length, false);

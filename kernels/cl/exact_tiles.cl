@@ -12,33 +12,66 @@ struct tile_lines {
     long out[TILE_LINES];
 };
 
-/* Copy `rows` elements of each line, `step` from one to the next, from memory to the buffer's lanes,
- * or, `back`, from there to memory. Memory is walked along the lines if their elements are nearer to
- * each other than the lines are, else across them. */
-INLINE void tile_copy(const bool back, elem_t *memory, const long *at, uint count, long step,
-                      ulong rows, bool along, elem_t *cells, uint lanes)
-{
-    const uint outer = along ? count : (uint)rows;
-    const uint inner = along ? (uint)rows : count;
-    for (uint a = 0; a < outer; a++) {
-        for (uint b = 0; b < inner; b++) {
-            const uint line = along ? a : b;
-            const uint row = along ? b : a;
-            elem_t *p = memory + at[line] + (long)row * step;
-            elem_t *cell = cells + row * lanes + line;
-            if (back) {
-                *p = *cell;
-            } else {
-                *cell = *p;
-            }
-        }
-    }
-}
-
 /* Are a line's elements nearer to each other than the lines are? */
 INLINE bool is_along(const long *at, uint count, long step)
 {
     return count < 2 || abs(step) <= abs(at[1] - at[0]);
+}
+
+/* Copy `count` elements from memory to the buffer, or, `back`, from there to memory. */
+INLINE void run_copy(const bool back, elem_t *p, long step, elem_t *cell, long next, uint count)
+{
+    if (step == 1 && next == 1) {
+        __builtin_memcpy(back ? p : cell, back ? cell : p, count * sizeof *p);
+        return;
+    }
+#pragma unroll 8
+    for (uint i = 0; i < count; i++) {
+        if (back) {
+            p[(long)i * step] = cell[(long)i * next];
+        } else {
+            cell[(long)i * next] = p[(long)i * step];
+        }
+    }
+}
+
+/* Elements from each line to the next; 0: they differ. */
+INLINE long lines_pitch(const long *at, uint count)
+{
+    const long pitch = count > 1 ? at[1] - at[0] : 0;
+    bool even = true;
+    for (uint i = 2; i < count; i++) {
+        even = even && at[i] - at[i - 1] == pitch;
+    }
+    return even ? pitch : 0;
+}
+
+/* Copy `rows` elements of each line, `step` from one to the next, from memory to the buffer's lanes,
+ * or, `back`, from there to memory. Memory is walked along the lines if their elements are nearer to
+ * each other than the lines are, else across them. */
+INLINE void tile_copy(const bool back, elem_t *memory, const long *at, uint count, long step,
+                      uint rows, elem_t *cells, uint lanes)
+{
+    const long pitch = lines_pitch(at, count);
+    if (is_along(at, count, step)) {
+        for (uint line = 0; line < count; line++) {
+            run_copy(back, memory + at[line], step, cells + line, lanes, rows);
+        }
+        return;
+    }
+    for (uint row = 0; row < rows; row++, memory += step, cells += lanes) {
+        if (pitch != 0) {
+            run_copy(back, memory + at[0], pitch, cells, 1, count);
+            continue;
+        }
+        for (uint line = 0; line < count; line++) {
+            if (back) {
+                memory[at[line]] = cells[line];
+            } else {
+                cells[line] = memory[at[line]];
+            }
+        }
+    }
 }
 
 /* The lines from `line` on, in a partition: in and out are its first element in the order of
@@ -59,12 +92,12 @@ NOINLINE void tiles_scan(const struct tile_lines *lines, elem_t *in, elem_t *out
                 cells[row * s.columns + i] = 0;
             }
         }
-        tile_copy(false, in + (long)r * in_step, lines->in, lines->count, in_step, t.rows,
-                  is_along(lines->in, lines->count, in_step), cells, s.columns);
+        tile_copy(false, in + (long)r * in_step, lines->in, lines->count, in_step, t.rows, cells,
+                  s.columns);
         strip_add(&s, &t);
         if (s.results != NO_RESULTS) {
             tile_copy(true, out + (long)r * out_step, lines->out, lines->count, out_step, t.rows,
-                      is_along(lines->out, lines->count, out_step), cells, s.columns);
+                      cells, s.columns);
         }
     }
     strip_end(&s, lines->count, p, line);
