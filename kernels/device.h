@@ -25,7 +25,6 @@ struct scan_device_info {
     uint32_t compute_units;
     uint64_t memory_bytes;
     uint64_t max_alloc_bytes;
-    bool fp64;
     bool built_in;      /* Tally's own driver: kernels were compiled ahead */
     bool host_memory;   /* works in host memory: no transfers */
     char lookback[160]; /* how it runs long lines: in one pass (look-back), or why not */

@@ -122,7 +122,6 @@ static bool is_usable(cl_platform_id platform, cl_device_id id)
 static void describe_device(cl_platform_id platform, cl_device_id id,
                             struct scan_device_info *info)
 {
-    const cl_ulong floats = CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM;
     const cl_ulong type = device_number(id, CL_DEVICE_TYPE);
     const cl_uint units = (cl_uint)device_number(id, CL_DEVICE_MAX_COMPUTE_UNITS);
     *info = (struct scan_device_info){
@@ -132,7 +131,6 @@ static void describe_device(cl_platform_id platform, cl_device_id id,
         .compute_units = units > 0 ? units : 1,
         .memory_bytes = device_number(id, CL_DEVICE_GLOBAL_MEM_SIZE),
         .max_alloc_bytes = device_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-        .fp64 = (device_number(id, CL_DEVICE_DOUBLE_FP_CONFIG) & floats) == floats,
         .built_in = device_number(id, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE,
         .host_memory = (type & CL_DEVICE_TYPE_CPU) != 0 &&
                        device_number(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE};

@@ -96,10 +96,9 @@ static int list_devices(FILE *out)
     for (size_t i = 0; i < count; i++) {
         char memory[32];
         byte_size_text(infos[i].memory_bytes, memory, sizeof memory);
-        (void)fprintf(out, "%zu: %s\n   %s; %s; driver %s; %u compute units; %s%s%s\n", i,
+        (void)fprintf(out, "%zu: %s\n   %s; %s; driver %s; %u compute units; %s%s\n", i,
                       infos[i].name, infos[i].platform, kinds[infos[i].kind], infos[i].driver,
                       infos[i].compute_units, memory,
-                      infos[i].fp64 ? "" : "; float64 in integers",
                       infos[i].host_memory ? "; works in host memory" : "");
     }
     free(infos);

@@ -107,7 +107,6 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     json_writer_member_uint(w, "compute_units", info->compute_units);
     json_writer_member_uint(w, "memory_bytes", info->memory_bytes);
     json_writer_member_uint(w, "max_allocation_bytes", info->max_alloc_bytes);
-    json_writer_member_bool(w, "float64", info->fp64);
     json_writer_member_bool(w, "host_memory", info->host_memory);
     json_writer_member_string(w, "lookback", stats->lookback);
     json_writer_member_uint(w, "running", stats->running);

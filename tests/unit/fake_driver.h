@@ -92,7 +92,6 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
         infos[i] =
             (struct scan_device_info){.kind = i % 2 == 0 ? SCAN_DEVICE_CPU : SCAN_DEVICE_GPU,
                                       .built_in = fake.built_in && i == 0,
-                                      .fp64 = true,
                                       .host_memory = true};
         (void)snprintf(infos[i].name, sizeof infos[i].name, "Fake \"%zu\"", i);
         (void)snprintf(infos[i].platform, sizeof infos[i].platform, "Fakes");
