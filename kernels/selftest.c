@@ -4,10 +4,11 @@
  *
  * Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
  * included. One shape for every way that memory is walked, each in all directions; and for
- * floats the smallest number and a NaN, which tell a device that flushes subnormals or makes
- * NaNs of its own. A wrong result is DEVICE_ERROR and says what was expected. Thread: that of
+ * floats exact sums that rounded additions do not give, whole and by way of a carry. A wrong
+ * result is DEVICE_ERROR and says what was expected. Thread: that of
  * the device. */
 #include "kernels/batch.h"
+#include "proto/exact_sum.h"
 #include "proto/macros.h"
 
 #include <assert.h>
@@ -183,30 +184,67 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
     return visit_lines(check, &plan, true, err);
 }
 
-/* A line whose sums no order of rounded additions gives: of the smallest number, twice, the largest
- * one, twice, both taken off again, and a NaN with sign and payload. */
+/* Scan the first `count` elements of the slab, the first `cut` of them before the others, which get
+ * the line's sum by a carry; 0: all at once. */
+static enum status run_in_parts(struct check *check, struct scan_desc desc, uint64_t cut,
+                                uint64_t count, struct error *err)
+{
+    uint64_t carry[1 + EXACT_SUM_WORDS_MAX] = {0}; /* any struct exact_sum */
+    for (int i = cut > 0 ? 0 : 1; i < 2; i++) {
+        const uint64_t from = i == 0 ? 0 : cut;
+        struct scan_plan plan;
+        struct scan_report report;
+        desc.sizes[0] = (int64_t)(i == 0 ? cut : count - cut);
+        TRY(scan_plan_make(&desc, &plan, err));
+        const struct scan_job job = {.plan = &plan,
+                                     .slab = check->slab,
+                                     .in_offset = from * check->bytes,
+                                     .out_offset = from * check->bytes,
+                                     .carry = cut > 0 ? carry : NULL,
+                                     .carry_in = cut > 0 && i == 1,
+                                     .carry_out = i == 0};
+        TRY(scan_device_run(check->device, &job, 1, &report, err));
+    }
+    return STATUS_OK;
+}
+
+/* Known sums of floats, which no order of rounded additions gives: of -0.0, the smallest number twice,
+ * the largest one twice, both subtracted again, and a NaN with sign and payload; then of both
+ * infinities. Whole and in two parts, inclusive and exclusive. */
 static enum status check_floats(struct check *check, struct error *err)
 {
-    const enum dtype dtype = check->dtype;
-    const struct dtype_info *info = dtype_info(dtype);
+    const struct dtype_info *info = dtype_info(check->dtype);
     const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
     /* All bits of the exponent and the first of the fraction; all bits of the exponent. */
     const uint64_t nan = sign - (sign >> (info->exponent_bits + 1));
     const uint64_t infinity = sign - (sign >> info->exponent_bits);
     const uint64_t largest = infinity - 1;
-    const uint64_t line[] = {
-        1, 1, largest, largest, sign | largest, sign | largest, sign | nan | 1};
-    const uint64_t sums[] = {1, 2, largest, infinity, largest, 2, nan};
-    const struct scan_desc desc = {
-        .dtype = dtype, .rank = 1, .sizes = {(int64_t)ARRAY_COUNT(line)}};
-    struct scan_plan plan;
-    TRY(scan_plan_make(&desc, &plan, err));
-    for (uint64_t i = 0; i < ARRAY_COUNT(line); i++) {
-        put_element(check, i, line[i]);
-    }
-    TRY(run_one(check, &plan, 0, err));
-    for (uint64_t i = 0; i < ARRAY_COUNT(line); i++) {
-        TRY(expect_bits(check, "an exact sum", get_element(check, i), sums[i], err));
+    const struct {
+        uint64_t count;
+        uint64_t elements[8];
+        uint64_t sums[8];
+    } lines[] = {
+        {8,
+         {sign, 1, 1, largest, largest, sign | largest, sign | largest, sign | nan | 1},
+         {sign, 1, 2, largest, infinity, largest, 2, nan}},
+        {4, {1, infinity, largest, sign | infinity}, {1, infinity, infinity, nan}},
+    };
+    for (size_t n = 0; n < ARRAY_COUNT(lines) * 6; n++) {
+        const uint64_t count = lines[n / 6].count;
+        const uint64_t *sums = lines[n / 6].sums;
+        const uint64_t cuts[] = {0, 1, count / 2};
+        const bool exclusive = (n & 1) != 0;
+        const struct scan_desc desc = {
+            .dtype = check->dtype, .rank = 1, .exclusive = exclusive};
+        for (uint64_t i = 0; i < count; i++) {
+            put_element(check, i, lines[n / 6].elements[i]);
+        }
+        TRY(run_in_parts(check, desc, cuts[n % 6 / 2], count, err));
+        for (uint64_t i = 0; i < count; i++) {
+            const uint64_t before = i > 0 && sums[i - 1] != sign ? sums[i - 1] : 0;
+            TRY(expect_bits(check, "an exact sum", get_element(check, i),
+                            exclusive ? before : sums[i], err));
+        }
     }
     return STATUS_OK;
 }
