@@ -246,7 +246,7 @@ INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
         add_one_by_one(in, out, count, exclusive, sum);
         return;
     }
-    const struct range range = range_of(in, padded);
+    const struct range range = range_ahead(in, padded);
     int sum_top;
     int sum_low;
     int place;

@@ -11,33 +11,37 @@ INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs
     real_t limb[3];
     whole_t totals[3];
 #pragma unroll
-    for (int k = 0; k < limbs; k++) {
+    for (int k = 0; k < 3; k++) {
         limb[k] = (real_t)(limb_of(place + EXACT_UNIT + LIMB_BITS * k));
         totals[k] = (whole_t)(0);
     }
     for (uint i = 0; i < count; i += WIDTH) {
         real_t rest = elems_load(in + i);
 #pragma unroll
-        for (int k = limbs - 1; k >= 0; k--) {
-            const real_t t = rest + limb[k];
-            totals[k] += BITS_OF(t) - BITS_OF(limb[k]);
-            rest -= t - limb[k];
+        for (int k = 2; k >= 0; k--) {
+            if (k < limbs) {
+                const real_t t = rest + limb[k];
+                totals[k] += BITS_OF(t) - BITS_OF(limb[k]);
+                rest -= t - limb[k];
+            }
         }
     }
 #pragma unroll
-    for (int k = 0; k < limbs; k++) {
+    for (int k = 0; k < 3; k++) {
         long total = 0;
         for (uint i = 0; i < WIDTH; i++) {
             total += totals[k][i];
         }
-        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)(place + LIMB_BITS * k));
+        if (k < limbs) {
+            exact_add_wide(sum, (ulong)total, (ulong)(total >> 63),
+                           (uint)(place + LIMB_BITS * k));
+        }
     }
 }
 
 #if !defined(ELEM_F64) && !defined(WHOLES)
 /* `count` elements, a multiple of STRIDE, whose sums are multiples of 2^place and have at most 53
- * bits. Four vectors are added side by side,
- * because an addition waits for the one before it. */
+ * bits. Four vectors are added side by side, because an addition waits for the one before it. */
 INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *sum)
 {
     real_t totals[4] = {(real_t)(0.0), (real_t)(0.0), (real_t)(0.0), (real_t)(0.0)};
@@ -83,7 +87,7 @@ INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *
 /* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
 INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact *sum)
 {
-    const struct range range = range_of(in, padded);
+    const struct range range = range_ahead(in, padded);
     int place;
     if ((sum->flags & EXACT_HAS_MORE) == 0) {
         uint k = 0;
