@@ -104,10 +104,13 @@ INLINE void row_prefetch(const elem_t *row, uint columns)
 /* The exponents of a tile, but for those of special elements. */
 NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
 {
+    /* Rows without gaps are one run of memory, which the processor fetches ahead by itself. */
+    const bool writes_apart =
+        s->results != NO_RESULTS && abs(t->out_step) != (ulong)s->columns;
     struct extremes all = extremes_begin();
     for (uint r = 0; r < t->rows; r++) {
         row_prefetch(t->in + (long)(r + t->rows) * t->in_step, s->columns);
-        if (s->results != NO_RESULTS) {
+        if (writes_apart) {
             row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
         }
         extremes_add(&all, t->in + (long)r * t->in_step, s->columns);
