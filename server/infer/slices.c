@@ -161,6 +161,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
         job->carry = slices->part->sums + cut->line * slices->part->sum_bytes;
         job->carry_in = true;
         job->carry_out = true;
+        job->totals = whole->call.totals;
     }
     slice->in_offset = whole->in_offset + (size_t)(cut->in_first * bytes);
     slice->out_offset = whole->out_offset + (size_t)(cut->out_first * bytes);
