@@ -32,8 +32,8 @@ enum {
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
-    EXACT_NARROW = 32,         /* bytes of a row of a strip of exact sums, at least */
-    EXACT_SHORT = 256,         /* elements of a line of exact sums that is scanned by itself, at
+    EXACT_NARROW = 32, /* bytes of a row of columns that are gathered one by one, at most */
+    EXACT_SHORT = 256, /* elements of a line of exact sums that is scanned by itself, at
                                   least, if it is one of many and no row */
     EXACT_SHARED_ROW = 512, /* bytes of a row in a strip of them, at least, for threads to share
                                 rows: of narrower strips memory fetches neighbours in vain */
@@ -159,7 +159,7 @@ static bool wide_or_alone(const struct scan_piece *piece)
 static bool few_or_rows(const struct scan_piece *piece)
 {
     const bool narrow =
-        are_columns(piece) && exact_neighbours(piece) * element_bytes(piece) < EXACT_NARROW;
+        are_columns(piece) && exact_neighbours(piece) * element_bytes(piece) <= EXACT_NARROW;
     return are_rows(piece) || piece->plan->lines < STRIDED_LINES ||
            (narrow && piece->plan->axis.size >= EXACT_SHORT);
 }
