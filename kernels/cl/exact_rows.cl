@@ -17,14 +17,40 @@ struct stretch {
     long out_step;
 };
 
+/* Turn elements round: 64 bytes at a time, 32 of 16-bit ones. */
+#if ELEM_BYTES == 8
+#define TURNED          8
+#define TURNED_LANES    7, 6, 5, 4, 3, 2, 1, 0
+#else
+#define TURNED          16
+#define TURNED_LANES    15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
+#endif
+typedef VECTOR(elem_t, TURNED) turned_t;
+typedef turned_t turned_any_t __attribute__((aligned(ELEM_BYTES)));
+
+/* Both pointers are the lowest addresses. */
+INLINE void cells_turn(elem_t *to, const elem_t *from, uint count)
+{
+    uint i = 0;
+    for (; i + TURNED <= count; i += TURNED) {
+        const turned_t x = ((const turned_any_t *)(from + count - TURNED - i))[0];
+        ((turned_any_t *)(to + i))[0] = __builtin_shufflevector(x, x, TURNED_LANES);
+    }
+    for (; i < count; i++) {
+        to[i] = from[count - 1 - i];
+    }
+}
+
 INLINE void cells_gather(elem_t *cells, const elem_t *from, long step, uint count)
 {
     if (step == 1) {
         __builtin_memcpy(cells, from, count * sizeof *cells);
-        return;
-    }
-    for (uint i = 0; i < count; i++) {
-        cells[i] = from[(long)i * step];
+    } else if (step == -1) {
+        cells_turn(cells, from - (long)(count - 1), count);
+    } else {
+        for (uint i = 0; i < count; i++) {
+            cells[i] = from[(long)i * step];
+        }
     }
 }
 
@@ -32,10 +58,12 @@ INLINE void cells_scatter(const elem_t *cells, elem_t *to, long step, uint count
 {
     if (step == 1) {
         __builtin_memcpy(to, cells, count * sizeof *cells);
-        return;
-    }
-    for (uint i = 0; i < count; i++) {
-        to[(long)i * step] = cells[i];
+    } else if (step == -1) {
+        cells_turn(to - (long)(count - 1), cells, count);
+    } else {
+        for (uint i = 0; i < count; i++) {
+            to[(long)i * step] = cells[i];
+        }
     }
 }
 
