@@ -476,7 +476,7 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    struct region *regions = malloc(count * (sizeof *regions + sizeof *batch.pieces));
+    struct region *regions = calloc(count, sizeof *regions + sizeof *batch.pieces);
     if (regions == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }

@@ -153,8 +153,8 @@ static enum status unknown_parameter(const char *name, unsigned known, struct er
         }
     }
     return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
-                           "there is no query parameter '%.60s' here; known are: %s", name,
-                           list);
+                           "there is no query parameter '%.60s' here; known are: %s%s", name,
+                           list, text_unknown_note(name));
 }
 
 static enum status store_attribute(unsigned attribute, const struct codec_param *param,

@@ -3,6 +3,7 @@
 #include "proto/kserve_parameters.h"
 
 #include "proto/attributes.h"
+#include "proto/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -312,8 +313,8 @@ enum status kserve_read_query(const struct codec_request *request,
                 err, STATUS_UNKNOWN_FIELD, name,
                 "a raw binary request has no query parameter '%.60s'; known are: axis, "
                 "exclusive, reverse, axis_direction, has_exclusive_sum, part, "
-                "binary_data_output",
-                name);
+                "binary_data_output%s",
+                name, text_unknown_note(name));
         }
         TRY(text_value(spellings[row].kind, name, request->params[i].value, &value, err));
         TRY(kserve_put(attributes, spellings[row].attribute, value, name, err));

@@ -115,3 +115,8 @@ void suggestion_consider(struct suggestion *suggestion, const char *name)
         (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
     }
 }
+
+const char *text_unknown_note(const char *name)
+{
+    return strcmp(name, "precision") == 0 ? "; sums are always exact: leave it out" : "";
+}

@@ -93,4 +93,7 @@ struct suggestion {
 struct suggestion suggestion_for(const char *word);
 void suggestion_consider(struct suggestion *suggestion, const char *name);
 
+/* What the refusal of an unknown name says besides: a sentence after a semicolon, or "". */
+const char *text_unknown_note(const char *name);
+
 #endif

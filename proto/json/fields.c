@@ -125,7 +125,8 @@ enum status json_fields_known(const struct json_place *place, const char *const 
             text_append_names(list, sizeof list, names, count);
             json_path_of(place, key, -1, path);
             return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
-                                   "there is no field %s; known here: %s", path, list);
+                                   "there is no field %s; known here: %s%s", path, list,
+                                   text_unknown_note(key));
         }
     }
     return STATUS_OK;

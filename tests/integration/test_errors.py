@@ -151,6 +151,25 @@ def test_unknown_field_names_the_known_ones(client):
         assert name in document["error"]
 
 
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client: client.post_json("/v1/cumsum", {"data": [1], "precision": "wide"}),
+        lambda client: client.post("/v1/cumsum?dtype=int8&shape=1&precision=wide", b"1", calls.RAW),
+        lambda client: client.post(
+            "/v2/models/cumsum_int32/infer?precision=wide",
+            bytes(4),
+            None,
+            {"Inference-Header-Content-Length": "0"},
+        ),
+    ],
+    ids=["json", "raw", "v2 raw"],
+)
+def test_the_refusal_of_precision_says_that_sums_are_always_exact(client, send):
+    says = ["sums are always exact"]
+    calls.expect_error(send(client), 400, "unknown_field", "precision", says=says)
+
+
 @pytest.mark.parametrize("name", ["axis", "axes"])
 def test_a_query_beside_json_is_refused_and_names_what_the_body_takes(client, name):
     body = calls.json_body(GOOD)

@@ -199,7 +199,6 @@ REFUSED = [
     ("/v1/cumsum", {"data": [1], "shape": [1], "strides": []}),
     (TOTALS, {"data": [1], "part": "first"}),
     (TOTALS, {"data": [1], "output_strides": [1]}),
-    (TOTALS, {"data": [1], "carry": "VEFMTFlTVU0="}),
     *(
         (OPENVINO, {"attributes": {"exclusive": flag}, "inputs": [OPENVINO_X]})
         for flag in (2, "True", "", None)
