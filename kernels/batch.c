@@ -194,14 +194,16 @@ struct packing {
 /* Regions apart come first; a piece for each region. */
 static void pack_regions(struct packing *p, struct region *regions, struct scan_piece *pieces)
 {
-    for (size_t i = 0; i < p->count; i++) {
-        if (!regions[i].in_place) {
+    const size_t count = p->count;
+    for (size_t i = 0; i < count; i++) {
+        if (!regions[i].in_place && i > p->apart) {
             const struct region region = regions[i];
             regions[i] = regions[p->apart];
-            regions[p->apart++] = region;
+            regions[p->apart] = region;
         }
+        p->apart += regions[p->apart].in_place ? 0 : 1;
     }
-    for (size_t i = 0; i < p->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct region *region = &regions[i];
         unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
         pieces[i] = region_piece(region, p->total, p->total);
@@ -209,10 +211,10 @@ static void pack_regions(struct packing *p, struct region *regions, struct scan_
         p->total += packed_bytes(region->in_bytes);
     }
     p->out_from = p->total;
-    for (size_t i = 0; i < p->apart; i++) {
+    for (size_t i = 0; i < count && !regions[i].in_place; i++) {
         const struct region *region = &regions[i];
         pieces[i].out_first = p->total / region->element_bytes;
-        p->spans[p->count + i] =
+        p->spans[count + i] =
             (struct transfer_span){region_output(region), p->total, region->out_bytes};
         p->total += packed_bytes(region->out_bytes);
         p->gaps = p->gaps || region->piece.plan->gaps;
@@ -476,7 +478,7 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    struct region *regions = calloc(count, sizeof *regions + sizeof *batch.pieces);
+    struct region *regions = malloc(count * (sizeof *regions + sizeof *batch.pieces));
     if (regions == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }

@@ -653,7 +653,7 @@ static uint64_t divide_lookback(const struct scan_piece *piece,
 #define NARROW(inner)                                                                       \
     {                                                                                       \
         CHAINED_SOURCES("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
-            (inner) == 1 ? ragged_rows : any_layout, divide_narrow, (inner)                 \
+            (inner) == 1 ? ragged_rows : any_layout, divide_narrow, (inner), false          \
     }
 
 /* clang-format off */
@@ -676,22 +676,22 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,
                                  any_layout, few_or_rows, divide_exact_rows, 0, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
-                                 NULL, NULL, divide_generic, 0},
+                                 NULL, NULL, divide_generic, 0, false},
     [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
                                  {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
-                                 NULL, NULL, NULL, divide_tiles, 0},
+                                 NULL, NULL, NULL, divide_tiles, 0, false},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
-                                 NULL, NULL, divide_lookback, 0},
+                                 NULL, NULL, divide_lookback, 0, false},
     [SCAN_VARIANT_ROWS]    = {CHAINED_SOURCES("line"), {"scan_rows"}, NULL,
-                                 are_rows, any_layout, divide_rows, 0},
+                                 are_rows, any_layout, divide_rows, 0, false},
     [SCAN_VARIANT_STEPS]   = {CHAINED_SOURCES("line"), {"scan_steps"}, "-DSTEPS",
-                                 any_layout, neither_rows_nor_columns, divide_steps, 0},
+                                 any_layout, neither_rows_nor_columns, divide_steps, 0, false},
     [SCAN_VARIANT_COLUMNS] = {CHAINED_SOURCES("tile"), {"scan_columns"}, "-DVERTICAL",
-                                 are_columns, any_layout, divide_columns, 0},
+                                 are_columns, any_layout, divide_columns, 0, false},
     [SCAN_VARIANT_STRIDED] = {BUFFERED_SOURCES, {"scan_strided"}, "-DVERTICAL -DGATHER",
-                                 any_layout, many_strided, divide_strided, 0},
+                                 any_layout, many_strided, divide_strided, 0, false},
     [SCAN_VARIANT_PERMUTED] = {BUFFERED_SOURCES, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
-                                 are_permuted, long_permuted, divide_permuted, 0},
+                                 are_permuted, long_permuted, divide_permuted, 0, false},
     [SCAN_VARIANT_NARROW_1] = NARROW(1),
     [SCAN_VARIANT_NARROW_2] = NARROW(2),
     [SCAN_VARIANT_NARROW_3] = NARROW(3),
@@ -701,7 +701,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_NARROW_7] = NARROW(7),
     [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"},
                                  "-DVERTICAL -DTRANSPOSED",
-                                 are_uncut_rows, fill_squares, divide_transposed, 0},
+                                 are_uncut_rows, fill_squares, divide_transposed, 0, false},
 };
 /* clang-format on */
 

@@ -368,17 +368,18 @@ static size_t line_encode(const struct carry_head *head, const struct exact_sum 
                            : zeros           ? LINE_ZEROS
                                              : 0;
     unsigned low = sum->low;
-    unsigned high = flags != 0 ? low : sum->high;
+    unsigned high = sum->high;
     while (low < high && sum->words[low] == 0) {
         low++;
     }
-    while (high - low > 1 && repeats_sign(sum->words[high - 1], sum->words[high - 2])) {
+    while (high > low + 1 && repeats_sign(sum->words[high - 1], sum->words[high - 2])) {
         high--;
     }
-    const size_t count = high - low;
+    const bool kept = flags == 0 && low < high;
+    const size_t count = kept ? high - low : 0;
     line[LINE_AT_FLAGS] = (unsigned char)flags;
     line[LINE_AT_ZERO] = 0;
-    line[LINE_AT_LOW] = (unsigned char)(count > 0 ? low : 0);
+    line[LINE_AT_LOW] = (unsigned char)(kept ? low : 0);
     line[LINE_AT_COUNT] = (unsigned char)count;
     memmove(words, sum->words + low, count * WORD_BYTES); /* hosts are little-endian */
     return count * WORD_BYTES;

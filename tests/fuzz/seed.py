@@ -66,11 +66,29 @@ TWO = floats(ONE, NAN)
 part("next", 0, ROWS + b"next", carry(2, 0, 2, 256, TWO), bytes(24))
 part("next-odd", MENDED, ROWS + b"next", carry(2, 0, 2, 3, floats(ZEROS, NONE)), bytes(24))
 part("last", 0, ROWS + b"last", carry(2, 0, 2, 512, TWO), bytes(24))
-part("flags", 0, ROWS + b"last&reverse=1&exclusive=1", carry(2, 3, 2, 0, floats(NONE, NONE)), bytes(24))
+part(
+    "flags",
+    0,
+    ROWS + b"last&reverse=1&exclusive=1",
+    carry(2, 3, 2, 0, floats(NONE, NONE)),
+    bytes(24),
+)
 FULL = floats((0, 0, [3] * 33))
 part("float64", 0, b"dtype=float64&shape=1&part=next", carry(3, 0, 1, 9, FULL), bytes(8))
-part("float16", 0, b"dtype=float16&shape=1&part=next", carry(0, 0, 1, 255, floats((2, 0, []))), bytes(2))
-part("not-canonical", MENDED, ROWS + b"next", carry(2, 0, 2, 9, floats((0, 0, [0, 1]), NAN)), bytes(24))
+part(
+    "float16",
+    0,
+    b"dtype=float16&shape=1&part=next",
+    carry(0, 0, 1, 255, floats((2, 0, []))),
+    bytes(2),
+)
+part(
+    "not-canonical",
+    MENDED,
+    ROWS + b"next",
+    carry(2, 0, 2, 9, floats((0, 0, [0, 1]), NAN)),
+    bytes(24),
+)
 part("int8", 0, b"dtype=int8&shape=3,2&part=last", carry(4, 0, 2, 77, bytes(2)), bytes(6))
 part("no-elements", MENDED, b"dtype=int8&shape=0,2&part=next", carry(4, 0, 2, 1, bytes(2)), b"")
 part("no-lines", MENDED, b"dtype=int8&shape=5,0&part=last", carry(4, 0, 0, 1, b""), b"")

@@ -331,7 +331,9 @@ def test_the_carry_of_special_values_says_which(client):
     assert carries.sums_of(carry) == ["nan", "nan", "+inf", "-inf", "-0", 0, 0]
     assert carry == carries.of_tensor(dtype, rows, 1)
     more = np.ones((7, 1), np.float32)
-    last = np.frombuffer(split(post(client, dtype, more, carry, axis=1, part="last"))[1], np.float32)
+    last = np.frombuffer(
+        split(post(client, dtype, more, carry, axis=1, part="last"))[1], np.float32
+    )
     np.testing.assert_array_equal(last, np.float32([nan, nan, inf, -inf, 1, 1, 1]))
 
 
@@ -370,7 +372,9 @@ def test_totals_add_up_on_the_server_and_are_the_carry_of_the_whole(pair, name):
         assert split(post(pair[0], dtype, stored, axis=axis, part="first"))[0] == whole
         carry = b""
         for k, (begin, end) in enumerate(cut_at(900, [0, 300, 301])):
-            part = np.ascontiguousarray(np.moveaxis(np.moveaxis(stored, axis, 0)[begin:end], 0, axis))
+            part = np.ascontiguousarray(
+                np.moveaxis(np.moveaxis(stored, axis, 0)[begin:end], 0, axis)
+            )
             answer = post(pair[k % 2], dtype, part, carry, path="/v1/cumsum/totals", axis=axis)
             carry, rest = split(answer)
             assert rest == b""
@@ -611,7 +615,9 @@ def test_what_does_not_go_together_is_refused_by_name(client):
     answer = client.post("/v1/cumsum?part=first", b"{}", JSON)
     calls.expect_error(answer, 400, field="part")
     document = {"data": [1], "carry": "AA=A", "part": "next"}
-    calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry", says=["base64"])
+    calls.expect_error(
+        client.post_json("/v1/cumsum", document), 400, field="carry", says=["base64"]
+    )
     document["carry"] = 7
     calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry")
     answer = client.post_json("/v1/cumsum", {"data": [1]}, {LENGTH: "64"})

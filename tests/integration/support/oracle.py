@@ -80,7 +80,12 @@ class _Sums:
         self.low = low
         self.limbs = [np.zeros((count, 1), np.int64) for _ in range(limbs)]
         none = np.zeros((count, 1), bool)
-        self.seen = [none, none, none, none]  # NaN, +Infinity, -Infinity, an element other than -0.0
+        self.seen = [
+            none,
+            none,
+            none,
+            none,
+        ]  # NaN, +Infinity, -Infinity, an element other than -0.0
 
     def add(self, x, exclusive):
         """The rounded sums of the elements that follow."""
