@@ -61,7 +61,7 @@ uint64_t carry_sums_at(enum dtype dtype, uint64_t lines)
     if (!dtype_is_float(dtype)) {
         return CARRY_HEADER_BYTES;
     }
-    if (lines > INT64_MAX / (2 * LINE_BYTES)) {
+    if (lines > INT64_MAX / LINE_BYTES / 2) {
         return UINT64_MAX;
     }
     return CARRY_HEADER_BYTES + (lines * LINE_BYTES + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES;
