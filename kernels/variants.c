@@ -24,7 +24,6 @@ enum {
 /* What is a matter of speed. */
 enum {
     TRANSPOSED_LINES = 64,     /* rows that are transposed, at least: fewer leave lanes empty */
-    TRANSPOSED_ROW = 8191,     /* 16-bit floats in a transposed row, at most */
     NARROW_ROW = 128,          /* elements of a row of narrow.cl, at most */
     PERMUTED_SIDE = 4,         /* lines of both dimensions of a permuted layout, at least */
     STRIDED_LINES = 8,         /* of a gathered tile, at least: fewer leave lanes empty */
@@ -53,7 +52,7 @@ enum {
     LOOKAHEAD_PERCENT = 130,       /* length of lookahead partitions, of that of others */
     BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
     BUSY_LIGHT_PERCENT = 45, /* the same of elements of 8 bytes, as fast as memory with one
-                                 thread, and of strips but for 16-bit floats */
+                                 thread, and of strips */
     GAP_STEP = 8             /* longest step between outputs whose gaps the kernel zeroes */
 };
 
@@ -186,19 +185,16 @@ static bool ragged_rows(const struct scan_piece *piece)
     return length % ROW_STEP != 0 && length <= NARROW_ROW;
 }
 
-/* Rows, enough of them, that fill the lanes: several in a row of a square, if without gaps, or
- * numbers that cost more than shuffles. Not those of 8 bytes: their squares take twice the
- * shuffles. */
+/* Rows, enough of them, that fill the lanes: several in a row of a square, without gaps. Not those
+ * of 8 bytes: their squares take twice the shuffles. */
 static bool fill_squares(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
-    const struct dtype_info *info = dtype_info(plan->dtype);
-    uint64_t length = plan->axis.size;
-    bool tiny = plan->dims == 1 && (length == 2 || length == 4) && info->bytes < 8 &&
-                plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
-    bool halves = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 &&
-                  length >= TRANSPOSED_SIDE && length <= TRANSPOSED_ROW;
-    return plan->lines >= TRANSPOSED_LINES && (tiny || halves);
+    const uint64_t length = plan->axis.size;
+    const bool tiny = plan->dims == 1 && (length == 2 || length == 4) &&
+                      dtype_info(plan->dtype)->bytes < 8 && plan->dim[0].in_stride == length &&
+                      plan->dim[0].out_stride == length;
+    return plan->lines >= TRANSPOSED_LINES && tiny;
 }
 
 /* ---- work items ---- */
@@ -262,13 +258,10 @@ static uint64_t partition_bytes(const struct scan_division *division)
 
 /* How much of the threads' time whole lines must fill not to be cut. It is less for elements of
  * 8 bytes, with which one thread comes close to memory's speed, and for strips wider than a set
- * of columns, whose partitions cost too much. 16-bit floats are no such case: converting and
- * rounding them takes longer than memory. */
+ * of columns, whose partitions cost too much. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
-    const struct dtype_info *info = dtype_info(piece->plan->dtype);
-    bool converts = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2;
-    bool heavy = info->bytes < 8 && (columns <= NARROW_COLUMNS || converts);
+    const bool heavy = element_bytes(piece) < 8 && columns <= NARROW_COLUMNS;
     return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
@@ -382,8 +375,7 @@ static uint64_t divide_narrow(const struct scan_piece *piece,
 /* Elements of a vector of columns. */
 static uint64_t column_lanes(const struct scan_piece *piece)
 {
-    const struct dtype_info *info = dtype_info(piece->plan->dtype);
-    return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
+    return element_bytes(piece) <= 2 ? 16 : 8;
 }
 
 /* Columns of each of so many strips of a row, but for the last, which the kernel gives what is

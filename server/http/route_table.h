@@ -8,7 +8,7 @@
 #include "server/pages/page_table.h"
 
 /* clang-format off */
-/*   CUMSUM    a tensor; codec by Content-Type; totals: of its lines' superblocks
+/*   CUMSUM    a tensor; codec by Content-Type; totals: the carry behind it          
  *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
  * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
 #define ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)                                                          \

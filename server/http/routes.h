@@ -41,7 +41,7 @@ struct route {
     enum metrics_route counted_as;
     page_function *page; /* NULL for tensors and texts */
     const struct codec *codec;
-    bool totals; /* what the superblocks of lines sum up to */
+    bool totals; /* the exact sum of each line, as a carry */
     bool triton; /* as Triton: Content-Type is not looked at, a deadline that passed is 503 */
     unsigned http_status; /* of the text */
     const char *text;     /* of a page that is always the same, else NULL */
