@@ -413,6 +413,16 @@ uint64_t scan_plan_effort(const struct scan_plan *plan)
     return scan_plan_is_packed(plan) ? bytes : larger_of(bytes, plan->lines * LINE_BYTES);
 }
 
+uint64_t scan_plan_slowest_ns(const struct scan_plan *plan)
+{
+    enum {
+        SLOWEST_ELEMENT_NS = 20 /* random bits of float64; ordinary floats: 0.5 to 2 */
+    };
+    const uint64_t ns =
+        dtype_info(plan->dtype)->kind == DTYPE_KIND_FLOAT ? SLOWEST_ELEMENT_NS : 0;
+    return plan->elements > UINT64_MAX / SLOWEST_ELEMENT_NS ? UINT64_MAX : plan->elements * ns;
+}
+
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output)
 {
     uint64_t at = 0;

@@ -64,6 +64,10 @@ bool scan_plan_is_packed(const struct scan_plan *plan);
  * zeroed; where lines lie apart, at least what finding each line costs, some 20 ns. */
 uint64_t scan_plan_effort(const struct scan_plan *plan);
 
+/* How long one thread takes for the slowest data that there is: exact sums of floats take the
+ * longer, the further the exponents lie apart. 0: the type's time does not depend on its data. */
+uint64_t scan_plan_slowest_ns(const struct scan_plan *plan);
+
 /* The plan of a box of another: size[i] elements of dim[i] and `axis` elements of the axis, all
  * at least 1. Lines keep their order. */
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,

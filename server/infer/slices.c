@@ -19,9 +19,11 @@
 enum {
     CARRY_BYTES = 1 << 20, /* most, for the sums that slices hand on */
     FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
+    LONG_SLICES = 6,       /* in one whose slowest data take long, each of SLICE_MS */
     WHOLE_SLICES = 8,      /* in a complete tensor that is worth slicing: some milliseconds */
     SLICE_MS = 5,          /* that a slice holds a device, about */
-    GROWTH = 4             /* of a slice to the one before it, at most */
+    TURNED_SLICES = 8, /* of SLICE_MS in one slice, if data turn slow behind ordinary ones */
+    GROWTH = 4         /* of a slice to the one before it, at most */
 };
 
 struct slices {
@@ -31,6 +33,7 @@ struct slices {
     struct scan_slicing slicing;
     uint64_t step_bytes;  /* of the output */
     uint64_t step_effort; /* scan_plan_effort() of a step: slices are measured in it */
+    uint64_t safe_steps;  /* in a slice that takes SLICE_MS with the slowest data */
     uint64_t steps_done;  /* computed */
     uint64_t most_steps;  /* of the next slice */
     uint64_t steps_out;   /* of the slice that is out; 0: none is */
@@ -73,15 +76,25 @@ static bool carry_is_small(const struct scan_slicing *slicing)
 static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
 {
     uint64_t least = request->server->config->slice_bytes;
-    return least > 0 && scan_plan_effort(&request->plan) / WHOLE_SLICES >= least &&
-           !infer_shm_used(request) && scan_slicing_make(&request->plan, false, slicing) &&
-           carry_is_small(slicing);
+    bool long_at_worst =
+        scan_plan_slowest_ns(&request->plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
+    bool long_always = scan_plan_effort(&request->plan) / WHOLE_SLICES >= least;
+    return least > 0 && (long_always || long_at_worst) && !infer_shm_used(request) &&
+           scan_slicing_make(&request->plan, false, slicing) && carry_is_small(slicing);
 }
 
 bool slices_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
     return part_is_one(request) || worth_slicing(request, &ignored);
+}
+
+/* Steps, one at least, that take one thread no longer with the slowest data. */
+static uint64_t steps_in(const struct slices *slices, uint64_t ns)
+{
+    const struct scan_slicing *slicing = &slices->slicing;
+    const uint64_t step_ns = scan_ceil_div(scan_plan_slowest_ns(slicing->plan), slicing->steps);
+    return step_ns == 0 ? UINT64_MAX : larger_of(ns / step_ns, 1);
 }
 
 /* Begin a run at its first step. */
@@ -92,7 +105,9 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
     slices->steps_done = 0;
     slices->step_bytes = slicing->elements * dtype_info(slicing->plan->dtype)->bytes;
     slices->step_effort = scan_ceil_div(scan_plan_effort(slicing->plan), slicing->steps);
-    slices->most_steps = 1 + config->slice_bytes * FIRST_SLICES / slices->step_effort;
+    slices->safe_steps = steps_in(slices, SLICE_MS * NS_PER_MS);
+    slices->most_steps = smaller_of(slices->safe_steps, 1 + config->slice_bytes * FIRST_SLICES /
+                                                                slices->step_effort);
 }
 
 static bool create_slices(struct request *request, const struct scan_slicing *slicing,
@@ -263,7 +278,9 @@ static void account_slice(struct slices *slices, uint64_t steps)
     double fits = (double)steps * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
     double most = (double)steps * (double)GROWTH;
     double next = fits < most ? fits : most;
-    slices->most_steps = next > (double)least ? (uint64_t)next : least;
+    least = smaller_of(least, slices->safe_steps);
+    slices->most_steps = smaller_of(next > (double)least ? (uint64_t)next : least,
+                                    steps_in(slices, TURNED_SLICES * SLICE_MS * NS_PER_MS));
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += took_ns;
     whole->launch.upload_ns += slice->launch.upload_ns;

@@ -255,16 +255,28 @@ static struct request *take_out(struct fair_cursor *cursor)
     return request;
 }
 
+static void pay(const struct fair_line *line, struct fair_flow *flow, uint64_t cost)
+{
+    const int64_t floor = -DEBT_TURNS * line->quantum;
+    const int64_t price = cost > INT64_MAX ? INT64_MAX : (int64_t)cost;
+    flow->credit = flow->credit - floor > price ? flow->credit - price : floor;
+}
+
+void fair_charge(struct fair_line *line, struct client *client, uint64_t cost)
+{
+    struct fair_flow *flow = &client->flows[line->id];
+    if (line->flows > (flow->first != NULL)) {
+        pay(line, flow, cost);
+    }
+}
+
 struct request *fair_take(struct fair_cursor *cursor)
 {
     struct fair_line *line = cursor->line;
     struct fair_flow *flow = cursor->flow_before->next;
-    int64_t floor = -DEBT_TURNS * line->quantum;
-    int64_t cost =
-        cursor->current->cost > INT64_MAX ? INT64_MAX : (int64_t)cursor->current->cost;
     bool high = cursor->current->high;
     if (line->flows > 1) {
-        flow->credit = flow->credit - floor > cost ? flow->credit - cost : floor;
+        pay(line, flow, cursor->current->cost);
     }
     flow->ahead = high && has_others(flow) ? flow->ahead + 1 : 0;
     if (cursor->flow_before == line->tail) {

@@ -120,4 +120,8 @@ uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **e
 struct request *fair_take(struct fair_cursor *cursor);
 void fair_drop(struct fair_cursor *cursor, struct request **dropped);
 
+/* A request of the client that was taken did cost so much more than was assumed: the client pays
+ * with its next turns, if others wait now. */
+void fair_charge(struct fair_line *line, struct client *client, uint64_t cost);
+
 #endif

@@ -16,8 +16,12 @@
  * about a slice. */
 enum {
     SMALL_QUANTUM = 256 << 10,
-    LARGE_QUANTUM = 16 << 20
+    LARGE_QUANTUM = 16 << 20,
+    COST_PER_NS = 4 /* of ordinary data, by one thread: float32 in 1 ns an element */
 };
+
+/* A batch of the slowest data takes one thread no longer, but for its first request. */
+#define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
 
@@ -274,6 +278,37 @@ size_t queue_count_model(struct queue *queue, int model)
     return count;
 }
 
+/* What a request that was computed did cost beyond its cost. */
+static uint64_t surplus_of(const struct request *request, double ns_per_cost)
+{
+    const double part_ns = ns_per_cost * (double)request->cost;
+    const double most_ns = (double)scan_plan_slowest_ns(&request->plan);
+    const double cost = (part_ns < most_ns ? part_ns : most_ns) * COST_PER_NS;
+    return cost > (double)request->cost ? (uint64_t)cost - request->cost : 0;
+}
+
+void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns)
+{
+    uint64_t cost = 0;
+    bool slow = false;
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        cost += request->cost;
+    }
+    const double ns_per_cost = (double)took_ns / (double)larger_of(cost, 1);
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        slow = slow || surplus_of(request, ns_per_cost) > 0;
+    }
+    if (!slow) {
+        return;
+    }
+    MUST(pthread_mutex_lock(&queue->lock));
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        fair_charge(&queue->lanes[lane_of(request)], request->client,
+                    surplus_of(request, ns_per_cost));
+    }
+    MUST(pthread_mutex_unlock(&queue->lock));
+}
+
 /* ---- batches ---- */
 
 /* How far behind the first request peers are looked for: a lane full of other types must not
@@ -292,6 +327,7 @@ struct batch {
     struct request_list requests;
     size_t count;
     uint64_t cost;
+    uint64_t slowest_ns; /* of the slowest data */
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -301,6 +337,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     request_append(&batch->requests, request);
     batch->count++;
     batch->cost += request->cost;
+    batch->slowest_ns += scan_plan_slowest_ns(&request->plan);
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
@@ -309,6 +346,7 @@ static bool batch_has_room(const struct batch *batch, const struct request *requ
     return !batch->requests.first->alone && !request->alone &&
            batch->cost < options->max_bytes &&
            request->cost <= options->max_bytes - batch->cost &&
+           batch->slowest_ns + scan_plan_slowest_ns(&request->plan) <= BATCH_SLOWEST_NS &&
            scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
 }
 

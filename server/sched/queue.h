@@ -95,6 +95,12 @@ void queue_stats(struct queue *queue, struct queue_stats *out);
 /* Waiting requests of this model (struct request, model). */
 size_t queue_count_model(struct queue *queue, int model);
 
+/* A batch was computed in so much time: clients whose data were slower than their cost says pay
+ * for it with their next turns. Of the batch's time each request has a part by its cost, but no
+ * more than the slowest data of its size take, so that nobody pays for a thread that was kept
+ * from running. No lock where nobody has to pay. */
+void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns);
+
 /* ---- batches ---- */
 
 /* A worker that becomes free takes the request whose turn it is and everything that may share a

@@ -270,6 +270,7 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     worker->stats.bytes += bytes;
     worker->stats.busy_ns += busy_ns;
     MUST(pthread_mutex_unlock(&worker->lock));
+    queue_charge(worker->plan->parts.queue, first, busy_ns);
     const struct metrics_batch batch = {
         .requests = count, .models = worker->models, .launch = launch};
     metrics_batch(worker->plan->parts.metrics, &batch);

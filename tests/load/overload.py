@@ -111,6 +111,12 @@ def long_json(**more):
     return Kind(f"{len(body) // 1000} KB JSON", "/v1/cumsum", body.encode(), JSON, **more)
 
 
+def random_bits(mib, **more):
+    """The slowest floats: their exponents lie as far apart as they can."""
+    path = f"/v1/cumsum?dtype=float64&shape={mib * MIB // 8}"
+    return Kind(f"{mib} MiB of random bits", path, random.Random(3).randbytes(mib * MIB), **more)
+
+
 def strided(elements, value=1.5, **more):
     path = f"/v1/cumsum?dtype=float32&shape={elements}&strides=0"
     return Kind("4 bytes in", path, struct.pack("<f", value), **more)
@@ -519,13 +525,14 @@ class Aggressor:
 
 
 def aggressors(quick):
-    large, answer, zeros, numbers, lead = (
-        (4, 4, 16, 200_000, 0.5) if quick else (256, 64, 256, 2_000_000, 2)
+    large, answer, zeros, numbers, bits, lead = (
+        (4, 4, 16, 200_000, 2, 0.5) if quick else (256, 64, 256, 2_000_000, 16, 2)
     )
     yield Aggressor(f"{large} MiB raw without a deadline", raw(large), 32, lead)
     yield Aggressor(f"4 bytes in, {numbers} numbers out", strided(numbers, accept=JSON), 8)
     slow = strided(answer * MIB // 4, flags="s")
     yield Aggressor(f"{answer} MiB out, read slowly", slow, 64)
+    yield Aggressor(f"{bits} MiB of random bits", random_bits(bits), 8)
     if quick:
         return
     yield Aggressor("25 KB JSON", long_json(), 64)

@@ -198,6 +198,34 @@ static void who_was_alone_owes_nothing_to_who_comes_then(void **state)
     }
 }
 
+static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
+{
+    struct client slow = {0};
+    struct client other = {0};
+    (void)state;
+    fair_charge(&line, &slow, 8 * QUANTUM); /* nobody waits */
+    (void)push(&slow, false, 1);
+    fair_charge(&line, &slow, 8 * QUANTUM); /* nobody else does */
+    for (int k = 0; k < 12; k++) {
+        (void)push(&other, false, QUANTUM);
+    }
+    struct request *taken = take_one();
+    assert_ptr_equal(taken->client, &slow);
+    free(taken);
+    fair_charge(&line, &slow, 6 * QUANTUM);
+    struct request *next = push(&slow, false, 1);
+    int before = 0;
+    for (taken = take_one(); taken != next; taken = take_one()) {
+        free(taken);
+        before++;
+    }
+    free(next);
+    assert_in_range(before, 4, 8);
+    for (taken = take(); taken != NULL; taken = take()) {
+        free(taken);
+    }
+}
+
 static void of_a_line_that_is_bounded_every_client_may_have_one(void **state)
 {
     struct client client = {0};
@@ -373,6 +401,7 @@ int main(void)
         cmocka_unit_test_setup(what_a_client_was_given_at_once_it_pays_with_its_next_turns,
                                set_up),
         cmocka_unit_test_setup(who_was_alone_owes_nothing_to_who_comes_then, set_up),
+        cmocka_unit_test_setup(a_later_charge_is_paid_with_turns_where_others_wait, set_up),
         cmocka_unit_test_setup(of_a_line_that_is_bounded_every_client_may_have_one, set_up),
         cmocka_unit_test_setup(clients_that_wait_in_another_line_of_the_same_bound_count,
                                set_up),

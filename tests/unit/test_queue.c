@@ -136,6 +136,50 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
     }
 }
 
+/* Requests of two clients are alike, but those of the first take so long: how many of the first
+ * 60 that are taken are its own? */
+static int taken_of_slow(struct queue *queue, enum dtype dtype, uint64_t slow_ns)
+{
+    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    struct client slow = {0};
+    struct client other = {0};
+    int taken = 0;
+    for (int i = 0; i < 120; i++) {
+        struct request *request = fake_request(&completion, dtype, 1 << 20);
+        request->client = i % 2 == 0 ? &slow : &other;
+        assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
+    }
+    for (int i = 0; i < 60; i++) {
+        struct request *first = NULL;
+        size_t count = 0;
+        assert_int_equal(queue_take(queue, &alone, 0, &first, &count), QUEUE_TAKEN);
+        queue_charge(queue, first, first->client == &slow ? slow_ns : NS_PER_MS);
+        taken += first->client == &slow;
+        free(first);
+    }
+    queue_set_usable(queue, false);
+    for (struct request *rest = completion_take(&completion); rest != NULL;) {
+        struct request *next = rest->next;
+        free(rest);
+        rest = next;
+    }
+    queue_set_usable(queue, true);
+    return taken;
+}
+
+static void whose_data_are_slow_pays_for_the_time_that_they_took(void **state)
+{
+    assert_in_range(taken_of_slow(*state, DTYPE_F32, NS_PER_MS), 26, 34);
+    assert_in_range(taken_of_slow(*state, DTYPE_F32, 9 * NS_PER_MS), 4, 12); /* a tenth: 6 */
+}
+
+static void nobody_pays_for_more_than_the_slowest_data_of_its_size(void **state)
+{
+    const int most = taken_of_slow(*state, DTYPE_F32, 21 * NS_PER_MS);
+    assert_int_equal(taken_of_slow(*state, DTYPE_F32, NS_PER_S), most);
+    assert_in_range(taken_of_slow(*state, DTYPE_I32, NS_PER_S), 26, 34);
+}
+
 static void the_one_that_has_waited_for_longest_is_known(void **state)
 {
     struct request *oldest = push(*state, DTYPE_F32, 4);
@@ -303,6 +347,8 @@ int main(void)
         T(who_has_less_than_its_part_of_a_full_queue_is_admitted),
         T(a_client_with_one_request_waits_for_no_more_than_one_turn_of_another),
         T(clients_get_the_same_number_of_bytes_whatever_their_requests_have),
+        T(whose_data_are_slow_pays_for_the_time_that_they_took),
+        T(nobody_pays_for_more_than_the_slowest_data_of_its_size),
         T(the_one_that_has_waited_for_longest_is_known),
         T(the_oldest_of_a_client_says_how_long_one_more_would_wait),
         T(the_sweep_ends_what_is_late_and_says_what_is_due_next),

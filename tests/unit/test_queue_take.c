@@ -106,12 +106,27 @@ static void lanes_take_turns_so_that_neither_starves(void **state)
 static void small_requests_never_join_a_large_one(void **state)
 {
     const struct queue_batching wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
-    push(*state, DTYPE_F32, LARGE);
-    push(*state, DTYPE_F32, LARGE);
-    push(*state, DTYPE_F32, 4);
-    push(*state, DTYPE_F32, 4);
+    push(*state, DTYPE_I32, LARGE);
+    push(*state, DTYPE_I32, LARGE);
+    push(*state, DTYPE_I32, 4);
+    push(*state, DTYPE_I32, 4);
     free_chain(take(*state, &wide, 2));
     free_chain(take(*state, &wide, 2));
+}
+
+static void a_batch_of_floats_is_bounded_by_what_the_slowest_data_take(void **state)
+{
+    const struct queue_batching wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
+    for (int i = 0; i < 8; i++) {
+        push(*state, DTYPE_F32, 200000); /* 4 ms of random bits each */
+    }
+    for (int i = 0; i < 4; i++) {
+        free_chain(take(*state, &wide, 2));
+    }
+    for (int i = 0; i < 8; i++) {
+        push(*state, DTYPE_I32, 200000); /* take the same time, whatever they are */
+    }
+    free_chain(take(*state, &wide, 8));
 }
 
 static void the_condemned_are_no_company(void **state)
@@ -640,6 +655,7 @@ int main(void)
         T(a_batch_has_at_most_max_bytes_but_the_first_always_goes),
         T(lanes_take_turns_so_that_neither_starves),
         T(small_requests_never_join_a_large_one),
+        T(a_batch_of_floats_is_bounded_by_what_the_slowest_data_take),
         T(the_condemned_are_no_company),
         T(a_taker_gives_up_after_its_timeout),
         T(a_delay_waits_for_company_but_not_for_longer),
