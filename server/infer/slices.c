@@ -280,7 +280,7 @@ static void account_slice(struct slices *slices, uint64_t steps)
     double next = fits < most ? fits : most;
     least = smaller_of(least, slices->safe_steps);
     slices->most_steps = smaller_of(next > (double)least ? (uint64_t)next : least,
-                                    steps_in(slices, TURNED_SLICES * SLICE_MS * NS_PER_MS));
+                                    steps_in(slices, SLICE_MS * NS_PER_MS * TURNED_SLICES));
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += took_ns;
     whole->launch.upload_ns += slice->launch.upload_ns;
