@@ -40,8 +40,7 @@ struct region {
 /* What all waves of a batch have in common. */
 struct batch {
     struct scan_device *device;
-    cl_mem carry; /* NULL if no region carries */
-    uint64_t carry_lines;
+    cl_mem carry;               /* NULL if no region carries */
     struct scan_report *report; /* added to */
     struct scan_piece *pieces;  /* of a launch: room for one of each region */
 };
@@ -83,12 +82,8 @@ static struct scan_piece region_piece(const struct region *region, uint64_t in_a
 static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out, size_t count,
                                 struct error *err)
 {
-    const struct scan_set set = {.in = in,
-                                 .out = out,
-                                 .carry = batch->carry,
-                                 .carry_lines = batch->carry_lines,
-                                 .pieces = batch->pieces,
-                                 .count = count};
+    const struct scan_set set = {
+        .in = in, .out = out, .carry = batch->carry, .pieces = batch->pieces, .count = count};
     return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
 
@@ -306,22 +301,14 @@ static enum status wave_run(struct batch *batch, struct region *regions, size_t 
 
 /* ---- sums that are handed on ---- */
 
-/* Bytes of the carry of so many lines on the device: of integers with a second plane. */
-static size_t carry_bytes(const struct scan_plan *plan, uint64_t lines)
-{
-    const size_t planes = dtype_is_float(plan->dtype) ? 1 : 2;
-    return (size_t)lines * planes * scan_carry_bytes(plan->dtype);
-}
-
-/* `bytes` for the sums of so many lines; `sums`: what they are; NULL: anything. */
-static enum status carry_create(struct batch *batch, uint64_t lines, size_t bytes, void *sums,
+/* `bytes` for the sums of lines; `sums`: what they are; NULL: anything. */
+static enum status carry_create(struct batch *batch, size_t bytes, void *sums,
                                 struct error *err)
 {
     const struct opencl *cl = &batch->device->cl;
     const cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
     enum status status = STATUS_OK;
     CL_MAKE(status, err, batch->carry, clCreateBuffer, cl->context, flags, bytes, sums);
-    batch->carry_lines = lines;
     return status == STATUS_OK && sums == NULL ? opencl_poison(cl, batch->carry, bytes, err)
                                                : status;
 }
@@ -344,7 +331,7 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
                          "no memory to copy a part of the tensor together");
     }
     if (plan->axis.size > most && !carried) {
-        status = carry_create(batch, 1, carry_bytes(plan, 1), NULL, err);
+        status = carry_create(batch, scan_carry_bytes(plan->dtype), NULL, err);
     }
     while (status == STATUS_OK && scan_box_next(plan, most, &box)) {
         struct region region = {.piece = whole->piece, .in_slab = packed, .out_slab = packed};
@@ -425,17 +412,16 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     struct region region = make_region(job);
     const struct scan_plan *plan = job->plan;
     const bool floats = dtype_is_float(plan->dtype);
-    const size_t bytes = carry_bytes(plan, plan->lines);
-    const size_t plane = (size_t)plan->lines * scan_carry_bytes(plan->dtype);
+    const size_t bytes = (size_t)plan->lines * scan_carry_bytes(plan->dtype);
     unsigned char *sums = calloc(1, bytes);
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
     if (job->carry_in) {
-        memcpy(sums, job->carry, plane);
+        memcpy(sums, job->carry, bytes);
     }
-    enum status status = carry_create(batch, plan->lines, bytes, sums, err);
-    memset(sums, 0, plane);
+    enum status status = carry_create(batch, bytes, sums, err);
+    memset(sums, 0, bytes);
     if (job->carry_out && !floats && plan->exclusive) {
         add_last(job, &region, false, sums);
     }
@@ -450,7 +436,7 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         if (!floats) {
             add_last(job, &region, true, sums);
         }
-        memcpy(job->carry, sums, plane);
+        memcpy(job->carry, sums, bytes);
     }
     opencl_release(&batch->carry);
     free(sums);

@@ -114,7 +114,7 @@ enum status launcher_build(struct launcher *launcher, enum scan_variant_id varia
 /* ---- the table of a launch ---- */
 
 /* What a piece's row says whoever divides it. */
-static struct scan_entry make_entry(const struct scan_set *set, const struct scan_piece *piece)
+static struct scan_entry make_entry(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -130,7 +130,6 @@ static struct scan_entry make_entry(const struct scan_set *set, const struct sca
                                .axis_out = plan->axis.out_stride,
                                .flags = flags,
                                .carry = piece->carry_line,
-                               .carry_lines = set->carry_lines,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
                                .partitions = 1,
@@ -179,7 +178,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     size_t dims = 0;
     *table = (struct launch_table){.entry_count = (cl_uint)set->count};
     for (size_t i = 0; i < set->count; i++) {
-        entries[i] = make_entry(set, &set->pieces[i]);
+        entries[i] = make_entry(&set->pieces[i]);
         const uint64_t items = divide(&set->pieces[i], division, &entries[i]);
         number_entry(&entries[i], items, table);
         entries[i].state = states;
@@ -237,13 +236,10 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_s
     const struct opencl_arg reduce[] = {
         OPENCL_ARG(set->in), OPENCL_ARG(launcher->table.mem), OPENCL_ARG(table->entry_at),
         OPENCL_ARG(table->entry_count), OPENCL_ARG(launcher->blocks.mem)};
-    const struct opencl_arg superblocks[] = {OPENCL_ARG(launcher->table.mem),
-                                             OPENCL_ARG(table->entry_at),
-                                             OPENCL_ARG(table->entry_count),
-                                             OPENCL_ARG(table->superblocks),
-                                             OPENCL_ARG(launcher->blocks.mem),
-                                             OPENCL_ARG(launcher->superblocks.mem),
-                                             OPENCL_ARG(set->carry)};
+    const struct opencl_arg superblocks[] = {
+        OPENCL_ARG(launcher->table.mem),  OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count),   OPENCL_ARG(table->superblocks),
+        OPENCL_ARG(launcher->blocks.mem), OPENCL_ARG(launcher->superblocks.mem)};
     const struct opencl_arg lines[] = {
         OPENCL_ARG(launcher->table.mem),       OPENCL_ARG(table->entry_at),
         OPENCL_ARG(table->entry_count),        OPENCL_ARG(table->lines),

@@ -18,7 +18,8 @@
 enum {
     NARROW_COLUMNS = 7, /* most in a set of narrow.cl */
     ROW_STEP = 64,      /* elements that line.cl takes at a time, at most */
-    REDUCED_BLOCKS = 8  /* of a partition that are reduced side by side */
+    PARTITION_UNIT =
+        256 /* elements of a partition, a multiple: whole vectors and cache lines */
 };
 
 /* What is a matter of speed. */
@@ -265,22 +266,24 @@ static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
     return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
-/* Elements of the partitions that a strip of `columns` lines is cut into: whole blocks, or
- * all. */
+/* So many elements as a partition has of a line: a multiple of PARTITION_UNIT, but not 0. */
+static uint64_t whole_units(uint64_t elements)
+{
+    return larger_of(elements / PARTITION_UNIT, 1) * PARTITION_UNIT;
+}
+
+/* Elements of the partitions that a strip of `columns` lines is cut into, or all. */
 static uint64_t partition_length(const struct scan_piece *piece, uint64_t columns,
                                  const struct scan_division *division)
 {
     const uint64_t length = piece->plan->axis.size;
-    const uint64_t block_bytes = BLOCK * columns * element_bytes(piece);
     if (division->partition_bytes == 0 &&
         !keeps_waiting(length * columns * element_bytes(piece), busy_percent(piece, columns),
                        division)) {
         return length;
     }
-    uint64_t blocks = partition_bytes(division) / block_bytes;
-    blocks -= blocks > REDUCED_BLOCKS ? blocks % REDUCED_BLOCKS : 0;
-    uint64_t partition = (blocks > 0 ? blocks : 1) * BLOCK;
-    return smaller_of(partition, length);
+    const uint64_t row_bytes = columns * element_bytes(piece);
+    return smaller_of(whole_units(partition_bytes(division) / row_bytes), length);
 }
 
 /* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as
@@ -291,11 +294,8 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
     const uint64_t every = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
-    uint64_t blocks = scan_ceil_div(partition / BLOCK * LOOKAHEAD_PERCENT, 100);
-    if (partition / BLOCK > REDUCED_BLOCKS) { /* which is a multiple */
-        blocks = scan_ceil_div(blocks, REDUCED_BLOCKS) * REDUCED_BLOCKS;
-    }
-    const uint64_t lookahead = blocks * BLOCK;
+    const uint64_t units = partition / PARTITION_UNIT;
+    const uint64_t lookahead = scan_ceil_div(units * LOOKAHEAD_PERCENT, 100) * PARTITION_UNIT;
     const uint64_t repeated = lookahead + (every - 1) * partition;
     const uint64_t rest = length % repeated;
     entry->partitions = length / repeated * every + (rest > 0);
@@ -343,8 +343,8 @@ static uint64_t divide_steps(const struct scan_piece *piece,
     }
     const uint64_t spread =
         smaller_of(plan->axis.in_stride, CACHE_LINE_BYTES / element_bytes(piece));
-    uint64_t blocks = partition / BLOCK / (spread > 0 ? spread : 1);
-    return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * BLOCK, division, entry);
+    partition = whole_units(partition / larger_of(spread, 1));
+    return divide_partitions(piece, 1, partition, division, entry);
 }
 
 /* Whole lines, eight at a time. */
@@ -410,9 +410,9 @@ static uint64_t divide_columns(const struct scan_piece *piece,
     uint64_t columns = smaller_of(inner, STRIP_COLUMNS);
     if (partition_length(piece, columns, division) < plan->axis.size &&
         inner >= column_lanes(piece)) {
-        /* of a block; the last has up to twice as many */
+        /* of the shortest partitions; the last has up to twice as many */
         const uint64_t most =
-            smaller_of(PARTITION_BYTES / BLOCK / element_bytes(piece), STRIP_MAX / 2);
+            smaller_of(PARTITION_BYTES / PARTITION_UNIT / element_bytes(piece), STRIP_MAX / 2);
         columns = strip_columns(piece, inner, scan_ceil_div(inner, most));
         struct scan_division narrow = *division;
         narrow.partition_bytes = partition_bytes(division);
@@ -583,8 +583,9 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
 /* What follows from the tiles; work-groups of the piece. */
 static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
 {
-    entry->blocks = scan_ceil_div(entry->length, BLOCK);
-    entry->superblocks = scan_ceil_div(entry->block + entry->blocks, BLOCKS_PER_SUPERBLOCK);
+    const int block = BLOCK;
+    entry->blocks = scan_ceil_div(entry->length, (uint64_t)block);
+    entry->superblocks = scan_ceil_div(entry->blocks, BLOCKS_PER_SUPERBLOCK);
     if (entry->tiles > 1 || piece->carry_in || piece->carry_out) {
         entry->flags |= ENTRY_SPINE;
     }

@@ -20,7 +20,7 @@ struct scan_piece {
     uint64_t carry_line; /* place of its first line's sum in the carry */
     bool carry_in;       /* its lines begin with the sums there */
     bool carry_out;      /* the sums after its lines go there; of integers its length is a
-                            multiple of BLOCK */
+                            multiple of SCAN_CUT */
     bool totals;         /* of floats: only these are wanted, no output is written */
     int variant;         /* an enum scan_variant_id: launcher_run() chooses it */
     void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
@@ -28,13 +28,11 @@ struct scan_piece {
 };
 
 /* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
- * otherwise). carry: a sum of scan_carry_bytes() for each of carry_lines lines; of integers there
- * is a second plane, which adds up with the first, and is 0 in a carry that comes from outside. */
+ * otherwise). carry: a sum of scan_carry_bytes() for each line. */
 struct scan_set {
     cl_mem in;
     cl_mem out;
-    cl_mem carry; /* NULL if no piece carries */
-    uint64_t carry_lines;
+    cl_mem carry;              /* NULL if no piece carries */
     struct scan_piece *pieces; /* all of plans that batch with each other */
     size_t count;
 };

@@ -1,16 +1,15 @@
 /* Long lines shared by work-items, on a CPU: a line (or a strip of them, side by side) is cut
- * into partitions, whole blocks each, small enough for a core's L2 cache. A partition whose
+ * into partitions, whole vectors each, small enough for a core's L2 cache. A partition whose
  * sums before it are there when its work item begins is scanned at once: the work item
  *
  *   1. says that the partition is underway,
- *   2. scans its blocks, and publishes the sums after it.
+ *   2. scans it, and publishes the sums after it.
  *
  * That would let others wait, so the work item of a partition whose sums are not there
  *
- *   1. reduces its blocks (reading memory), if a partition follows it,
- *   2. waits for the sums of the line before it, adds its blocks' totals to them one after the
- *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
- *   3. scans its blocks (reading the cache) from the sums before it.
+ *   1. reduces it to a total a line (reading memory), if a partition follows it,
+ *   2. waits for the sums before it, adds its totals to them, and publishes the sums after it,
+ *   3. scans it (reading the cache) from the sums before it.
  *
  * Reducing is what partitions cost more than a whole line. So one partition in as many as there
  * are threads, a lookahead partition, is waited for and scanned at once, and longer than the
@@ -182,32 +181,25 @@ INLINE void chain_settle(const struct chain *c)
 
 /* ---- sums of lines ---- */
 
-/* S and B of some lines side by side, before what is to be scanned of them or after it. */
+/* The sums of some lines side by side, before what is to be scanned of them or after it. */
 struct sums {
-    lane_t *supers;
-    lane_t *blocks;
+    lane_t *sums;
     uint lines;
-    uint block;    /* the next one, in its superblock */
     bool reversed; /* the last line comes first */
 };
 
-/* Where these sums are kept between launches, in the carry planes, and between partitions, in a
- * state: S of each line, and `plane` further B. */
-NOINLINE void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
+/* Where these sums are kept: between launches in the carry, between partitions in a state. */
+NOINLINE void sums_read(struct sums *s, volatile __global const acc_t *from)
 {
     for (uint i = 0; i < s->lines; i++) {
-        uint at = s->reversed ? s->lines - 1 - i : i;
-        s->supers[i] = (lane_t)from[at];
-        s->blocks[i] = (lane_t)from[plane + at];
+        s->sums[i] = (lane_t)from[s->reversed ? s->lines - 1 - i : i];
     }
 }
 
-NOINLINE void sums_write(const struct sums *s, volatile __global acc_t *to, ulong plane)
+NOINLINE void sums_write(const struct sums *s, volatile __global acc_t *to)
 {
     for (uint i = 0; i < s->lines; i++) {
-        uint at = s->reversed ? s->lines - 1 - i : i;
-        to[at] = s->supers[i];
-        to[plane + at] = s->blocks[i];
+        to[s->reversed ? s->lines - 1 - i : i] = s->sums[i];
     }
 }
 
@@ -221,40 +213,27 @@ struct partition {
     bool last;
 };
 
-/* Totals of whole blocks: of the first block's lines, then of the second one's and so on. The
- * kernel says how its lines are reduced, from element `first` of each on. There is room for
- * eight times what a partition has: variants.c may make one twice as long, and the last strip
- * of columns nearly twice as wide. */
-#define TOTALS_MAX (8 * PARTITION_BYTES / BLOCK / ELEM_BYTES + 16)
+/* What a partition of each line sums up to. The kernel says how its lines are reduced, from element
+ * `first` of each on. */
 struct lines;
-NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals);
+NOINLINE void reduce_lines(const struct lines *l, ulong first, ulong length, lane_t *totals);
 
 INLINE void state_read(const struct chain *c, ulong partition, struct sums *s)
 {
-    sums_read(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
-    s->block =
-        (uint)((c->entry->block + chain_before(c, partition) / BLOCK) % BLOCKS_PER_SUPERBLOCK);
+    sums_read(s, (volatile __global acc_t *)(chain_state(c, partition) + 1));
 }
 
 INLINE void state_write(const struct chain *c, ulong partition, const struct sums *s)
 {
-    sums_write(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
+    sums_write(s, (volatile __global acc_t *)(chain_state(c, partition) + 1));
     chain_publish(c, partition);
 }
 
 /* Sums before a partition to those after it. */
-NOINLINE void sums_advance(struct sums *s, const lane_t *totals, ulong length)
+INLINE void sums_advance(struct sums *s, const lane_t *totals)
 {
-    for (ulong b = 0; b < length / BLOCK; b++, totals += s->lines) {
-        bool super = ++s->block == BLOCKS_PER_SUPERBLOCK;
-        for (uint i = 0; i < s->lines; i++) {
-            s->blocks[i] = PLUS(s->blocks[i], totals[i]);
-            if (super) {
-                s->supers[i] = PLUS(s->supers[i], s->blocks[i]);
-                s->blocks[i] = LANE_ZERO;
-            }
-        }
-        s->block = super ? 0 : s->block;
+    for (uint i = 0; i < s->lines; i++) {
+        s->sums[i] = PLUS(s->sums[i], totals[i]);
     }
 }
 
@@ -263,30 +242,29 @@ NOINLINE void sums_advance(struct sums *s, const lane_t *totals, ulong length)
 NOINLINE void partition_sums(const struct chain *c, const struct lines *l,
                              const struct partition *p, struct sums *s)
 {
-    lane_t own[TOTALS_MAX];
+    lane_t own[STRIP_MAX];
     bool reduces = !p->at_once && !p->last;
     if (reduces) {
-        reduce_blocks(l, p->first, p->length, own);
+        reduce_lines(l, p->first, p->length, own);
     }
     ulong known = chain_wait(c, p->number);
     if (known > 0) {
         state_read(c, known, s);
     }
     for (; known < p->number; known++) {
-        lane_t missing[TOTALS_MAX];
-        ulong length = chain_length(c, known);
+        lane_t missing[STRIP_MAX];
         if (!chain_passed(c, known)) {
-            reduce_blocks(l, chain_before(c, known), length, missing);
+            reduce_lines(l, chain_before(c, known), chain_length(c, known), missing);
         }
         if (chain_passed(c, known)) { /* and what was reduced may have been results */
             state_read(c, known + 1, s);
         } else {
-            sums_advance(s, missing, length);
+            sums_advance(s, missing);
         }
     }
     if (reduces) {
         state_write(c, p->number, s); /* kept there meanwhile */
-        sums_advance(s, own, p->length);
+        sums_advance(s, own);
         state_write(c, p->number + 1, s);
         state_read(c, p->number, s);
     }
@@ -300,13 +278,11 @@ INLINE struct partition partition_begin(const struct chain *c, const struct line
 {
     __global const struct scan_entry *e = c->entry;
     struct partition p = {number, 0, e->length, false, true};
-    s->block = (uint)e->block;
     if (e->flags & ENTRY_CARRY_IN) {
-        sums_read(s, carry, e->carry_lines);
+        sums_read(s, carry);
     } else {
         for (uint i = 0; i < s->lines; i++) {
-            s->supers[i] = LANE_ZERO;
-            s->blocks[i] = LANE_ZERO;
+            s->sums[i] = LANE_ZERO;
         }
     }
     if (e->partitions > 1) {
@@ -333,6 +309,6 @@ INLINE void partition_end(const struct chain *c, const struct partition *p,
         if (c->entry->partitions > 1) {
             chain_settle(c);
         }
-        sums_write(s, carry, c->entry->carry_lines);
+        sums_write(s, carry);
     }
 }

@@ -128,11 +128,10 @@ static acc_t chain_totals(__global acc_t *totals, index_t count, acc_t sum)
 }
 
 /* One work-item a superblock: its blocks' totals become B[b], its total goes to the
- * superblocks. The first superblock of a piece may have been begun by an earlier one: its B is
- * carried in. */
+ * superblocks. */
 __kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint count,
                               ulong items, __global acc_t *block_totals,
-                              __global acc_t *superblock_totals, __global const acc_t *carry)
+                              __global acc_t *superblock_totals)
 {
     if (get_global_id(0) >= items) {
         return;
@@ -141,18 +140,13 @@ __kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint 
     __global const struct scan_entry *entry =
         find_entry(table, entry_at, count, BY_SUPERBLOCK, get_global_id(0), &id);
     index_t blocks = (index_t)entry->blocks;
-    index_t done = (index_t)entry->block;
     index_t line = id / (index_t)entry->superblocks;
     index_t superblock = id % (index_t)entry->superblocks;
-    index_t begin = superblock == 0 ? 0 : superblock * BLOCKS_PER_SUPERBLOCK - done;
-    index_t end = (superblock + 1) * BLOCKS_PER_SUPERBLOCK - done;
+    index_t begin = superblock * BLOCKS_PER_SUPERBLOCK;
+    index_t end = begin + BLOCKS_PER_SUPERBLOCK;
     end = end < blocks ? end : blocks;
-    acc_t b = ACC_ZERO;
-    if (superblock == 0 && (entry->flags & ENTRY_CARRY_IN) != 0) {
-        b = carry[entry->carry_lines + entry->carry + line];
-    }
     superblock_totals[(index_t)entry->superblock_at + id] = chain_totals(
-        block_totals + (index_t)entry->block_at + line * blocks + begin, end - begin, b);
+        block_totals + (index_t)entry->block_at + line * blocks + begin, end - begin, ACC_ZERO);
 }
 
 /* One work-item a line: its superblocks' totals become S[s]; the carry gets the sums so far. */
@@ -177,9 +171,7 @@ __kernel void gpu_lines(__global const ulong *table, ulong entry_at, uint count,
     acc_t last = totals[last_one];
     totals[last_one] = s;
     if ((entry->flags & ENTRY_CARRY_OUT) != 0) {
-        int whole = (entry->block + entry->blocks) % BLOCKS_PER_SUPERBLOCK == 0;
-        carried[0] = whole ? acc_add(s, last) : s;
-        carried[entry->carry_lines] = whole ? ACC_ZERO : last;
+        carried[0] = acc_add(s, last);
     }
 }
 
@@ -215,7 +207,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
         b = block_sums[(index_t)entry->block_at + lane.line * (index_t)entry->blocks + block];
         s = superblock_sums[(index_t)entry->superblock_at +
                             lane.line * (index_t)entry->superblocks +
-                            ((index_t)entry->block + block) / BLOCKS_PER_SUPERBLOCK];
+                            block / BLOCKS_PER_SUPERBLOCK];
     }
     write_group(out, entry, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)],
                 q);

@@ -9,6 +9,8 @@
 #define LANES            256
 #define GROUP            8
 #define GROUPS_PER_BLOCK 32
+#define BLOCK (GROUP * GROUPS_PER_BLOCK) /* elements */
+#define BLOCKS_PER_SUPERBLOCK 256
 
 /* Of look-back (gpu_lookback.cl): groups of a lane, about 64 bytes of elements, so that enough
  * loads are under way; and its state, in words of 32 bits: the ticket counter in a line of its

@@ -13,7 +13,6 @@
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 typedef elem_t lane_t;
-#define LANE_ZERO      ((lane_t)ACC_ZERO)
 #define LANE_ZERO ((lane_t)ACC_ZERO)
 
 /* Are groups in whole vectors of 512 bits faster here? Not for short lines that fill no such
@@ -243,27 +242,19 @@ INLINE vec_t group_total(group_t q)
     return LAST(q.vec[VECS - 1]);
 }
 
-/* E() after each element of a scanned group: base is E() before it, next E() after it. */
-INLINE group_t group_results(vec_t base, group_t q, vec_t next)
+/* The sums after each element of a scanned group, from the one before it. */
+INLINE group_t group_results(vec_t before, group_t q)
 {
-    EACH_VEC { q.vec[i] = PLUS(base, q.vec[i]); }
+    EACH_VEC { q.vec[i] = PLUS(before, q.vec[i]); }
     return q;
 }
 
-/* E() before each element, from E() after each. */
-INLINE group_t group_exclusive(vec_t base, group_t results)
+/* The sums before each element, from those after each. */
+INLINE group_t group_exclusive(vec_t before, group_t results)
 {
 #if VECS == 2
     results.vec[1] = SHIFT(results.vec[0], results.vec[1], 1);
 #endif
-    results.vec[0] = SHIFT(base, results.vec[0], 1);
+    results.vec[0] = SHIFT(before, results.vec[0], 1);
     return results;
 }
-
-/* Sums of the lines in the lanes: S, B, S + B, c. */
-struct lane_sums {
-    group_t supers;
-    group_t blocks;
-    group_t base;
-    group_t groups;
-};

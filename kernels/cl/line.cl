@@ -5,8 +5,8 @@
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
- * the sums of groups, blocks and superblocks are chains of one addition each. In place is fine:
- * groups are read before they are written. */
+ * the sum so far moves on by one addition a group. In place is fine: groups are read before they
+ * are written. */
 #if defined(STEPS)
 #define KERNEL_NAME scan_steps
 #else
@@ -133,80 +133,48 @@ INLINE void line_prefetch(const struct lines *l, __global const elem_t *p, uint 
 #endif
 }
 
-/* S and B, and E() of the block's start: each the same in all lanes. */
-struct line_sums {
-    vec_t supers;
-    vec_t blocks;
-    vec_t base;
-    uint block; /* in its superblock */
-};
-
-INLINE void block_end(struct line_sums *s, vec_t groups)
-{
-    s->blocks = PLUS(s->blocks, groups);
-    s->base = PLUS(s->supers, s->blocks);
-    if (++s->block == BLOCKS_PER_SUPERBLOCK) {
-        s->supers = s->base;
-        s->blocks = splat(LANE_ZERO);
-        s->block = 0;
-    }
-}
-
-
-/* The same by groups as they lie, several of them interleaved. */
-INLINE ulong line_interleaved(const struct lines *l, struct line_sums *s, vec_t *groups)
+/* By groups as they lie, several of them interleaved. *sum, the same in all lanes: what comes before
+ * the line, then what comes before the element whose number it returns. */
+INLINE ulong line_interleaved(const struct lines *l, vec_t *sum)
 {
     ulong k = 0;
-    vec_t base = PLUS(s->base, *groups);
     for (; l->length - k >= INTERLEAVED_ELEMENTS; k += INTERLEAVED_ELEMENTS) {
         group_t q[INTERLEAVED_GROUPS];
         vec_t before[INTERLEAVED_GROUPS + 1];
         line_prefetch(l, line_in(l, k), INTERLEAVED_ELEMENTS);
         EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = line_load(l, k + i * GROUP); }
         GROUPS_SCAN(q, INTERLEAVED_GROUPS);
-        before[0] = base;
-        EACH_GROUP(INTERLEAVED_GROUPS)
-        {
-            *groups = PLUS(*groups, group_total(q[i]));
-            before[i + 1] = PLUS(s->base, *groups);
-        }
-        if ((k + INTERLEAVED_ELEMENTS) % BLOCK == 0) {
-            block_end(s, *groups);
-            *groups = splat(LANE_ZERO);
-            before[INTERLEAVED_GROUPS] = s->base;
-        }
-        EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = group_results(before[i], q[i], before[i + 1]); }
+        before[0] = *sum;
+        EACH_GROUP(INTERLEAVED_GROUPS) { before[i + 1] = PLUS(before[i], group_total(q[i])); }
+        EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = group_results(before[i], q[i]); }
         if (l->exclusive) {
             EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = group_exclusive(before[i], q[i]); }
         }
-        base = before[INTERLEAVED_GROUPS];
+        *sum = before[INTERLEAVED_GROUPS];
         EACH_GROUP(INTERLEAVED_GROUPS) { line_store(l, k + i * GROUP, q[i]); }
     }
     return k;
 }
 
-/* What is left of a line, from `first` on in a buffer where zeros follow it, in place. base: E()
- * of the block's start; groups: c[]. By value: what a call gets the address of does not stay in
- * registers. */
+/* What is left of a line, from `first` on in a buffer where zeros follow it, in place. before: the
+ * sum before it. By value: what a call gets the address of does not stay in registers. */
 NOINLINE void rest_scan(__global elem_t *first, long step, uint count, bool exclusive,
-                        vec_t base, vec_t groups)
+                        vec_t before)
 {
     const struct lines l = {first, first, step, step, INTERLEAVED_ELEMENTS, 0, exclusive, false};
-    struct line_sums s = {base, splat(LANE_ZERO), base, 0}; /* no block ends */
     if (count > GROUP) {
-        (void)line_interleaved(&l, &s, &groups);
+        (void)line_interleaved(&l, &before);
         return;
     }
-    const vec_t before = PLUS(base, groups);
     group_t q[1] = {line_load(&l, 0)};
     GROUPS_SCAN(q, 1);
-    q[0] = group_results(before, q[0], PLUS(base, PLUS(groups, group_total(q[0]))));
+    q[0] = group_results(before, q[0]);
     line_store(&l, 0, exclusive ? group_exclusive(before, q[0]) : q[0]);
 }
 
-/* What is left of a line from element k on. No sums are left behind, for lines whose sums are
- * carried on end with a block. */
-INLINE void line_rest(const struct lines *l, ulong k, vec_t base, vec_t groups)
+/* What is left of a line from element k on. No sum is left behind: lines whose sums are carried
+ * on end with a group. */
+INLINE void line_rest(const struct lines *l, ulong k, vec_t before)
 {
     elem_t cells[INTERLEAVED_ELEMENTS] __attribute__((aligned(64)));
     const uint count = (uint)(l->length - k);
@@ -218,7 +186,7 @@ INLINE void line_rest(const struct lines *l, ulong k, vec_t base, vec_t groups)
     for (uint i = 0; i < count; i++) {
         cells[i] = *line_in(l, k + i);
     }
-    rest_scan(AS_GLOBAL(cells), 1, count, l->exclusive, base, groups);
+    rest_scan(AS_GLOBAL(cells), 1, count, l->exclusive, before);
     for (uint i = 0; i < count; i++) {
         *line_out(l, k + i) = cells[i];
     }
@@ -228,50 +196,33 @@ INLINE void line_rest(const struct lines *l, ulong k, vec_t base, vec_t groups)
     elem_t *at = cells + (back ? INTERLEAVED_ELEMENTS - count : 0);
     elem_t *first = cells + (back ? INTERLEAVED_ELEMENTS - 1 : 0);
     partial_copy(AS_GLOBAL(at), line_in(l, lowest), count);
-    rest_scan(AS_GLOBAL(first), l->in_step, count, l->exclusive, base, groups);
+    rest_scan(AS_GLOBAL(first), l->in_step, count, l->exclusive, before);
     partial_copy(line_out(l, lowest), AS_GLOBAL(at), count);
 #endif
 }
 
-/* Scan a line from a block's start on. */
-INLINE void line_scan(const struct lines *l, struct line_sums *s)
+/* Scan a line; *sum: before it, then after it. */
+INLINE void line_scan(const struct lines *l, vec_t *sum)
 {
-    vec_t groups = splat(LANE_ZERO);
-    const ulong k = line_interleaved(l, s, &groups);
+    const ulong k = line_interleaved(l, sum);
     if (k < l->length) {
-        line_rest(l, k, s->base, groups);
+        line_rest(l, k, *sum);
     }
 }
 
-/* ---- totals of blocks, of several at a time ---- */
-
-#define TOTALS 1
-
-/* The totals of the blocks that begin at element k, `pitch` elements from one to the next. */
-INLINE void reduce_blocks_in_lanes(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
+NOINLINE void reduce_lines(const struct lines *line, ulong first, ulong length, lane_t *totals)
 {
+    struct lines l = *line;
+    l.in = line_in(line, first);
     vec_t sum = splat(LANE_ZERO);
-    for (ulong g = 0; g < BLOCK; g += GROUP) {
-        group_t v = line_load(l, k + g);
+#pragma unroll 4
+    for (ulong k = 0; k < length; k += GROUP) {
+        group_t v = line_load(&l, k);
         EACH_VEC { sum = PLUS(sum, v.vec[i]); }
     }
     totals[0] = LANE_ZERO;
     for (uint i = 0; i < WIDTH; i++) {
         totals[0] = PLUS(totals[0], sum[i]);
-    }
-}
-
-NOINLINE void reduce_blocks(const struct lines *line, ulong first, ulong length, lane_t *totals)
-{
-    struct lines l = *line;
-    l.in = line_in(line, first);
-    l.length = length;
-    ulong k = 0;
-    for (; k + TOTALS * BLOCK <= length; k += TOTALS * BLOCK, totals += TOTALS) {
-        reduce_blocks_in_lanes(&l, k, BLOCK, totals);
-    }
-    for (; k + BLOCK <= length; k += BLOCK, totals++) { /* the same block in every lane */
-        reduce_blocks_in_lanes(&l, k, 0, totals);
     }
 }
 
@@ -281,15 +232,11 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     const bool cut = e->partitions > 1;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool chained = cut || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
-    const lane_t reset = LANE_ZERO;
     ulong line = cut ? item % e->lines : item * e->item_lines; /* neighbours: different lines */
     ulong end = cut ? line + 1 : min(line + e->item_lines, e->lines);
     const struct chain chain = chain_of(launch->chain, e, line);
-    const struct line_sums begin = {splat(reset), splat(LANE_ZERO),
-                                    splat(PLUS(reset, LANE_ZERO)), (uint)e->block};
-    lane_t super;
-    lane_t blocks;
-    struct sums sums = {&super, &blocks, 1, 0, false};
+    lane_t before;
+    struct sums sums = {&before, 1, false};
     struct partition partition;
     struct lines l;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
@@ -308,7 +255,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         l.in = in + at.in;
         l.out = out + at.out;
         l.stream = stream && (ulong)l.out % STREAM_ALIGN == 0;
-        struct line_sums s = begin;
+        vec_t sum = splat(LANE_ZERO);
         struct lines own = l;
         __global acc_t *carry = launch->carry + e->carry + at.line;
         if (chained) {
@@ -318,15 +265,11 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             own.out = line_out(&l, partition.first);
             own.length = partition.length;
             own.prefetch_distance = cut ? chain_prefetch_distance(&chain, partition.number) : 0;
-            s.supers = splat(super);
-            s.blocks = splat(blocks);
-            s.base = PLUS(s.supers, s.blocks);
-            s.block = sums.block;
+            sum = splat(before);
         }
-        line_scan(&own, &s);
+        line_scan(&own, &sum);
         if (chained) {
-            super = s.supers[0];
-            blocks = s.blocks[0];
+            before = sum[0];
             partition_end(&chain, &partition, &sums, carry);
         }
         if (todo > 1) {

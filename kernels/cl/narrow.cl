@@ -1,5 +1,5 @@
 /* Few lines side by side: INNER (1 to 7) columns without gaps, of any length, and rows shorter
- * than a block (INNER 1). Vectors run along memory whatever INNER is, so no lane is idle: a
+ * than 256 elements (INNER 1). Vectors run along memory whatever INNER is, so no lane is idle: a
  * group is INNER * GROUP cells, the strides of its network are multiples of INNER, and sums
  * repeat with period INNER in the lanes. INNER is known when this is compiled, because shuffles
  * want literals.
@@ -9,15 +9,16 @@
  * Some columns' lines are a set: one run of memory. A work-item takes some sets, or a partition
  * of one (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it
  * reaches only results behind it. Those are stored as well, into a private buffer, where the
- * next set overwrites them; whole sets, or blocks of one, go from there to memory. A reverse
+ * next set overwrites them; whole sets, or so many rows of one, go from there to memory. A reverse
  * scan runs backwards through memory, columns too. In place is fine: cells are read before the
  * buffer that they went through is written out. */
 #define KERNEL_NAME scan_narrow
 
 #define CELLS       (INNER * GROUP) /* of a group */
 #define STAGE_BYTES 8192            /* of the buffer: small enough for L1 */
-#if BLOCK * INNER * ELEM_BYTES > STAGE_BYTES
-#define STAGE_ELEMENTS (BLOCK * INNER)
+#define STAGE_ROWS  256             /* of a set that is too long to leave whole */
+#if STAGE_ROWS * INNER * ELEM_BYTES > STAGE_BYTES
+#define STAGE_ELEMENTS (STAGE_ROWS * INNER)
 #else
 #define STAGE_ELEMENTS (STAGE_BYTES / ELEM_BYTES)
 #endif
@@ -78,14 +79,7 @@ INLINE group_t cells_totals(group_t q)
     return totals;
 }
 
-/* E() after each cell of a scanned group: base is E() before it, next E() after it. */
-INLINE group_t cells_results(group_t base, group_t q, group_t next)
-{
-    q = group_add(base, q);
-    return q;
-}
-
-/* E() before each cell. */
+/* The sums before each cell of a scanned group, from those before the group. */
 INLINE group_t cells_before(group_t base, group_t q)
 {
     group_t before;
@@ -178,16 +172,6 @@ NOINLINE void flush(bool reverse, __global elem_t *out, const elem_t *cells, uin
 
 /* ---- sets ---- */
 
-INLINE struct lane_sums sums_init(bool exclusive)
-{
-    struct lane_sums s;
-    s.supers = group_splat(LANE_ZERO);
-    s.blocks = group_splat(LANE_ZERO);
-    s.base = s.supers;
-    s.groups = group_splat(LANE_ZERO);
-    return s;
-}
-
 /* What the compiler may know of a scan: there is code for each set of these that occurs. */
 enum traits {
     REVERSE = 1,
@@ -196,10 +180,10 @@ enum traits {
     GENERAL = 8    /* sets of any length, and groups may reach out of what may be read */
 };
 
-/* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The
- * sums of the block's groups are left in s->groups, unless one group is all. */
-INLINE void block_scan(const int traits, const struct lines *l, __global const elem_t *in,
-                       elem_t *to, uint rows, struct lane_sums *s)
+/* Scan some rows of a set, whose first cell is *in, into the buffer at `to`. *sum: before them,
+ * then after them, unless one group is all. */
+INLINE void rows_scan(const int traits, const struct lines *l, __global const elem_t *in,
+                      elem_t *to, uint rows, group_t *sum)
 {
     const bool reverse = (traits & REVERSE) != 0;
     const bool one_pack = (traits & ONE_PACK) != 0;
@@ -214,71 +198,52 @@ INLINE void block_scan(const int traits, const struct lines *l, __global const e
                         : cells_load(reverse, one_pack, in + at);
         q = cells_network(q);
         row += GROUP;
-        if (one_group) {
-            q = l->exclusive ? cells_before(s->base, q) : group_add(s->base, q);
-        } else {
-            group_t before = group_add(s->base, s->groups);
-            s->groups = group_add(s->groups, cells_totals(q));
-            group_t after = group_add(s->base, s->groups);
-            if (row == BLOCK) {
-                after = group_add(s->supers, group_add(s->blocks, s->groups));
-            }
-            q = l->exclusive ? cells_before(before, q) : cells_results(before, q, after);
+        const group_t before = *sum;
+        if (!one_group) {
+            *sum = group_add(before, cells_totals(q));
         }
+        q = l->exclusive ? cells_before(before, q) : group_add(before, q);
         cells_store(reverse, one_pack, to + at, q);
     } while (!(traits & ONE_GROUP) && row < rows);
 }
 
 /* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets
- * that have at most a block, and leave together; else of one, which leaves block by block.
- * sums: before the sets, then those after them. */
+ * that have at most STAGE_ROWS rows, and leave together; else of one, which leaves by so many.
+ * *sums: before the sets, then after the one. */
 INLINE void sets_scan(const int traits, const struct lines *lines, const struct partition *p,
-                      ulong from, uint count, bool leaves, uint block, struct lane_sums *sums,
-                      elem_t *stage)
+                      ulong from, uint count, bool leaves, group_t *sums, elem_t *stage)
 {
     const bool reverse = (traits & REVERSE) != 0;
     const bool short_sets = !(traits & GENERAL) || leaves;
     const struct lines sets = *lines; /* copies: their members stay in registers */
     const struct lines *l = &sets;
-    struct lane_sums s =
-        (traits & GENERAL) ? *sums : sums_init(l->exclusive); /* one sum in all lanes */
-    uint rows = (uint)min(p->length, (ulong)BLOCK);
+    const group_t begin = (traits & GENERAL) ? *sums : group_splat(LANE_ZERO);
+    group_t sum = begin;
+    uint rows = (uint)min(p->length, (ulong)STAGE_ROWS);
     const uint size = rows * INNER;
     const uint all = short_sets ? count * size : size;
-    const ulong blocks = short_sets ? count : (p->length + BLOCK - 1) / BLOCK;
-    /* first cell in the order of traversal, and from there to that of the next block */
+    const ulong runs = short_sets ? count : (p->length + STAGE_ROWS - 1) / STAGE_ROWS;
+    /* first cell in the order of traversal, and from there to that of the next run of rows */
     const ulong at = reverse ? (l->rows - p->first) * INNER - 1 : p->first * INNER;
     const ulong set = reverse && short_sets ? from + count - 1 : from;
     __global const elem_t *in = l->in + set * l->in_pitch + at;
     __global elem_t *out = l->out + from * l->out_pitch + at;
     elem_t *to = stage + CELLS + (reverse ? all - 1 : 0);
     const long sign = reverse ? -1 : 1;
-    const long in_step = sign * (short_sets ? (long)l->in_pitch : BLOCK * INNER);
+    const long in_step = sign * (short_sets ? (long)l->in_pitch : STAGE_ROWS * INNER);
     const long to_step = sign * (short_sets ? (long)size : 0);
-    for (ulong n = 0; n < blocks; n++, in += in_step, to += to_step) {
-        block_scan(traits, l, in, to, rows, &s);
+    for (ulong n = 0; n < runs; n++, in += in_step, to += to_step) {
+        rows_scan(traits, l, in, to, rows, &sum);
         if (short_sets) {
-            if (!(traits & ONE_GROUP)) {
-                s.groups = group_splat(LANE_ZERO);
-            }
+            sum = begin;
             continue;
         }
         const uint low = reverse ? rows * INNER - 1 : 0;
         flush(reverse, out - low, to - low, rows * INNER);
         out += in_step;
-        if (rows == BLOCK) {
-            s.blocks = group_add(s.blocks, s.groups);
-            s.groups = group_splat(LANE_ZERO);
-            s.base = group_add(s.supers, s.blocks);
-            if (++block == BLOCKS_PER_SUPERBLOCK) {
-                block = 0;
-                s.supers = s.base;
-                s.blocks = group_splat(LANE_ZERO);
-            }
-        }
-        rows = (uint)min(p->length - (n + 1) * BLOCK, (ulong)BLOCK);
+        rows = (uint)min(p->length - (n + 1) * STAGE_ROWS, (ulong)STAGE_ROWS);
     }
-    *sums = s;
+    *sums = sum;
     const uint each = l->out_pitch == size ? all : size;
     for (uint n = 0; n < all / each && short_sets; n++) {
         flush(reverse, l->out + (from + n) * l->out_pitch, stage + CELLS + n * size, each);
@@ -297,21 +262,19 @@ NOINLINE group_t cells_spread(const lane_t sums[INNER])
 
 /* ---- partitions of a set ---- */
 
-/* The totals of the blocks of a set that begins at l->in. */
-NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
+/* The totals of the lines of a set that begins at l->in. */
+NOINLINE void reduce_lines(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
-    for (ulong row = first; row < first + length; row += BLOCK, totals += INNER) {
-        group_t sum = group_splat(LANE_ZERO);
-        for (uint k = 0; k < BLOCK; k += GROUP) {
-            __global const elem_t *at = l->reverse ? l->in + (l->rows - row - k) * INNER - 1
-                                                   : l->in + (row + k) * INNER;
-            group_t q = l->reverse ? cells_load(true, false, at) : cells_load(false, false, at);
-            sum = group_add(sum, cells_network(q)); /* the last row's lanes count */
-        }
+    group_t sum = group_splat(LANE_ZERO);
+    for (ulong row = first; row < first + length; row += GROUP) {
+        group_t q = l->reverse ? cells_load(true, false, l->in + (l->rows - row) * INNER - 1)
+                               : cells_load(false, false, l->in + row * INNER);
+        sum = group_add(sum, q);
+    }
+    sum = cells_network(sum); /* the last row's lanes count */
 #pragma unroll
-        for (int i = 0; i < INNER; i++) {
-            totals[i] = ((const lane_t *)&sum)[CELLS - INNER + i];
-        }
+    for (int i = 0; i < INNER; i++) {
+        totals[i] = ((const lane_t *)&sum)[CELLS - INNER + i];
     }
 }
 
@@ -323,7 +286,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     const bool many = e->dims > (INNER > 1);
     const bool cut = e->partitions > 1;
     const bool short_sets =
-        e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
+        e->length <= STAGE_ROWS && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
     ulong sets = many ? outer[0] : 1;
     ulong each = e->item_lines / INNER;
     ulong begin = cut ? item % sets : item * each; /* neighbours are of different sets */
@@ -341,12 +304,10 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
 
     elem_t stage[CELLS + STAGE_ELEMENTS + CELLS] __attribute__((aligned(64)));
-    lane_t supers[INNER];
-    lane_t blocks[INNER];
-    struct sums sums = {supers, blocks, INNER, (uint)e->block, l.reverse};
+    lane_t columns[INNER];
+    struct sums sums = {columns, INNER, l.reverse};
     struct chain chain = chain_of(launch->chain, e, begin);
     struct partition partition = {0, 0, e->length, false, true};
-    struct lane_sums s = sums_init(l.exclusive);
     const ulong room = short_sets ? max(STAGE_ELEMENTS / (l.rows * INNER), 1UL) : 1;
     /* sets whose last group may reach out of what may be read: at the end of memory, or at its
      * beginning */
@@ -361,18 +322,15 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         __global acc_t *carry = launch->carry + e->carry + from * INNER;
         begin += l.reverse ? 0 : count;
         end -= l.reverse ? count : 0;
+        group_t after = group_splat(LANE_ZERO);
         if (!short_sets) {
             struct lines set = l;
             set.in += from * l.in_pitch;
             partition = partition_begin(&chain, &set, item / sets, carry, &sums);
-            s.supers = cells_spread(supers);
-            s.blocks = cells_spread(blocks);
-            s.base = group_add(s.supers, s.blocks);
-            s.groups = group_splat(LANE_ZERO);
+            after = cells_spread(columns);
         }
-        struct lane_sums after = s;
 #define SCAN(traits) \
-    sets_scan(traits, &l, &partition, from, (uint)count, short_sets, sums.block, &after, stage)
+    sets_scan(traits, &l, &partition, from, (uint)count, short_sets, &after, stage)
         if (general && l.reverse) {
             SCAN(GENERAL | REVERSE);
         } else if (general) {
@@ -391,9 +349,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             SCAN(0);
         }
         if (!short_sets) {
-            for (uint i = 0; i < INNER; i++) { /* of whole blocks: the same in every row */
-                supers[i] = ((const lane_t *)&after.supers)[i];
-                blocks[i] = ((const lane_t *)&after.blocks)[i];
+            for (uint i = 0; i < INNER; i++) { /* of whole groups: the same in every row */
+                columns[i] = ((const lane_t *)&after)[i];
             }
             partition_end(&chain, &partition, &sums, carry);
         }

@@ -10,7 +10,7 @@
 #define STRIP_MAX        1024 /* columns of a strip (tile.cl) */
 #define TRANSPOSED_SIDE  8    /* lines and elements of a transposed square (tile.cl) */
 /* Words of a partition's state (chain.cl), with the sums of so many lines. */
-#define CHAIN_STATE_WORDS(lines) (2 + 2 * (lines))
+#define CHAIN_STATE_WORDS(lines) (1 + (lines))
 /* Lines of a gathered tile (tile_buffer.cl), by the bytes of an element. */
 #define GATHERED_LINES(bytes) ((bytes) == 8 ? 32 : (bytes) == 1 ? 128 : 64)
 
@@ -22,10 +22,8 @@ struct scan_entry {
     ulong length;  /* of a line */
     ulong axis_in; /* elements between neighbours along the axis */
     ulong axis_out;
-    ulong flags;       /* ENTRY_* */
-    ulong block;       /* blocks of the lines' current superblock that earlier pieces did */
-    ulong carry;       /* its first line in the carry planes, */
-    ulong carry_lines; /* and from a line's S there to its B */
+    ulong flags;  /* ENTRY_* */
+    ulong carry;  /* its first line in the carry */
     ulong dims;
     ulong dim_at;    /* words from this row to those of its dimensions (entry_dim) */
     ulong lines;
@@ -64,10 +62,6 @@ struct scan_entry {
 #define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the output's nearest elements, too */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
 #define ENTRY_TOTALS    128 /* exact sums: the carry-out alone is wanted, no output is written */
-
-/* What the additions of a line are grouped by (docs/design/numerics.md). */
-#define BLOCK                 256 /* elements */
-#define BLOCKS_PER_SUPERBLOCK 256
 
 #if defined(__OPENCL_C_VERSION__)
 /* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
@@ -154,7 +148,7 @@ static inline void line_walk_next(struct line_walk *walk, __global const struct 
 struct launch {
     __global const elem_t *in;
     __global elem_t *out;
-    __global acc_t *carry; /* S of each line, and so many further B as the entry says */
+    __global acc_t *carry; /* a sum of each line */
     __global ulong *chain; /* of cut lines (chain.cl) */
 };
 #endif

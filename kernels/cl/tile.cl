@@ -1,10 +1,9 @@
 /* Lines side by side in the lanes of vectors: a vector is a row, one element of each of GROUP
- * lines, and the group network of docs/design/numerics.md runs between vectors, eight rows at a
- * time, without a shuffle:
+ * lines, and vectors are added up without a shuffle, eight rows at a time:
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
- *      row 1      x       x       x                   network, sums of groups, blocks, ...
+ *      row 1      x       x       x
  *
  * One walk down the axis for four kinds of layouts, which differ in how rows come and go:
  *
@@ -41,7 +40,6 @@ struct lines {
     long in_step;
     long out_step;
     ulong rows;
-    ulong at; /* rows of their superblock that lie before them */
     uint columns;
     bool exclusive;
     __global const elem_t *low; /* cells in [low, high) may be read */
@@ -62,62 +60,22 @@ struct lines {
 
 /* ---- eight rows ---- */
 
-/* The sums of ROWS elements of each line. */
-INLINE void rows_network(group_t v[ROWS])
+/* Their results; *sum: of each line before them, then after them. */
+INLINE void rows_results(group_t v[ROWS], group_t *sum, bool exclusive)
 {
-#pragma unroll
-    for (int r = 1; r < ROWS; r++) {
-        v[r] = group_add(v[r - 1], v[r]);
-    }
-}
-
-/* After it, their results; moves the sums on. */
-INLINE void rows_results(group_t v[ROWS], struct lane_sums *s, bool exclusive,
-                         bool block_ends, bool super_ends)
-{
-    group_t base = group_add(s->base, s->groups);
-    group_t after;
-    s->groups = group_add(s->groups, v[ROWS - 1]);
-    if (block_ends) {
-        s->blocks = group_add(s->blocks, s->groups);
-        after = group_add(s->supers, s->blocks);
-        s->base = after;
-        s->groups = group_splat(LANE_ZERO);
-        if (super_ends) {
-            s->supers = after;
-            s->blocks = group_splat(LANE_ZERO);
-        }
-    } else {
-        after = group_add(s->base, s->groups);
-    }
     if (exclusive) {
 #pragma unroll
-        for (int r = ROWS - 1; r > 0; r--) {
-            v[r] = group_add(base, v[r - 1]);
+        for (int r = 0; r < ROWS; r++) {
+            const group_t after = group_add(*sum, v[r]);
+            v[r] = *sum;
+            *sum = after;
         }
-        v[0] = base;
     } else {
 #pragma unroll
-        for (int r = 0; r < ROWS - 1; r++) {
-            v[r] = group_add(base, v[r]);
+        for (int r = 0; r < ROWS; r++) {
+            v[r] = *sum = group_add(*sum, v[r]);
         }
-        v[ROWS - 1] = after;
     }
-}
-
-INLINE void sums_init(struct lane_sums *s, bool exclusive)
-{
-    s->supers = group_splat(LANE_ZERO);
-    s->blocks = group_splat(LANE_ZERO);
-    s->groups = group_splat(LANE_ZERO);
-    s->base = group_add(s->supers, s->blocks);
-}
-
-/* What is known of lane i's sums before the lines. */
-INLINE void sums_set(struct lane_sums *s, uint i, lane_t supers, lane_t blocks)
-{
-    s->supers.vec[i / WIDTH][i % WIDTH] = supers;
-    s->blocks.vec[i / WIDTH][i % WIDTH] = blocks;
 }
 
 /* ---- elements that are not whole vectors ---- */
@@ -379,20 +337,16 @@ INLINE uint rest_column(const struct lines *l)
 
 /* Results of eight rows of a vector, in v. */
 INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column,
-                        struct lane_sums *s, group_t v[ROWS])
+                        group_t *sum, group_t v[ROWS])
 {
-    const ulong end = l->at + row + ROWS;
-    const bool block_ends = end % BLOCK == 0;
     rows_load(l, row, rows, column, v);
     rows_prefetch(l, row, column);
-    rows_network(v);
-    rows_results(v, s, l->exclusive, block_ends,
-                 block_ends && end % (BLOCK * BLOCKS_PER_SUPERBLOCK) == 0);
+    rows_results(v, sum, l->exclusive);
 }
 
 /* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as
  * they lie in memory, others vector by vector, whose sums then stay in registers. */
-INLINE void lines_scan(const struct lines *lines, struct lane_sums *sums)
+INLINE void lines_scan(const struct lines *lines, group_t *sums)
 {
     const struct lines own = *lines; /* a copy: its members stay in registers */
     const struct lines *l = &own;
@@ -416,18 +370,18 @@ INLINE void lines_scan(const struct lines *lines, struct lane_sums *sums)
     }
 #else
     for (uint j = 0; j < whole; j++) {
-        struct lane_sums s = sums[j];
+        group_t sum = sums[j];
         group_t v[ROWS];
         ulong row = 0;
         for (; l->rows - row >= ROWS; row += ROWS) {
-            vector_scan(l, row, ROWS, j * GROUP, &s, v);
+            vector_scan(l, row, ROWS, j * GROUP, &sum, v);
             rows_store(l, row, ROWS, j * GROUP, v);
         }
         if (row < l->rows) {
-            vector_scan(l, row, (uint)(l->rows - row), j * GROUP, &s, v);
+            vector_scan(l, row, (uint)(l->rows - row), j * GROUP, &sum, v);
             rows_store(l, row, (uint)(l->rows - row), j * GROUP, v);
         }
-        sums[j] = s;
+        sums[j] = sum;
     }
 #endif
 }
@@ -442,39 +396,36 @@ INLINE uint vector_column(const struct lines *l, uint j)
     return (j + 1) * GROUP <= l->columns ? j * GROUP : rest_column(l);
 }
 
-/* Totals of all blocks of a partition of a strip of at least GROUP columns. */
-NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
+/* The totals of a partition of a strip of at least GROUP columns. */
+NOINLINE void reduce_lines(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
     struct lines partition = *l;
     partition.in += (long)first * l->in_step;
     partition.apart = false; /* nothing is stored */
     partition.rows = length;
     uint vectors = (l->columns + GROUP - 1) / GROUP;
-    for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
-        group_t sums[VECTORS_MAX];
+    group_t sums[VECTORS_MAX];
+    for (uint j = 0; j < vectors; j++) {
+        sums[j] = group_splat(LANE_ZERO);
+    }
+    for (ulong row = 0; row < length; row += ROWS) {
         for (uint j = 0; j < vectors; j++) {
-            sums[j] = group_splat(LANE_ZERO);
-        }
-        for (ulong row = block; row < block + BLOCK; row += ROWS) {
-            for (uint j = 0; j < vectors; j++) {
-                const uint column = vector_column(l, j);
-                __global const elem_t *in =
-                    partition.in + (long)row * partition.in_step + column;
-                group_t v[ROWS];
+            const uint column = vector_column(l, j);
+            __global const elem_t *in = partition.in + (long)row * partition.in_step + column;
+            group_t v[ROWS];
 #pragma unroll
-                for (int r = 0; r < ROWS; r++) { /* not rows_load(): no vector needs a test */
-                    v[r] = group_load(false, in + r * partition.in_step);
-                }
-                rows_prefetch(&partition, row, column);
-                group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
-                group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
-                sums[j] = group_add(sums[j], group_add(low, high));
+            for (int r = 0; r < ROWS; r++) { /* not rows_load(): no vector needs a test */
+                v[r] = group_load(false, in + r * partition.in_step);
             }
+            rows_prefetch(&partition, row, column);
+            group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
+            group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
+            sums[j] = group_add(sums[j], group_add(low, high));
         }
-        for (uint j = 0; j < vectors; j++) {
-            for (uint i = 0; i < GROUP; i++) {
-                totals[vector_column(l, j) + i] = sums[j].vec[i / WIDTH][i % WIDTH];
-            }
+    }
+    for (uint j = 0; j < vectors; j++) {
+        for (uint i = 0; i < GROUP; i++) {
+            totals[vector_column(l, j) + i] = sums[j].vec[i / WIDTH][i % WIDTH];
         }
     }
 }
@@ -508,9 +459,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     prefetches_init(&l, max(e->axis_in, e->axis_out) * ELEM_BYTES,
                     e->lines * e->length * ELEM_BYTES, e->partitions > 1 || dense);
 
-    lane_t supers[STRIP_MAX];
-    lane_t blocks[STRIP_MAX];
-    struct sums flat = {supers, blocks, l.columns, (uint)e->block, false};
+    lane_t columns[STRIP_MAX];
+    struct sums flat = {columns, l.columns, false};
     struct chain chain = chain_of(launch->chain, e, own);
     struct partition partition = {0, 0, e->length, false, true};
     __global acc_t *carry = launch->carry + e->carry + line;
@@ -522,26 +472,20 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         l.out += (long)partition.first * l.out_step;
         l.rows = partition.length;
     }
-    l.at = (ulong)flat.block * BLOCK;
 
-    struct lane_sums sums[VECTORS_MAX];
+    group_t sums[VECTORS_MAX];
     const uint vectors = (l.columns + GROUP - 1) / GROUP;
     const uint lanes = min(l.columns, (uint)GROUP);
-    struct lane_sums begin;
-    sums_init(&begin, l.exclusive);
     for (uint j = 0; j < vectors; j++) {
-        sums[j] = begin;
+        sums[j] = group_splat(LANE_ZERO);
         for (uint i = 0; i < lanes && chained; i++) {
-            sums_set(&sums[j], i, supers[vector_column(&l, j) + i],
-                     blocks[vector_column(&l, j) + i]);
+            sums[j].vec[i / WIDTH][i % WIDTH] = columns[vector_column(&l, j) + i];
         }
-        sums[j].base = group_add(sums[j].supers, sums[j].blocks);
     }
     lines_scan(&l, sums);
     for (uint j = 0; j < vectors && chained; j++) {
         for (uint i = 0; i < lanes; i++) {
-            supers[vector_column(&l, j) + i] = sums[j].supers.vec[i / WIDTH][i % WIDTH];
-            blocks[vector_column(&l, j) + i] = sums[j].blocks.vec[i / WIDTH][i % WIDTH];
+            columns[vector_column(&l, j) + i] = sums[j].vec[i / WIDTH][i % WIDTH];
         }
     }
     if (chained) {
@@ -615,7 +559,6 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     l.high = l.low + (e->lines - 1) * in_pitch + length;
     l.rows = length;
     l.columns = GROUP;
-    l.at = 0;
     if ((length == 2 || length == 4) && in_pitch == length && out_pitch == length) {
         const ulong cells = (end - begin) * length;
         l.in = l.low + begin * length;
@@ -646,9 +589,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
             l.out_at[i] = min(i, lines - 1) * out_pitch;
         }
         known = lines;
-        struct lane_sums s;
-        sums_init(&s, l.exclusive);
-        lines_scan(&l, &s);
+        group_t sum = group_splat(LANE_ZERO);
+        lines_scan(&l, &sum);
     }
 }
 #endif

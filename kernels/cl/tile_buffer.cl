@@ -8,7 +8,7 @@
 #define PITCH \
     (TILE_LANES + CACHE_LINE) /* of rows: a power of two apart they would share a set of L1 */
 #if ELEM_BYTES == 8
-#define TILE_ROWS (4 * ROWS) /* rows; a divisor of BLOCK */
+#define TILE_ROWS (4 * ROWS) /* rows */
 #elif ELEM_BYTES == 4
 #define TILE_ROWS (2 * ROWS)
 #else
@@ -412,17 +412,15 @@ static void line_set_scan(const struct launch *launch, __global const struct sca
                           const struct line_set *next, elem_t *cells)
 {
     __global acc_t *carry = launch->carry + e->carry;
-    struct lane_sums sums[TILE_LANES / GROUP];
+    group_t sums[TILE_LANES / GROUP];
     for (uint j = 0; j < set->lanes / GROUP; j++) {
-        struct lane_sums *s = &sums[j];
-        sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
+        sums[j] = group_splat(LANE_ZERO);
         for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
             if (lane_has_line(set, j * GROUP + i)) {
-                ulong number = lane_number(set, j * GROUP + i);
-                sums_set(s, i, (lane_t)carry[number], (lane_t)carry[e->carry_lines + number]);
+                sums[j].vec[i / WIDTH][i % WIDTH] =
+                    (lane_t)carry[lane_number(set, j * GROUP + i)];
             }
         }
-        s->base = group_add(s->supers, s->blocks);
     }
     struct lines l;
     struct prefetches prefetches;
@@ -441,18 +439,14 @@ static void line_set_scan(const struct launch *launch, __global const struct sca
         uint then = (uint)min((ulong)TILE_ROWS, layout->rows - from);
         prefetches = prefetches_make(layout, ends ? next : set, from, then, steps);
         l.rows = rows;
-        l.at = e->block * BLOCK + row;
         tile_load(layout, set, row, rows, cells);
         lines_scan(&l, sums);
         tile_store(layout, set, row, rows, cells);
     }
     for (uint lane = 0; lane < set->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
         if (lane_has_line(set, lane)) {
-            const struct lane_sums *s = &sums[lane / GROUP];
-            uint i = lane % GROUP;
-            ulong number = lane_number(set, lane);
-            carry[number] = s->supers.vec[i / WIDTH][i % WIDTH];
-            carry[e->carry_lines + number] = s->blocks.vec[i / WIDTH][i % WIDTH];
+            const uint i = lane % GROUP;
+            carry[lane_number(set, lane)] = sums[lane / GROUP].vec[i / WIDTH][i % WIDTH];
         }
     }
 }
