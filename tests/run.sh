@@ -40,7 +40,7 @@ export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
 programs=''
 [ "$mode" != asan ] || programs=tests/fuzz/corpus.sh
 [ ! -e tests/client/run.sh ] || programs="$programs tests/client/run.sh"
-for source in tests/kernels/test_corpus.c tests/kernels/test_monoid.c tests/kernels/test_scan_device.c \
+for source in tests/kernels/test_corpus.c tests/kernels/test_scan_device.c \
     tests/kernels/test_*.c tests/unit/test_*.c; do
     [ -e "$source" ] || continue
     case " $programs " in

@@ -34,7 +34,7 @@ def test_a_quick_run_of_the_overload_benchmark_gives_sane_figures(tmp_path):
     assert done.returncode in (0, 1, 2), done.stdout + done.stderr
     figures = json.loads(written.read_text())
     words = [verdict["word"] for verdict in figures["verdicts"]]
-    assert len(words) == 7 and words.count("MISSED") == done.stdout.count("\nMISSED")
+    assert len(words) == 8 and words.count("MISSED") == done.stdout.count("\nMISSED")
     assert done.returncode == (1 if "MISSED" in words else 2 if "unclear" in words else 0)
     assert [work["work"].split()[0] for work in figures["goodput"]] == ["4", "25", "3x4", "mix"]
     for work in figures["goodput"]:

@@ -51,7 +51,6 @@ if [ -n "$pocl" ]; then
     run "PoCL, GPU kernels, look-back" "OCL_ICD_VENDORS=$pocl" -- --lookback
     run "PoCL, GPU kernels, hostile look-back" "OCL_ICD_VENDORS=$pocl" -- --hostile-lookback
     run "PoCL, GPU kernels, look-back, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --lookback
-    run "PoCL, GPU kernels, no fp64" "OCL_ICD_VENDORS=$pocl" -- --soft-f64
     run "PoCL, GPU kernels, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --gpu-kernels
 fi
 

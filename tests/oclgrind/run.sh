@@ -51,7 +51,6 @@ check "the generic kernel" --data-races --uninitialized -- --way 2
 check "the generic kernel, in batches" --data-races -- --way 4
 check "GPU kernels" --data-races --uninitialized -- --way 2 --gpu-kernels
 check "GPU kernels, in batches" --data-races -- --way 4 --gpu-kernels
-check "GPU kernels without float64" --data-races --uninitialized -- --way 2 --soft-f64
 check "GPU kernels with 64-bit offsets" --data-races --uninitialized -- --way 2 --gpu-kernels --wide-index
 check "look-back" --uninitialized -- --way 2 --lookback
 check "hostile look-back" --uninitialized -- --way 2 --hostile-lookback

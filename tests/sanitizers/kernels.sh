@@ -15,7 +15,7 @@ name=kernel-sanitize
 . tests/lib/rows.sh
 
 compiler=${CLANG:-clang}
-tests='test_nasty test_variants test_halves test_random'
+tests='test_nasty test_variants test_sums test_random'
 [ "$all" != --all ] || tests="$tests test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
     programs="build/$mode/tests/sanitizers/planted build/$mode/tests/kernels/test_corpus"
