@@ -404,26 +404,26 @@ static void add_last(const struct scan_job *job, const struct region *region, bo
     }
 }
 
-/* Run one slice. The sums of its lines go to the device and come back, by way of memory of their
- * own, as a read that fails may have written some of them. The sum after a line of integers is
- * its last output, or that and its last element where sums are exclusive. */
+/* Run one slice. The sums that its lines begin with go to the device, and those after them come
+ * back: by way of other memory where they take the place of the former, because a read that fails
+ * may have written some of them. The sum after a line of integers is its last output, or that and
+ * its last element where sums are exclusive. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     struct region region = make_region(job);
-    const struct scan_plan *plan = job->plan;
-    const bool floats = dtype_is_float(plan->dtype);
-    const size_t bytes = (size_t)plan->lines * scan_carry_bytes(plan->dtype);
-    unsigned char *sums = calloc(1, bytes);
+    const bool floats = dtype_is_float(job->plan->dtype);
+    const size_t bytes = (size_t)job->plan->lines * scan_carry_bytes(job->plan->dtype);
+    const bool aside = job->carry_out && (job->carry_in || !floats);
+    unsigned char *sums = aside ? calloc(1, bytes) : job->carry;
+    enum status status = STATUS_OK;
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
-    if (job->carry_in) {
-        memcpy(sums, job->carry, bytes);
-    }
-    enum status status = carry_create(batch, bytes, sums, err);
-    memset(sums, 0, bytes);
-    if (job->carry_out && !floats && plan->exclusive) {
+    if (job->carry_out && !floats && job->plan->exclusive) {
         add_last(job, &region, false, sums);
+    }
+    if (job->carry_in || region.piece.carry_out) {
+        status = carry_create(batch, bytes, job->carry_in ? job->carry : NULL, err);
     }
     if (status == STATUS_OK) {
         status = run_regions(batch, &region, 1, err);
@@ -432,14 +432,16 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
                          CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
     }
-    if (status == STATUS_OK && job->carry_out) {
-        if (!floats) {
-            add_last(job, &region, true, sums);
-        }
+    if (status == STATUS_OK && job->carry_out && !floats) {
+        add_last(job, &region, true, sums);
+    }
+    if (status == STATUS_OK && aside) {
         memcpy(job->carry, sums, bytes);
     }
     opencl_release(&batch->carry);
-    free(sums);
+    if (aside) {
+        free(sums);
+    }
     return status;
 }
 

@@ -98,8 +98,8 @@ size_t scan_carry_bytes(enum dtype dtype);
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
  * carry runs alone.
  * out   all outputs, and the carry if it is wanted, written on STATUS_OK; on failure output
- *       ranges hold anything and the carry is as it was; *report is filled either way, its
- *       times only on STATUS_OK
+ *       ranges hold anything, and a carry that the lines begin with is as it was; *report is
+ *       filled either way, its times only on STATUS_OK
  * err   DEVICE_ERROR: the device failed and should be taken out of use; OUT_OF_MEMORY */
 MUST_CHECK enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                                        size_t count, struct scan_report *report,

@@ -111,6 +111,22 @@ uint64_t carry_answer_most(const struct scan_desc *desc, bool totals)
                                                    : UINT64_MAX;
 }
 
+uint64_t carry_answer_usual(const struct scan_desc *desc, bool totals)
+{
+    enum {
+        USUAL_WORDS = 3 /* a float64 number with room to grow on both sides */
+    };
+    const uint64_t most = carry_answer_most(desc, totals);
+    uint64_t lines = 0;
+    uint64_t elements = 0;
+    if (most == 0 || most == UINT64_MAX || !dtype_is_float(desc->dtype) ||
+        !carry_geometry(desc, &lines, &elements)) {
+        return most;
+    }
+    const uint64_t usual = carry_sums_at(desc->dtype, lines) + lines * USUAL_WORDS * WORD_BYTES;
+    return smaller_of(usual, most);
+}
+
 /* ---- the header ---- */
 
 #define REFUSE(err, ...) error_set_field((err), STATUS_INVALID_DATA, "carry", __VA_ARGS__)

@@ -8,7 +8,7 @@
  * carry_decode() and carry_encode() turn one form into the other.
  *
  * A client may send anything as a carry: its header is checked against the request, a CRC-32 over
- * all of it finds what was damaged, and each line is checked to be what so many elements can sum up
+ * all of it finds what was damaged, and no line may have more bits than so many elements can sum up
  * to. A carry that was forged with care passes, and spoils the sums of its sender alone. Possible
  * failures: INVALID_DATA, with the field "carry" and a sentence that says what does not fit and how
  * to mend it. Thread: any. */
@@ -57,6 +57,9 @@ bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *ele
 /* Most bytes of the carry in the answer to a part, or to a request for totals. UINT64_MAX: too
  * many. 0: there is none. */
 uint64_t carry_answer_most(const struct scan_desc *desc, bool totals);
+
+/* Bytes of that carry for ordinary data: words of three a line. */
+uint64_t carry_answer_usual(const struct scan_desc *desc, bool totals);
 
 /* Could a carry of so many bytes go before the part?
  * err   INVALID_DATA */

@@ -129,6 +129,12 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     return STATUS_OK;
 }
 
+uint64_t cumsum_carry_bytes(const struct scan_call *call)
+{
+    return call->carry.answer_bytes > 0 ? call->carry.answer_bytes
+                                        : carry_answer_usual(&call->desc, call->totals);
+}
+
 static enum status length_error(const struct scan_call *call, uint64_t found, struct error *err)
 {
     char shape[200];

@@ -33,6 +33,9 @@ MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byt
                                          const struct parallel *parallel,
                                          struct scan_call *call, struct error *err);
 
+/* Bytes of the carry to answer: as they are, if that is known, else of ordinary data. */
+uint64_t cumsum_carry_bytes(const struct scan_call *call);
+
 /* Size the binary payload of call->desc, and compare it with what is known of the body. A
  * geometry that scan_plan_make() will refuse passes with a payload of 0 bytes. err
  * LENGTH_MISMATCH */

@@ -243,7 +243,7 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
     };
     struct json_cells cells;
     const struct json_print print = print_of(call, NULL, elements, &cells);
-    const uint64_t carry = carry_answer_most(&call->desc, call->totals);
+    const uint64_t carry = cumsum_carry_bytes(call);
     if (carry > SIZE_MAX / 4) {
         return UINT64_MAX;
     }

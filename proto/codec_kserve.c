@@ -479,7 +479,7 @@ static uint64_t kserve_head_max(const struct scan_call *call)
         KEYS = 250 /* bytes of keys, names and sizes of the carry */
     };
     const uint64_t most = framed_head_max(call, has_text(call));
-    const uint64_t carry = carry_answer_most(&call->desc, false);
+    const uint64_t carry = cumsum_carry_bytes(call);
     if (carry == 0) {
         return most;
     }

@@ -45,6 +45,7 @@ struct scan_call {
         uint64_t bytes;             /* of the carry that came in front; 0: none did */
         const unsigned char *start; /* after complete(): the carry, checked */
         uint64_t position;          /* and its place along the axis */
+        uint64_t answer_bytes;      /* of the carry to answer; 0: there is none, or none yet */
         void *owned;                /* memory of it, freed by codec_release(),
                                      * codec_release_carry(); or NULL */
     } carry;

@@ -118,5 +118,6 @@ void suggestion_consider(struct suggestion *suggestion, const char *name)
 
 const char *text_unknown_note(const char *name)
 {
-    return strcmp(name, "precision") == 0 ? "; sums are always exact: leave it out" : "";
+    return strcmp(name, "precision") == 0 ? "; sums are always exact, and none is chosen here"
+                                          : "";
 }

@@ -2,6 +2,7 @@
 #include "server/infer/part.h"
 
 #include "kernels/device.h"
+#include "server/infer/infer_memory.h"
 #include "server/sched/server.h"
 
 #include <inttypes.h>
@@ -68,10 +69,24 @@ enum status part_prepare(struct request *request, struct error *err)
     part->head = head;
     part->sum_bytes = scan_carry_bytes(head.dtype);
     part->sums = (unsigned char *)part->carry.bytes + carry_sums_at(head.dtype, head.lines);
-    TRY(take_sums(request, part, err));
+    part->carries = request->call.carry.start != NULL;
     if (request->plan.elements > 0) {
         scan_slicing_carried(&request->plan, &part->slicing);
     }
+    return part->carries || request->plan.elements == 0 ? take_sums(request, part, err)
+                                                        : STATUS_OK;
+}
+
+/* Reserved for the answer's text is what a carry of ordinary data takes: now its size is known. */
+static enum status settle_text(struct request *request, uint64_t carry_bytes, struct error *err)
+{
+    const uint64_t reserved = infer_text_bytes(request);
+    request->call.carry.answer_bytes = carry_bytes;
+    const uint64_t needed = infer_text_bytes(request);
+    if (needed > reserved) {
+        return infer_charge(request, needed - reserved, err);
+    }
+    infer_discharge(request, reserved - needed);
     return STATUS_OK;
 }
 
@@ -86,6 +101,7 @@ enum status part_finish(struct request *request, struct error *err)
     TRY(carry_encode(&part->head, (unsigned char *)part->carry.bytes, request->parallel, &bytes,
                      err));
     text_wrote(&part->carry, (size_t)bytes);
+    TRY(settle_text(request, bytes, err));
     answer->carry = part->carry.bytes;
     answer->head = part->carry.bytes;
     answer->head_bytes = (size_t)bytes;

@@ -16,6 +16,7 @@
 struct part {
     struct carry_head head;      /* of the carry to answer */
     struct scan_slicing slicing; /* of the request's plan; it has elements */
+    bool carries;                /* the lines begin with sums: those of a carry that came */
     size_t sum_bytes;            /* of one sum, as kernels have it */
     unsigned char *sums;         /* in `carry`: one for each line, in the order of the plan's */
     struct text carry;           /* owned */
@@ -37,7 +38,8 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *mem
 MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
 /* The part is scanned: make the carry the head of the answer, if one is answered.
- * err   CLIENT_GONE: given up */
+ * err   CLIENT_GONE: given up; OUT_OF_MEMORY, TOO_LARGE: as text the carry of extraordinary data is
+ *       larger than what was reserved, and there is no more */
 MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 
 void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */

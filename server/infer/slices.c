@@ -174,7 +174,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
     slice->slice.last = slices->steps_done + cut->steps == slices->slicing.steps;
     if (slices->part != NULL) {
         job->carry = slices->part->sums + cut->line * slices->part->sum_bytes;
-        job->carry_in = true;
+        job->carry_in = slices->part->carries || cut->position > 0;
         job->carry_out = true;
         job->totals = whole->call.totals;
     }

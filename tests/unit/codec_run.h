@@ -105,6 +105,7 @@ static enum status run_carry_out(struct run *run)
     }
     run->answer.head = bytes <= RUN_BUFFER_MAX ? calloc(1, bytes + CARRY_ROOM) : NULL;
     run->answer.head_bytes = run->answer.head != NULL ? bytes : 0;
+    run->call.carry.answer_bytes = run->answer.head_bytes;
     return run->answer.head != NULL ? STATUS_OK : run_no_memory(run);
 }
 

@@ -152,8 +152,7 @@ static inline void fake_compute(const struct scan_job *jobs, size_t count)
     }
 }
 
-/* What fake_compute() left out. The carry of a slice counts the elements before it: it is taken by
- * all but the first. */
+/* What fake_compute() left out. The carry of a slice says where in the output the next one begins. */
 static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -163,9 +162,11 @@ static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
             bytes[k]++;
         }
         if (jobs[i].carry != NULL) {
-            uint32_t *counted = jobs[i].carry; /* no sum is shorter */
-            atomic_fetch_add(&fake.out_of_order, jobs[i].carry_in != (*counted > 0));
-            *counted += (uint32_t)plan->axis.size;
+            uint32_t *next = jobs[i].carry; /* no sum is shorter */
+            const uint32_t begins = (uint32_t)jobs[i].out_offset;
+            const size_t step = plan->axis.out_stride * dtype_info(plan->dtype)->bytes;
+            atomic_fetch_add(&fake.out_of_order, jobs[i].carry_in && *next != begins);
+            *next = begins + (uint32_t)(plan->axis.size * step);
         }
     }
 }

@@ -432,6 +432,36 @@ static void a_long_carry_can_be_given_up(void **state)
     free(bytes);
 }
 
+static void the_lines_of_a_long_carry_are_read_and_written_in_steps(void **state)
+{
+    (void)state;
+    enum {
+        LINES = 40000
+    };
+    const struct parallel parallel = {.grain = 1, .step = give_up};
+    for (int type = DTYPE_F32; type <= DTYPE_I8; type++) {
+        const struct carry_head head = head_of((enum dtype)type, LINES, 0);
+        const uint64_t room = carry_room(head.dtype, LINES);
+        const uint64_t at = carry_sums_at(head.dtype, LINES);
+        unsigned char *bytes = calloc(1, room);
+        unsigned char *sums = calloc(1, room);
+        struct error err = ERROR_INIT;
+        uint64_t count = 0;
+        assert_true(bytes != NULL && sums != NULL);
+        assert_int_equal(carry_begin(&head, &parallel, bytes + at, &err), STATUS_CLIENT_GONE);
+        assert_int_equal(carry_begin(&head, NULL, bytes + at, &err), STATUS_OK);
+        assert_int_equal(carry_encode(&head, bytes, &parallel, &count, &err),
+                         STATUS_CLIENT_GONE);
+        assert_int_equal(carry_begin(&head, NULL, bytes + at, &err), STATUS_OK);
+        assert_int_equal(carry_encode(&head, bytes, NULL, &count, &err), STATUS_OK);
+        assert_int_equal(carry_decode(&head, bytes, count, &parallel, sums, &err),
+                         STATUS_CLIENT_GONE);
+        assert_int_equal(carry_decode(&head, bytes, count, NULL, sums, &err), STATUS_OK);
+        free(sums);
+        free(bytes);
+    }
+}
+
 static void every_byte_that_is_damaged_is_found(void **state)
 {
     (void)state;
@@ -595,6 +625,7 @@ int main(void)
         cmocka_unit_test(what_no_header_says_is_refused),
         cmocka_unit_test(a_carry_goes_on_up_to_the_last_element_there_is),
         cmocka_unit_test(a_long_carry_can_be_given_up),
+        cmocka_unit_test(the_lines_of_a_long_carry_are_read_and_written_in_steps),
         cmocka_unit_test(every_byte_that_is_damaged_is_found),
         cmocka_unit_test(numbers_that_no_tensor_has_are_said_as_they_are),
         cmocka_unit_test(the_sum_is_the_same_in_any_pieces),

@@ -304,7 +304,7 @@ static void a_part_of_many_lines_is_given_up_between_any_two_steps(void **state)
     };
     struct fixture *f = *state;
     begin_part(f, "float32", "200000,3", "first", 3 * LINES * sizeof(float));
-    expect_steps(f, LINES / LINES_AT_ONCE, LINES / LINES_AT_ONCE);
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* nothing came that is to be read */
 }
 
 static void totals_of_many_integers_are_given_up_between_any_two_steps(void **state)
@@ -315,7 +315,7 @@ static void totals_of_many_integers_are_given_up_between_any_two_steps(void **st
     };
     struct fixture *f = *state;
     begin_part(f, "int8", "1048576,1", NULL, LINES);
-    expect_steps(f, LINES / LINES_AT_ONCE, LINES / LINES_AT_ONCE);
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* nothing came that is to be read */
 }
 
 int main(void)
