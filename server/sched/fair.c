@@ -6,7 +6,8 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most turns that a client misses for what it was given at once */
+    DEBT_TURNS = 16,     /* most turns that a client misses for what it was given at once */
+    DEBT_COST = 64 << 20 /* and most cost units for what that turned out to cost */
 };
 
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum)
@@ -255,18 +256,23 @@ static struct request *take_out(struct fair_cursor *cursor)
     return request;
 }
 
-static void pay(const struct fair_line *line, struct fair_flow *flow, uint64_t cost)
+/* Take cost units off a flow's credit, down to a floor; less credit than that stays. */
+static void pay(struct fair_flow *flow, uint64_t cost, int64_t floor)
 {
-    const int64_t floor = -DEBT_TURNS * line->quantum;
-    const int64_t price = cost > INT64_MAX ? INT64_MAX : (int64_t)cost;
-    flow->credit = flow->credit - floor > price ? flow->credit - price : floor;
+    const int64_t price = cost > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)cost;
+    const int64_t left = flow->credit - price;
+    if (left > floor) {
+        flow->credit = left;
+    } else if (flow->credit > floor) {
+        flow->credit = floor;
+    }
 }
 
 void fair_charge(struct fair_line *line, struct client *client, uint64_t cost)
 {
     struct fair_flow *flow = &client->flows[line->id];
     if (line->flows > (flow->first != NULL)) {
-        pay(line, flow, cost);
+        pay(flow, cost, -DEBT_COST);
     }
 }
 
@@ -276,7 +282,7 @@ struct request *fair_take(struct fair_cursor *cursor)
     struct fair_flow *flow = cursor->flow_before->next;
     bool high = cursor->current->high;
     if (line->flows > 1) {
-        pay(line, flow, cursor->current->cost);
+        pay(flow, cursor->current->cost, -DEBT_TURNS * line->quantum);
     }
     flow->ahead = high && has_others(flow) ? flow->ahead + 1 : 0;
     if (cursor->flow_before == line->tail) {
