@@ -156,10 +156,11 @@ def test_who_does_not_read_pages_gets_no_more_of_them_and_others_do(start_server
 def test_all_clients_together_have_a_bounded_number_of_unread_pages(start_server):
     server = start_server(*PATIENT)
     with contextlib.ExitStack() as stack:
-        for client in range(1, 6):
-            for _ in range(26):
-                unread(server, stack, "/openapi.json", f"127.0.1.{client}")
         ask = stack.enter_context(server.wire(source="127.0.1.9"))
+        page = len(ask.send(get("/openapi.json")).answer().body)
+        for client in range(1, 6):
+            for _ in range(4 * MIB // page):
+                unread(server, stack, "/openapi.json", f"127.0.1.{client}")
         until(lambda: ask.send(get("/openapi.json")).answer().status == 503)
         answer = ask.send(get("/openapi.json")).answer()
         calls.expect_error(answer, 503, "out_of_memory", says=["pages", "16 MiB", "Retry-After"])
