@@ -40,7 +40,8 @@ size_t tally_dtype_bytes(enum tally_dtype dtype)
 int tally_dtype_find(const char *name, enum tally_dtype *dtype)
 {
     enum dtype found = DTYPE_COUNT;
-    if (name == NULL || !dtype_find(DTYPE_FAMILY_NAME, name, strlen(name), &found)) {
+    if (name == NULL || !dtype_find(DTYPE_FAMILY_NAME, name, strlen(name), &found) ||
+        found == DTYPE_BOOL) {
         return -1;
     }
     *dtype = (enum tally_dtype)found;

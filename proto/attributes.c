@@ -1,10 +1,12 @@
-/* Attributes as text: values, then the query of raw and NPY requests, then what sizes and strides
- * reach. Possible failures: INVALID_FIELD and UNKNOWN_FIELD, which name the parameter and say
+/* Attributes as text: values, which of them go together, then the query of raw and NPY requests, then
+ * what sizes and strides reach. Possible failures: INVALID_FIELD and UNKNOWN_FIELD, which name the parameter and say
  * what would be right; INVALID_SHAPE for too many dimensions; INVALID_STRIDES. */
 #include "proto/attributes.h"
 
 #include "proto/carry.h"
 #include "proto/digits.h"
+#include "proto/elements.h"
+#include "proto/json/number_text.h"
 #include "proto/text.h"
 
 #include <stdio.h>
@@ -118,6 +120,123 @@ static enum status read_dtype(const char *field, const char *text, enum dtype *o
                            field, text, names);
 }
 
+enum status attribute_output_dtype(const char *field, const char *text, enum dtype *out,
+                                   struct error *err)
+{
+    const size_t length = strlen(text);
+    enum dtype found = DTYPE_BOOL;
+    char names[200] = "";
+    if ((dtype_find(DTYPE_FAMILY_NAME, text, length, &found) ||
+         dtype_find(DTYPE_FAMILY_KSERVE, text, length, &found)) &&
+        found != DTYPE_BOOL) {
+        *out = found;
+        return STATUS_OK;
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        text_append(names, sizeof names, "%s%s", i > 0 ? ", " : "",
+                    dtype_info((enum dtype)i)->name);
+    }
+    return error_set_field(err, STATUS_INVALID_DTYPE, field,
+                           "%s is '%.40s', expected one of %s", field, text, names);
+}
+
+enum status attribute_nan(const char *field, const char *text, enum scan_nan *out,
+                          struct error *err)
+{
+    static const char *const names[] = {
+        [SCAN_NAN_PROPAGATE] = "propagate", [SCAN_NAN_ZERO] = "zero", [SCAN_NAN_SKIP] = "skip"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum scan_nan)i;
+            return STATUS_OK;
+        }
+    }
+    return error_set_field(err, STATUS_INVALID_FIELD, field,
+                           "%s is '%.40s', expected propagate, zero (NaN counts as 0) or skip "
+                           "(the same, and the sum at its place is NaN)",
+                           field, text);
+}
+
+/* ---- which go together ---- */
+
+/* The value of a word such as "NaN", "-inf" or "+Infinity", of a float type. */
+static bool read_special(enum dtype dtype, const char *text, uint64_t *bits)
+{
+    const bool negative = *text == '-';
+    const char *word = text + (negative || *text == '+');
+    if (!dtype_is_float(dtype)) {
+        return false;
+    }
+    const bool nan = strcasecmp(word, "nan") == 0;
+    if (!nan && strcasecmp(word, "inf") != 0 && strcasecmp(word, "infinity") != 0) {
+        return false;
+    }
+    const char *name = nan ? "NaN" : negative ? "-Infinity" : "Infinity";
+    *bits = 0;
+    return number_special(dtype, name, strlen(name), bits);
+}
+
+static enum status read_initial(const struct attribute_wishes *wishes, struct scan_desc *desc,
+                                struct error *err)
+{
+    enum {
+        SHOWN = 40
+    };
+    const char *text = wishes->initial;
+    const size_t length = strcspn(text, ",} \t\r\n");
+    enum number_result result = NUMBER_SYNTAX;
+    uint64_t bits = 0;
+    const char *after = number_reader_of(desc->dtype)(text, text + length, &bits, &result);
+    const bool whole = after != NULL && after == text + length;
+    if (!whole && !read_special(desc->dtype, text, &bits)) {
+        const char *expected = after == NULL && result == NUMBER_FRACTION ? "a whole number"
+                               : after == NULL && result == NUMBER_RANGE
+                                   ? "a number that this type holds"
+                                   : "a number";
+        return error_set_field(err, STATUS_INVALID_FIELD, wishes->initial_field,
+                               "%s is '%.*s', expected %s: the sums are of type %s, and begin "
+                               "with it",
+                               wishes->initial_field, (int)smaller_of(length, SHOWN), text,
+                               expected, dtype_info(desc->dtype)->name);
+    }
+    const bool is_nan = dtype_is_float(desc->dtype) && elements_is_nan(desc->dtype, bits);
+    desc->has_initial = true;
+    desc->initial = is_nan && desc->nan != SCAN_NAN_PROPAGATE ? 0 : bits;
+    return STATUS_OK;
+}
+
+enum status attributes_settle(struct scan_desc *desc, const struct attribute_wishes *wishes,
+                              struct error *err)
+{
+    const enum dtype came = desc->dtype;
+    const enum dtype usual = came == DTYPE_BOOL ? DTYPE_I64 : came;
+    const enum dtype output = wishes->has_output ? wishes->output : usual;
+    if (!dtype_widens(came, output)) {
+        char names[200];
+        dtype_list_wider(came, names, sizeof names);
+        return error_set_field(
+            err, STATUS_INVALID_DTYPE, wishes->output_field,
+            "%s is %s, but elements of %s have sums of %s: the output's type "
+            "must hold every element exactly",
+            wishes->output_field, dtype_info(output)->name, dtype_info(came)->name, names);
+    }
+    if (desc->include_initial && desc->exclusive) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "include_initial",
+                               "include_initial and exclusive are both true: an exclusive sum "
+                               "begins with the initial value already; leave include_initial "
+                               "out for n sums, or exclusive for n+1");
+    }
+    desc->converts = output != came;
+    desc->input = came;
+    desc->dtype = output;
+    if (!dtype_is_float(output)) {
+        desc->nan = SCAN_NAN_PROPAGATE;
+    }
+    return wishes->initial != NULL ? read_initial(wishes, desc, err) : STATUS_OK;
+}
+
+/* ---- the query ---- */
+
 static const struct {
     const char *name;
     enum attribute attribute;
@@ -129,6 +248,10 @@ static const struct {
     {"reverse", ATTRIBUTE_REVERSE},
     {"strides", ATTRIBUTE_STRIDES},
     {"output_strides", ATTRIBUTE_OUTPUT_STRIDES},
+    {"output_dtype", ATTRIBUTE_OUTPUT_DTYPE},
+    {"nan", ATTRIBUTE_NAN},
+    {"initial", ATTRIBUTE_INITIAL},
+    {"include_initial", ATTRIBUTE_INCLUDE_INITIAL},
     {"part", ATTRIBUTE_PART},
 };
 
@@ -145,7 +268,7 @@ static unsigned find_attribute(const char *name, unsigned known)
 
 static enum status unknown_parameter(const char *name, unsigned known, struct error *err)
 {
-    char list[160] = "";
+    char list[240] = "";
     for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
         if (query_names[i].attribute & known) {
             text_append(list, sizeof list, "%s%s", list[0] != '\0' ? ", " : "",
@@ -183,6 +306,18 @@ static enum status store_attribute(unsigned attribute, const struct codec_param 
                                     err);
     case ATTRIBUTE_PART:
         return carry_part(name, value, &desc->part, err);
+    case ATTRIBUTE_OUTPUT_DTYPE:
+        lists->wishes.has_output = true;
+        lists->wishes.output_field = name;
+        return attribute_output_dtype(name, value, &lists->wishes.output, err);
+    case ATTRIBUTE_NAN:
+        return attribute_nan(name, value, &desc->nan, err);
+    case ATTRIBUTE_INITIAL:
+        lists->wishes.initial = value;
+        lists->wishes.initial_field = name;
+        return STATUS_OK;
+    case ATTRIBUTE_INCLUDE_INITIAL:
+        return attribute_bool(name, value, &desc->include_initial, err);
     }
     return STATUS_INTERNAL;
 }

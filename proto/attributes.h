@@ -14,7 +14,11 @@ enum attribute {
     ATTRIBUTE_REVERSE = 1 << 4,
     ATTRIBUTE_STRIDES = 1 << 5,
     ATTRIBUTE_OUTPUT_STRIDES = 1 << 6,
-    ATTRIBUTE_PART = 1 << 7
+    ATTRIBUTE_PART = 1 << 7,
+    ATTRIBUTE_OUTPUT_DTYPE = 1 << 8,
+    ATTRIBUTE_NAN = 1 << 9,
+    ATTRIBUTE_INITIAL = 1 << 10,
+    ATTRIBUTE_INCLUDE_INITIAL = 1 << 11
 };
 
 /* Values from text; `field` is to blame for what is wrong with it. Outputs untouched on
@@ -27,6 +31,32 @@ MUST_CHECK enum status attribute_int64(const char *field, const char *text, int6
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int64_t *out,
                                             int *count, struct error *err);
 
+/* A type of outputs, by its name in v1 or v2. */
+MUST_CHECK enum status attribute_output_dtype(const char *field, const char *text,
+                                              enum dtype *out, struct error *err);
+/* "propagate", "zero" or "skip". */
+MUST_CHECK enum status attribute_nan(const char *field, const char *text, enum scan_nan *out,
+                                     struct error *err);
+
+/* The attributes whose meaning depends on the type of the elements, until that is known. */
+struct attribute_wishes {
+    bool has_output;
+    enum dtype output; /* output_dtype; valid if it was given */
+    const char *output_field;
+    const char *initial; /* the text of a number or of a word, behind which no digit or letter
+                            stands; NULL: none was given. Borrowed */
+    const char *initial_field;
+};
+
+/* All attributes are in *desc but these, and desc->dtype is the type of the elements: make of it
+ * the type of the output, and of the initial value its bits. The one place where it is decided
+ * which types and attributes go together.
+ * err   INVALID_DTYPE: the output's type is not one that the elements can be widened to;
+ *       INVALID_FIELD: initial is no number of that type; include_initial with exclusive */
+MUST_CHECK enum status attributes_settle(struct scan_desc *desc,
+                                         const struct attribute_wishes *wishes,
+                                         struct error *err);
+
 /* A shape as a query has it: "1,1,3,4"; cut where there is no room. */
 void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size);
 
@@ -37,6 +67,7 @@ void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
 struct attribute_lists {
     int strides; /* how many numbers were given */
     int output_strides;
+    struct attribute_wishes wishes; /* for attributes_settle(), which the caller calls */
 };
 MUST_CHECK enum status attributes_from_query(const struct codec_request *request,
                                              unsigned known, struct scan_desc *desc,

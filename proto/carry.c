@@ -20,7 +20,10 @@ enum {
     AT_LINES = 24,
     AT_REST = 40,
     FLAG_EXCLUSIVE = 1,
-    FLAG_REVERSE = 2
+    FLAG_REVERSE = 2,
+    FLAG_NAN_ZERO = 4, /* NaN counts as 0 */
+    FLAG_NAN_SKIP = 8, /* the same, and its sum is NaN */
+    FLAGS_MOST = FLAG_EXCLUSIVE | FLAG_REVERSE | FLAG_NAN_SKIP
 };
 
 /* A line's descriptor, of floats. */
@@ -150,8 +153,12 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
             "all parts of the tensor anew, from the first on, by servers of one version",
             version, CARRY_VERSION);
     }
-    if (type < 1 || type > DTYPE_COUNT || flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
-        bytes[AT_ZERO] != 0 || memcmp(bytes + AT_ZEROS, zero, AT_LINES - AT_ZEROS) != 0 ||
+    const bool known_flags =
+        flags <= FLAGS_MOST &&
+        (flags < FLAG_NAN_ZERO ||
+         (type <= DTYPE_COUNT && type > 0 && dtype_is_float((enum dtype)(type - 1))));
+    if (type < 1 || type > DTYPE_COUNT || !known_flags || bytes[AT_ZERO] != 0 ||
+        memcmp(bytes + AT_ZEROS, zero, AT_LINES - AT_ZEROS) != 0 ||
         memcmp(bytes + AT_REST, zero, CARRY_HEADER_BYTES - AT_REST) != 0) {
         return REFUSE(err,
                       "the carry's header holds a type or flags that do not exist: send it "
@@ -161,6 +168,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         .dtype = (enum dtype)(type - 1),
         .exclusive = (flags & FLAG_EXCLUSIVE) != 0,
         .reverse = (flags & FLAG_REVERSE) != 0,
+        .nan = (flags & FLAG_NAN_ZERO) != 0   ? SCAN_NAN_ZERO
+               : (flags & FLAG_NAN_SKIP) != 0 ? SCAN_NAN_SKIP
+                                              : SCAN_NAN_PROPAGATE,
         .lines = little_endian_load(bytes + AT_LINES, 8),
         .position = little_endian_load(bytes + CARRY_AT_POSITION, 8),
     };
@@ -205,6 +215,15 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                       "the first had",
                       turned ? "reverse" : "exclusive", made ? "true" : "false",
                       made ? "false" : "true");
+    }
+    if (found->nan != part->nan) {
+        static const char *const names[] = {[SCAN_NAN_PROPAGATE] = "propagate",
+                                            [SCAN_NAN_ZERO] = "zero",
+                                            [SCAN_NAN_SKIP] = "skip"};
+        return REFUSE(err,
+                      "the carry was made with nan=%s, the part has nan=%s: give every part "
+                      "what the first had",
+                      names[found->nan], names[part->nan]);
     }
     if (!carry_geometry(part, &lines, &elements)) {
         return STATUS_OK; /* scan_plan_make() says what is wrong */
@@ -465,16 +484,60 @@ enum status carry_decode(const struct carry_head *head, const unsigned char *byt
     return STATUS_OK;
 }
 
-enum status carry_begin(const struct carry_head *head, const struct parallel *parallel,
-                        void *sums, struct error *err)
+/* Add the first element of a line of floats. */
+static void line_add_first(enum dtype dtype, uint64_t bits, struct exact_sum *sum)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    const unsigned exponent_bits = (unsigned)info->exponent_bits;
+    const unsigned fraction_bits = (unsigned)(8 * info->bytes) - 1 - exponent_bits;
+    const uint64_t fraction = bits & ((UINT64_C(1) << fraction_bits) - 1);
+    const unsigned exponent = (unsigned)(bits >> fraction_bits) & ((1U << exponent_bits) - 1);
+    const bool negative = (bits >> (8 * info->bytes - 1) & 1) != 0;
+    const bool finite = exponent < (1U << exponent_bits) - 1;
+    const uint64_t number = fraction | (uint64_t)(exponent > 0) << fraction_bits;
+    const bool negative_zero = negative && number == 0;
+    sum->flags |= EXACT_SUM_ANY | (negative_zero ? 0 : EXACT_SUM_MORE);
+    if (!finite) {
+        sum->flags |= fraction != 0 ? EXACT_SUM_NAN
+                      : negative    ? EXACT_SUM_MINUS
+                                    : EXACT_SUM_PLUS;
+        return;
+    }
+    if (number == 0) {
+        return;
+    }
+    const unsigned place = exponent > 0 ? exponent - 1 : 0;
+    const unsigned shift = place % WORD_BITS;
+    const uint64_t low = number << shift;
+    const uint64_t high = shift > 0 ? number >> (WORD_BITS - shift) : 0;
+    unsigned at = place / WORD_BITS;
+    unsigned end = at + 2; /* of 53 bits at most, so the sign has room */
+    sum->words[at] = negative ? 0 - low : low;
+    sum->words[at + 1] = negative ? ~high + (low == 0) : high;
+    at += sum->words[at] == 0;
+    end -= end - at == 2 && repeats_sign(sum->words[end - 1], sum->words[at]);
+    sum->low = (uint8_t)at; /* as few words as possible: kernels want them so */
+    sum->high = (uint8_t)end;
+}
+
+enum status carry_begin(const struct carry_head *head, const uint64_t *initial,
+                        const struct parallel *parallel, void *sums, struct error *err)
 {
     const size_t sum_bytes = carry_sum_bytes(head->dtype);
+    const bool has_sign = dtype_info(head->dtype)->kind == DTYPE_KIND_SIGNED;
+    const unsigned spare = WORD_BITS - 8 * (unsigned)dtype_info(head->dtype)->bytes;
     unsigned char *to = sums;
     for (uint64_t i = 0; i < head->lines; i++, to += sum_bytes) {
         if (dtype_is_float(head->dtype)) {
-            line_begin(head, (struct exact_sum *)(void *)to);
+            struct exact_sum *sum = (struct exact_sum *)(void *)to;
+            line_begin(head, sum);
+            if (initial != NULL) {
+                line_add_first(head->dtype, *initial, sum);
+            }
         } else {
-            memset(to, 0, sum_bytes);
+            const uint64_t bits = initial != NULL ? *initial << spare : 0;
+            little_endian_store(to, sum_bytes,
+                                has_sign ? (uint64_t)((int64_t)bits >> spare) : bits >> spare);
         }
         if (!is_step(i, parallel)) {
             return parallel_given_up(err);
@@ -490,7 +553,10 @@ static void write_head(const struct carry_head *head, unsigned char *bytes)
     little_endian_store(bytes + AT_VERSION, 4, CARRY_VERSION);
     bytes[AT_TYPE] = (unsigned char)(head->dtype + 1);
     bytes[AT_FLAGS] = (unsigned char)((head->exclusive ? FLAG_EXCLUSIVE : 0) |
-                                      (head->reverse ? FLAG_REVERSE : 0));
+                                      (head->reverse ? FLAG_REVERSE : 0) |
+                                      (head->nan == SCAN_NAN_ZERO   ? FLAG_NAN_ZERO
+                                       : head->nan == SCAN_NAN_SKIP ? FLAG_NAN_SKIP
+                                                                    : 0));
     little_endian_store(bytes + AT_LINES, 8, head->lines);
     little_endian_store(bytes + CARRY_AT_POSITION, 8, head->position);
 }

@@ -36,8 +36,10 @@ struct carry_head {
     enum dtype dtype;
     bool exclusive;
     bool reverse;
+    enum scan_nan nan;
     uint64_t lines;
-    uint64_t position; /* elements of each line that were summed */
+    uint64_t
+        position; /* elements of each line that were summed, the initial value among them */
 };
 
 /* "first", "next" or "last".
@@ -97,8 +99,9 @@ MUST_CHECK enum status carry_decode(const struct carry_head *head, const unsigne
                                     uint64_t count, const struct parallel *parallel, void *sums,
                                     struct error *err);
 
-/* The sums of lines that nothing was added to. */
-MUST_CHECK enum status carry_begin(const struct carry_head *head,
+/* The sums of lines that nothing was added to but `initial`, an element's bits; NULL: nothing at
+ * all. */
+MUST_CHECK enum status carry_begin(const struct carry_head *head, const uint64_t *initial,
                                    const struct parallel *parallel, void *sums,
                                    struct error *err);
 

@@ -72,6 +72,19 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                "the answer %s is packed: leave output_strides out",
                                part ? "to a part" : "with totals");
     }
+    if (desc->has_initial && (goes_on || carry)) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "initial",
+                               "the carry holds the initial value already, which the part that "
+                               "begins the lines counted: leave initial out of the others");
+    }
+    if (desc->include_initial && (goes_on || totals)) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "include_initial",
+                               goes_on ? "the sum before the first element belongs to the part "
+                                         "that begins the lines: leave include_initial out of "
+                                         "the others"
+                                       : "totals have no sums before them: leave "
+                                         "include_initial out");
+    }
     if (goes_on && !carry) {
         return error_set_field(err, STATUS_MISSING_FIELD, "carry",
                                "part is %s, but there is no carry: send that of the answer to "
@@ -111,14 +124,15 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
                              struct scan_call *call, struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
+    struct scan_desc room;
     TRY(cumsum_check_part(desc, request->totals, carry.count > 0, err));
     call->totals = request->totals;
     if (carry.count > 0) {
         TRY(cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err));
     }
     call->answer_format = request->answer_format;
-    call->packs_output =
-        request->answer_format == CODEC_FORMAT_JSON && json_cells_are_sparse(desc);
+    call->packs_output = request->answer_format == CODEC_FORMAT_JSON &&
+                         json_cells_are_sparse(scan_output_desc(desc, &room));
     if (request->answer_format == CODEC_FORMAT_NPY && !call->totals &&
         dtype_info(desc->dtype)->npy == NULL) {
         return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
@@ -138,7 +152,7 @@ uint64_t cumsum_carry_bytes(const struct scan_call *call)
 static enum status length_error(const struct scan_call *call, uint64_t found, struct error *err)
 {
     char shape[200];
-    const struct dtype_info *info = dtype_info(call->desc.dtype);
+    const struct dtype_info *info = dtype_info(scan_input_dtype(&call->desc));
     uint64_t elements = call->input_bytes / info->bytes;
     attribute_shape_text(&call->desc, shape, sizeof shape);
     return error_set(err, STATUS_LENGTH_MISMATCH,
@@ -159,7 +173,7 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
     if (!input_reach(&call->desc, &elements)) {
         return STATUS_OK;
     }
-    call->input_bytes = elements * dtype_info(call->desc.dtype)->bytes;
+    call->input_bytes = elements * dtype_info(scan_input_dtype(&call->desc))->bytes;
     call->payload_max = call->input_bytes;
     const uint64_t found = (uint64_t)request->body_bytes - head_bytes; /* if that is known */
     if (request->body_bytes >= 0 && found != call->input_bytes) {
@@ -171,7 +185,7 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
 enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_t payload_bytes,
                                     struct error *err)
 {
-    const size_t size = dtype_info(call->desc.dtype)->bytes;
+    const size_t size = dtype_info(scan_input_dtype(&call->desc))->bytes;
     const uint64_t bytes = call->input_bytes;
     if (payload_bytes != bytes) {
         return length_error(call, payload_bytes, err);
@@ -190,7 +204,8 @@ enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_
 static enum status output_elements(const struct scan_call *call, uint64_t output_bytes,
                                    uint64_t *elements, struct error *err)
 {
-    const struct scan_desc *desc = &call->desc;
+    struct scan_desc room;
+    const struct scan_desc *desc = scan_output_desc(&call->desc, &room);
     uint64_t found = 0;
     uint64_t held = 0;
     const bool packed = !desc->has_output_strides || call->packs_output;
@@ -225,8 +240,9 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
 
 uint64_t cumsum_head_max(const struct scan_call *call)
 {
+    struct scan_desc room;
     uint64_t elements = 0;
-    return output_reach(&call->desc, &elements)
+    return output_reach(scan_output_desc(&call->desc, &room), &elements)
                ? answer_json_max(call, call->totals ? 0 : elements)
                : UINT64_MAX;
 }

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const members[] = {"data",           "dtype", "shape",     "strides",
-                                      "output_strides", "axis",  "exclusive", "reverse",
-                                      "part",           "carry"};
+static const char *const members[] = {
+    "data",    "dtype",        "shape", "strides", "output_strides",  "axis", "exclusive",
+    "reverse", "output_dtype", "nan",   "initial", "include_initial", "part", "carry"};
 
 static enum status json_head_need(const struct codec_request *request, struct byte_view head,
                                   uint64_t *need, struct error *err)
@@ -36,12 +36,29 @@ static enum status json_head_need(const struct codec_request *request, struct by
 }
 
 /* Everything but data, dtype and shape. */
-static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
-                                   struct attribute_lists *lists, struct error *err)
+static enum status read_attributes(const struct json_place *root, const struct json_doc *doc,
+                                   struct scan_desc *desc, struct attribute_lists *lists,
+                                   struct error *err)
 {
+    struct attribute_wishes *wishes = &lists->wishes;
+    const char *output = NULL;
+    const char *nan = NULL;
     TRY(json_field_int64(root, "axis", &desc->axis, err));
     TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
     TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
+    TRY(json_field_bool(root, "include_initial", false, &desc->include_initial, err));
+    TRY(json_field_string(root, "nan", &nan, err));
+    if (nan != NULL) {
+        TRY(attribute_nan("nan", nan, &desc->nan, err));
+    }
+    TRY(json_field_string(root, "output_dtype", &output, err));
+    wishes->has_output = output != NULL;
+    wishes->output_field = "output_dtype";
+    if (output != NULL) {
+        TRY(attribute_output_dtype("output_dtype", output, &wishes->output, err));
+    }
+    wishes->initial_field = "initial";
+    TRY(json_doc_initial(doc, root, &wishes->initial, err));
     const char *part = NULL;
     TRY(json_field_string(root, "part", &part, err));
     if (part != NULL) {
@@ -164,14 +181,15 @@ static enum status read_call(const struct codec_request *request, const struct j
                              struct scan_call *call, struct error *err)
 {
     const struct json_place root = {.object = doc->root};
-    struct attribute_lists lists = {0, 0};
+    struct attribute_lists lists = {.strides = 0};
     struct json_array data = {.rank = 0};
     struct scan_desc *desc = &call->desc;
     TRY(json_fields_known(&root, members, ARRAY_COUNT(members), err));
     TRY(read_data(&root, doc, &data, err));
-    TRY(read_attributes(&root, desc, &lists, err));
+    TRY(read_attributes(&root, doc, desc, &lists, err));
     desc->dtype = json_tensor_infer(&data); /* unless one is named */
     TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, err));
+    TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(read_carry(request, &root, doc, call, err));
@@ -179,7 +197,7 @@ static enum status read_call(const struct codec_request *request, const struct j
     call->source = CALL_SOURCE_TEXT;
     call->nested = data.rank > 1;
     call->data = data.cut;
-    call->input_bytes = data.elements * dtype_info(desc->dtype)->bytes;
+    call->input_bytes = data.elements * dtype_info(scan_input_dtype(desc))->bytes;
     return STATUS_OK;
 }
 
@@ -208,7 +226,8 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
                                  struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
-    const struct json_read read = {.dtype = desc->dtype,
+    const enum dtype dtype = scan_input_dtype(desc);
+    const struct json_read read = {.dtype = dtype,
                                    .field = "data",
                                    .rank = call->nested ? desc->rank : 1,
                                    .sizes = desc->sizes,
@@ -217,15 +236,15 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
         return error_set(err, STATUS_LENGTH_MISMATCH, "%llu bytes follow the JSON text",
                          (unsigned long long)payload_bytes);
     }
-    return json_tensor_read(&read, call->data,
-                            call->input_bytes / dtype_info(desc->dtype)->bytes, input, err);
+    return json_tensor_read(&read, call->data, call->input_bytes / dtype_info(dtype)->bytes,
+                            input, err);
 }
 
-/* room: for the cells that a packed output becomes. */
-static struct json_print print_of(const struct scan_call *call, const void *output,
-                                  uint64_t elements, struct json_cells *room)
+/* desc: of the output; borrowed. room: for the cells that a packed output becomes. */
+static struct json_print print_of(const struct scan_call *call, const struct scan_desc *desc,
+                                  const void *output, uint64_t elements,
+                                  struct json_cells *room)
 {
-    const struct scan_desc *desc = &call->desc;
     const bool sparse = call->packs_output && json_cells_strided(desc, room);
     return (struct json_print){.dtype = desc->dtype,
                                .data = output,
@@ -241,8 +260,10 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
     enum {
         KEYS = 120 /* bytes of keys, of the type's name, and of what stands between them */
     };
+    struct scan_desc room;
     struct json_cells cells;
-    const struct json_print print = print_of(call, NULL, elements, &cells);
+    const struct scan_desc *desc = scan_output_desc(&call->desc, &room);
+    const struct json_print print = print_of(call, desc, NULL, elements, &cells);
     const uint64_t carry = cumsum_carry_bytes(call);
     if (carry > SIZE_MAX / 4) {
         return UINT64_MAX;
@@ -283,9 +304,10 @@ static void write_carry(const struct answer *answer, const struct parallel *para
 enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,
                         struct answer *answer, struct error *err)
 {
-    const struct scan_desc *desc = &call->desc;
+    struct scan_desc room;
     struct json_cells cells;
-    const struct json_print print = print_of(call, output, elements, &cells);
+    const struct scan_desc *desc = scan_output_desc(&call->desc, &room);
+    const struct json_print print = print_of(call, desc, output, elements, &cells);
     struct json_writer w;
     answer_begin_text(answer, &w, answer_json_max(call, elements));
     json_writer_begin_object(&w);

@@ -15,6 +15,7 @@
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
  * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
+#include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/framed.h"
 #include "proto/kserve_parameters.h"
@@ -208,6 +209,9 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
                                "the output \"%s\" is there twice", name);
     }
     TRY(kserve_read_output_parameters(place, &out->shm, &out->binary, err));
+    if (!carry) {
+        TRY(kserve_read_output_dtype(place, &kserve->attributes, err));
+    }
     if (carry && out->shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
                                  STATUS_INVALID_FIELD, err,
@@ -272,7 +276,6 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
 static void place_x(const struct framed_tensor *x, struct scan_call *call)
 {
     call->input_bytes = x->bytes;
-    call->output_bytes = x->bytes; /* both are packed */
     if (x->array != NULL) {
         call->source = CALL_SOURCE_TEXT;
         call->data = x->array->cut;
@@ -319,8 +322,19 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     place_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
+    call->output_shm = kserve->output.shm;
+    return framed_check_announced(request, call->payload_max, err);
+}
+
+/* The attributes are known: the output is packed, and so is the input. */
+static enum status size_output(const struct kserve *kserve, struct scan_call *call,
+                               struct error *err)
+{
+    struct scan_desc room;
+    uint64_t elements = 0; /* of a geometry that scan_plan_make() refuses */
     const struct shm_window *window = &kserve->output.shm;
-    call->output_shm = *window;
+    (void)buffer_reach(scan_output_desc(&call->desc, &room), NULL, &elements);
+    call->output_bytes = elements * dtype_info(call->desc.dtype)->bytes;
     if (window->region[0] != '\0' && window->bytes < call->output_bytes) {
         return json_field_refuse(&kserve->output.place, "parameters.shared_memory_byte_size",
                                  -1, STATUS_LENGTH_MISMATCH, err,
@@ -329,7 +343,7 @@ static enum status read_json(const struct codec_request *request, struct kserve 
                                  "--output-shared-memory-size)",
                                  window->bytes, call->output_bytes);
     }
-    return framed_check_announced(request, call->payload_max, err);
+    return STATUS_OK;
 }
 
 static enum status read_raw(const struct codec_request *request, struct byte_view head,
@@ -363,7 +377,6 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
         call->payload_max = bytes;
     }
     call->input_bytes = bytes;
-    call->output_bytes = bytes;
     call->desc.dtype = model->dtype;
     call->desc.rank = 1;
     call->desc.sizes[0] = (int64_t)(bytes / size);
@@ -377,11 +390,12 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const struct scan_desc *desc = &call->desc;
     const bool part = desc->part != SCAN_PART_WHOLE;
-    if (part && call->axis_pending) {
-        return error_set_field(
-            err, STATUS_INVALID_FIELD, kserve->inputs[TENSOR_AXIS].place.path,
-            "of a part the axis must be known before the body is: give it as a "
-            "parameter or as JSON data");
+    if (call->axis_pending && (part || desc->has_initial || desc->include_initial)) {
+        return error_set_field(err, STATUS_INVALID_FIELD,
+                               kserve->inputs[TENSOR_AXIS].place.path,
+                               "%s the axis must be known before the body is: give it as a "
+                               "parameter or as JSON data",
+                               part ? "of a part" : "with initial or include_initial");
     }
     if (kserve->carry_output.named && carry_answer_most(desc, false) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
@@ -406,9 +420,11 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     } else {
         TRY(json_doc_parse(head.bytes, head.count, request->parallel, &kserve->framed.doc,
                            err));
+        kserve->attributes.doc = &kserve->framed.doc;
         TRY(read_json(request, kserve, call, err));
     }
-    kserve_apply(&kserve->attributes, kserve->model, &call->desc);
+    TRY(kserve_apply(&kserve->attributes, kserve->model, &call->desc, err));
+    TRY(size_output(kserve, call, err));
     /* A carry, too, counts as text: its bytes are copied behind that. */
     bool text = has_text(call) || carry_answer_most(&call->desc, false) > 0;
     call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
@@ -538,8 +554,9 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     }
     if (has_output(kserve)) {
         const struct json_print print = framed_print(call, output, bytes);
-        write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
-                     &kserve->output);
+        struct scan_desc room;
+        write_tensor(&w, MODEL_OUTPUT, &print, scan_output_desc(&call->desc, &room)->sizes,
+                     call->desc.rank, &kserve->output);
     }
     json_writer_end_array(&w);
     json_writer_end_object(&w);

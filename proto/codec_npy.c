@@ -12,7 +12,8 @@
 
 enum {
     KNOWN = ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE | ATTRIBUTE_REVERSE |
-            ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART
+            ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART | ATTRIBUTE_OUTPUT_DTYPE | ATTRIBUTE_NAN |
+            ATTRIBUTE_INITIAL | ATTRIBUTE_INCLUDE_INITIAL
 };
 
 /* Before anything has come there are no bytes to point to. */
@@ -66,7 +67,7 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
                               struct scan_call *call, struct error *err)
 {
     struct scan_desc *desc = &call->desc;
-    struct attribute_lists lists = {0, 0};
+    struct attribute_lists lists = {.strides = 0};
     struct npy_header header;
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
@@ -84,6 +85,7 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
                                "the NPY shape is (): a scalar has no axis to sum along, send "
                                "at least one dimension");
     }
+    TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
                          call, err));
@@ -93,7 +95,8 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
 enum status answer_npy(const struct scan_call *call, uint64_t elements, struct answer *answer,
                        struct error *err)
 {
-    const struct scan_desc *desc = &call->desc;
+    struct scan_desc room;
+    const struct scan_desc *desc = scan_output_desc(&call->desc, &room);
     char text[NPY_HEADER_MAX];
     const int64_t flat = (int64_t)elements;
     bool strided = desc->has_output_strides;

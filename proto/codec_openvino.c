@@ -5,7 +5,8 @@
  *                 {"precision": "I64", "shape": [], "data": -1}]}
  *
  * An input may have "binary_data_size" instead of "data"; its bytes then follow the JSON, in
- * the order of the inputs. The answer has the form of the first input.
+ * the order of the inputs. The answer has the form of the first input, and its type, but that sums
+ * of booleans are of I64.
  *
  * decode() reads attributes and inputs, complete() turns text into the tensor and reads an axis
  * that came as bytes, encode() writes the one output. Possible failures: a member is unknown,
@@ -13,6 +14,7 @@
  * OUT_OF_MEMORY. */
 #include "proto/codec.h"
 
+#include "proto/attributes.h"
 #include "proto/framed.h"
 
 #include <inttypes.h>
@@ -110,7 +112,9 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     call->desc.rank = data->rank;
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
     call->input_bytes = data->bytes;
-    call->output_bytes = data->bytes; /* both are packed */
+    const struct attribute_wishes none = {.has_output = false};
+    TRY(attributes_settle(&call->desc, &none, err));
+    call->output_bytes = data->elements * dtype_info(call->desc.dtype)->bytes; /* packed */
     call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
     call->answer_format = data->binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     if (data->array != NULL) {
@@ -153,10 +157,15 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_member_array(&w, "outputs");
     json_writer_begin_object(&w);
     const json_t *precision = json_field(&port->place, "precision");
-    json_writer_member_string(&w, "precision", json_string_value(precision)); /* as it came */
+    const char *came = json_string_value(precision);
+    const struct dtype_info *sums = dtype_info(call->desc.dtype);
+    json_writer_member_string(&w, "precision",
+                              !call->desc.converts        ? came /* as it was spelt */
+                              : strcmp(came, "BOOL") == 0 ? sums->openvino_ir
+                                                          : sums->openvino_type);
     json_writer_member_int_list(&w, "shape", port->sizes, port->rank);
     if (port->binary) {
-        json_writer_member_uint(&w, "binary_data_size", port->bytes);
+        json_writer_member_uint(&w, "binary_data_size", call->output_bytes);
     } else {
         const struct json_print print = framed_print(call, output, call->output_bytes);
         json_writer_key(&w, "data");

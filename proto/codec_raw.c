@@ -17,7 +17,9 @@
 enum {
     NEEDED = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE,
     KNOWN = NEEDED | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE | ATTRIBUTE_REVERSE |
-            ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
+            ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART |
+            ATTRIBUTE_OUTPUT_DTYPE | ATTRIBUTE_NAN | ATTRIBUTE_INITIAL |
+            ATTRIBUTE_INCLUDE_INITIAL,
     SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
     NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
     NPY_USUAL_MAX = 256 /*   and hardly ever more */
@@ -47,7 +49,7 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
                               struct scan_call *call, struct error *err)
 {
     const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
-    struct attribute_lists lists = {0, 0};
+    struct attribute_lists lists = {.strides = 0};
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, &call->desc, &lists, &seen, err));
     if ((seen & NEEDED) != NEEDED) {
@@ -57,6 +59,7 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
                                "shape, such as ?dtype=float32&shape=2,3",
                                missing);
     }
+    TRY(attributes_settle(&call->desc, &lists.wishes, err));
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_part(request, carry, call, err));
     enum status status = cumsum_size_payload(request, carry.count, call, err);
@@ -116,7 +119,9 @@ void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *
     dtype->name = "Tally-Dtype";
     memcpy(dtype->value, info->name, strlen(info->name) + 1);
     shape->name = "Tally-Shape";
-    attribute_shape_text(&call->desc, shape->value, sizeof shape->value);
+    struct scan_desc room;
+    attribute_shape_text(scan_output_desc(&call->desc, &room), shape->value,
+                         sizeof shape->value);
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
+static const struct dtype_info dtype_rows[DTYPE_COUNT + 1] = {
 #define X(symbol, size, type_kind, exponent, v1, oip, model, array, dml, ir, ov) \
     [DTYPE_##symbol] = {.name = v1,                                              \
                         .kserve = oip,                                           \
@@ -19,6 +19,13 @@ static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
                         .exponent_bits = exponent},
     DTYPE_TABLE(X)
 #undef X
+        [DTYPE_BOOL] = {.name = "bool",
+                        .kserve = "BOOL",
+                        .npy = "|b1",
+                        .openvino_ir = "BOOL",
+                        .openvino_type = "boolean",
+                        .bytes = 1,
+                        .kind = DTYPE_KIND_UNSIGNED},
 };
 
 const struct dtype_info *dtype_info(enum dtype dtype)
@@ -29,6 +36,21 @@ const struct dtype_info *dtype_info(enum dtype dtype)
 bool dtype_is_float(enum dtype dtype)
 {
     return dtype_rows[dtype].kind == DTYPE_KIND_FLOAT;
+}
+
+bool dtype_widens(enum dtype from, enum dtype to)
+{
+    const struct dtype_info *narrow = &dtype_rows[from];
+    const struct dtype_info *wide = &dtype_rows[to];
+    if (from == to || to == DTYPE_BOOL) {
+        return from == to;
+    }
+    if (from == DTYPE_BOOL) {
+        return wide->kind != DTYPE_KIND_FLOAT;
+    }
+    return narrow->bytes < wide->bytes &&
+           (narrow->kind == wide->kind ||
+            (narrow->kind == DTYPE_KIND_UNSIGNED && wide->kind == DTYPE_KIND_SIGNED));
 }
 
 uint64_t dtype_bits(enum dtype dtype, int value)
@@ -73,7 +95,7 @@ static const char *family_name(enum dtype dtype, enum dtype_family family)
 
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out)
 {
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    for (int i = 0; i <= DTYPE_BOOL; i++) {
         if (name_is(family_name((enum dtype)i, family), text, length) ||
             (family == DTYPE_FAMILY_OPENVINO &&
              name_is(dtype_rows[i].openvino_type, text, length))) {
@@ -87,14 +109,24 @@ bool dtype_find(enum dtype_family family, const char *text, size_t length, enum 
 void dtype_list(enum dtype_family family, char *text, size_t size)
 {
     (void)snprintf(text, size, "one of");
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    for (int i = 0; i <= DTYPE_BOOL; i++) {
         const char *name = family_name((enum dtype)i, family);
         if (name != NULL) {
             text_append(text, size, "%s %s", i > 0 ? "," : "", name);
         }
     }
     if (family == DTYPE_FAMILY_OPENVINO) {
-        text_append(text, size, ", or the same as an element type, f16 to u64");
+        text_append(text, size, ", or the same as an element type, f16 to u64 and boolean");
+    }
+}
+
+void dtype_list_wider(enum dtype from, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if (dtype_widens(from, (enum dtype)i)) {
+            text_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", dtype_rows[i].name);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 /* The twelve element types: size, kind and every name each has on the wire. One row per type;
- * NULL where a dialect has no such type. Thread: any. */
+ * NULL where a dialect has no such type. Besides there is bool, a type of inputs alone. Thread: any. */
 #ifndef TALLY_PROTO_DTYPE_H
 #define TALLY_PROTO_DTYPE_H
 
@@ -35,7 +35,11 @@ enum dtype {
 #define X(symbol, ...) DTYPE_##symbol,
     DTYPE_TABLE(X)
 #undef X
-    DTYPE_COUNT
+    DTYPE_COUNT,
+    /* A type of inputs alone, which no kernel knows: a byte that is 0 or 1. Elements of this type
+     * are widened before they are summed (proto/elements.h). It has a row in dtype_info() and is
+     * found by name, but is in no loop over the types. */
+    DTYPE_BOOL = DTYPE_COUNT
 };
 
 struct dtype_info {
@@ -54,6 +58,11 @@ const struct dtype_info *dtype_info(enum dtype dtype);
 
 bool dtype_is_float(enum dtype dtype);
 
+/* Whether sums of elements of type `from` may be of type `to`, because this type holds every
+ * element exactly: the same type or a wider one of its kind; a wider signed type for an unsigned one;
+ * any type of integers for bool. */
+bool dtype_widens(enum dtype from, enum dtype to);
+
 /* The bits of a small whole number: one whose magnitude the fraction has room for. */
 uint64_t dtype_bits(enum dtype dtype, int value);
 
@@ -65,11 +74,15 @@ enum dtype_family {
     DTYPE_FAMILY_OPENVINO /* IR precision or element type name */
 };
 
-/* Type whose name in `family` is exactly text[0..length); false if there is none, *out kept. */
+/* Type whose name in `family` is exactly text[0..length), bool included; false if there is none,
+ * *out kept. */
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out);
 
 /* "one of float16, bfloat16, ...": the names of one family, for messages. */
 void dtype_list(enum dtype_family family, char *text, size_t size);
+
+/* "int16, int32, int64": the types that dtype_widens() allows for `from`. */
+void dtype_list_wider(enum dtype from, char *text, size_t size);
 
 /* "; int64 and uint64 take it": the widest types that take a number that `asked` does not, of the
  * set `takers` (bit i: type i). Sums wrap or overflow in a narrow type that just takes the number.

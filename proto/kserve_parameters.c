@@ -14,7 +14,10 @@ enum value_kind {
     VALUE_INTEGER,
     VALUE_BOOLEAN,
     VALUE_DIRECTION, /* from here on words */
-    VALUE_PART
+    VALUE_PART,
+    VALUE_DTYPE,
+    VALUE_NAN,
+    VALUE_INITIAL /* or a number */
 };
 
 static const struct spelling {
@@ -28,12 +31,17 @@ static const struct spelling {
     {"reverse", KSERVE_REVERSE, VALUE_BOOLEAN},
     {"axis_direction", KSERVE_REVERSE, VALUE_DIRECTION},
     {"part", KSERVE_PART, VALUE_PART},
+    {"output_dtype", KSERVE_OUTPUT_DTYPE, VALUE_DTYPE},
+    {"nan", KSERVE_NAN, VALUE_NAN},
+    {"initial", KSERVE_INITIAL, VALUE_INITIAL},
+    {"include_initial", KSERVE_INCLUDE_INITIAL, VALUE_BOOLEAN},
     {"binary_data_output", KSERVE_BINARY_OUTPUT, VALUE_BOOLEAN},
 };
 
 /* The attributes as messages list them. */
-#define ATTRIBUTE_NAMES \
-    "axis", "exclusive", "reverse", "axis_direction", "has_exclusive_sum", "part"
+#define ATTRIBUTE_NAMES                                                            \
+    "axis", "exclusive", "reverse", "axis_direction", "has_exclusive_sum", "part", \
+        "output_dtype", "nan", "initial", "include_initial"
 
 /* From the end or from the begin: the same axis. */
 static int64_t axis_from_begin(int64_t axis, int rank)
@@ -58,8 +66,12 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
                                "in both, or leave one of them out",
                                field);
     }
-    if (attribute == KSERVE_AXIS) {
-        (void)snprintf(attributes->axis_field, sizeof attributes->axis_field, "%s", field);
+    char *place = attribute == KSERVE_AXIS           ? attributes->axis_field
+                  : attribute == KSERVE_OUTPUT_DTYPE ? attributes->output_field
+                  : attribute == KSERVE_INITIAL      ? attributes->initial_field
+                                                     : NULL;
+    if (place != NULL) {
+        (void)snprintf(place, JSON_PATH_MAX, "%s", field);
     }
     attributes->given[attribute] = true;
     *slot = value;
@@ -84,12 +96,27 @@ static enum status read_direction(const char *field, const char *text, bool *dow
     return STATUS_OK;
 }
 
+/* The text of initial, which may stand in several places. */
+static enum status put_initial(struct kserve_attributes *attributes, const char *text,
+                               const char *field, struct error *err)
+{
+    const char *before = attributes->initial;
+    const bool differs = before != NULL && before != text && strcmp(before, text) != 0;
+    attributes->initial = text;
+    return kserve_put(attributes, KSERVE_INITIAL,
+                      differs ? !attributes->values[KSERVE_INITIAL]
+                              : attributes->values[KSERVE_INITIAL],
+                      field, err);
+}
+
 /* The value of an attribute from a text. */
 static enum status text_value(enum value_kind kind, const char *field, const char *text,
                               int64_t *out, struct error *err)
 {
     bool flag = false;
     enum scan_part part = SCAN_PART_WHOLE;
+    enum dtype dtype = DTYPE_COUNT;
+    enum scan_nan nan = SCAN_NAN_PROPAGATE;
     switch (kind) {
     case VALUE_INTEGER:
         return attribute_int64(field, text, out, err);
@@ -101,6 +128,15 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
         TRY(read_direction(field, text, &flag, err));
         *out = flag;
         return STATUS_OK;
+    case VALUE_DTYPE:
+        TRY(attribute_output_dtype(field, text, &dtype, err));
+        *out = dtype;
+        return STATUS_OK;
+    case VALUE_NAN:
+        TRY(attribute_nan(field, text, &nan, err));
+        *out = nan;
+        return STATUS_OK;
+    case VALUE_INITIAL: /* put_initial() */
     case VALUE_PART:
         break;
     }
@@ -135,6 +171,11 @@ static enum status read_attributes(const struct json_place *place,
             continue;
         }
         json_path_of(place, row->name, -1, path);
+        if (row->kind == VALUE_INITIAL) {
+            TRY(json_doc_initial(attributes->doc, place, &text, err));
+            TRY(put_initial(attributes, text, path, err));
+            continue;
+        }
         if (row->kind == VALUE_INTEGER) {
             TRY(json_field_int64(place, row->name, &value, err));
         } else if (row->kind == VALUE_BOOLEAN) {
@@ -312,9 +353,14 @@ enum status kserve_read_query(const struct codec_request *request,
             return error_set_field(
                 err, STATUS_UNKNOWN_FIELD, name,
                 "a raw binary request has no query parameter '%.60s'; known are: axis, "
-                "exclusive, reverse, axis_direction, has_exclusive_sum, part, "
-                "binary_data_output%s",
+                "exclusive, reverse, axis_direction, has_exclusive_sum, part, output_dtype, "
+                "nan, "
+                "initial, include_initial, binary_data_output%s",
                 name, text_unknown_note(name));
+        }
+        if (spellings[row].kind == VALUE_INITIAL) {
+            TRY(put_initial(attributes, request->params[i].value, name, err));
+            continue;
         }
         TRY(text_value(spellings[row].kind, name, request->params[i].value, &value, err));
         TRY(kserve_put(attributes, spellings[row].attribute, value, name, err));
@@ -322,8 +368,23 @@ enum status kserve_read_query(const struct codec_request *request,
     return STATUS_OK;
 }
 
-void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,
-                  struct scan_desc *desc)
+enum status kserve_read_output_dtype(const struct json_place *output,
+                                     struct kserve_attributes *attributes, struct error *err)
+{
+    const char *text = NULL;
+    char path[JSON_PATH_MAX];
+    enum dtype dtype = DTYPE_COUNT;
+    if (json_field_given(output, "datatype") == NULL) {
+        return STATUS_OK;
+    }
+    json_path_of(output, "datatype", -1, path);
+    TRY(json_field_string(output, "datatype", &text, err));
+    TRY(attribute_output_dtype(path, text, &dtype, err));
+    return kserve_put(attributes, KSERVE_OUTPUT_DTYPE, dtype, path, err);
+}
+
+enum status kserve_apply(const struct kserve_attributes *attributes, const struct model *model,
+                         struct scan_desc *desc, struct error *err)
 {
     const bool *given = attributes->given;
     const int64_t *values = attributes->values;
@@ -332,4 +393,12 @@ void kserve_apply(const struct kserve_attributes *attributes, const struct model
         given[KSERVE_EXCLUSIVE] ? values[KSERVE_EXCLUSIVE] != 0 : model->exclusive;
     desc->reverse = given[KSERVE_REVERSE] ? values[KSERVE_REVERSE] != 0 : model->reverse;
     desc->part = (enum scan_part)values[KSERVE_PART];
+    desc->nan = (enum scan_nan)values[KSERVE_NAN];
+    desc->include_initial = values[KSERVE_INCLUDE_INITIAL] != 0;
+    const struct attribute_wishes wishes = {.has_output = given[KSERVE_OUTPUT_DTYPE],
+                                            .output = (enum dtype)values[KSERVE_OUTPUT_DTYPE],
+                                            .output_field = attributes->output_field,
+                                            .initial = attributes->initial,
+                                            .initial_field = attributes->initial_field};
+    return attributes_settle(desc, &wishes, err);
 }

@@ -5,6 +5,7 @@
 #define TALLY_PROTO_KSERVE_PARAMETERS_H
 
 #include "proto/codec.h"
+#include "proto/json/doc.h"
 #include "proto/json/fields.h"
 #include "proto/models.h"
 
@@ -13,6 +14,10 @@ enum kserve_attribute {
     KSERVE_EXCLUSIVE,
     KSERVE_REVERSE,
     KSERVE_PART,
+    KSERVE_OUTPUT_DTYPE,
+    KSERVE_NAN,
+    KSERVE_INITIAL, /* its text is beside the values */
+    KSERVE_INCLUDE_INITIAL,
     KSERVE_BINARY_OUTPUT, /* not of an input */
     KSERVE_ATTRIBUTE_COUNT
 };
@@ -21,8 +26,13 @@ enum kserve_attribute {
 struct kserve_attributes {
     bool given[KSERVE_ATTRIBUTE_COUNT];
     int64_t values[KSERVE_ATTRIBUTE_COUNT];
-    int rank;                       /* of x, known when its attributes are read */
-    char axis_field[JSON_PATH_MAX]; /* where the axis stands in the request, "" if nowhere */
+    int rank;                         /* of x, known when its attributes are read */
+    char axis_field[JSON_PATH_MAX];   /* where the axis stands in the request, "" if nowhere */
+    char output_field[JSON_PATH_MAX]; /* the same of the output's type, and of initial */
+    char initial_field[JSON_PATH_MAX];
+    const char *initial; /* as struct attribute_wishes has it; NULL: none was given */
+    const struct json_doc
+        *doc; /* of the request, which knows the text; NULL: a raw one. Borrowed */
 };
 
 /* Where an input's bytes are, from its parameters. */
@@ -66,8 +76,17 @@ MUST_CHECK enum status kserve_put(struct kserve_attributes *attributes,
                                   enum kserve_attribute attribute, int64_t value,
                                   const char *field, struct error *err);
 
-/* The attributes of a request to this model: as given, else the model's. */
-void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,
-                  struct scan_desc *desc);
+/* The attributes of a request to this model: as given, else the model's. desc->dtype is the type of
+ * the elements, and becomes that of the sums.
+ * err   as attributes_settle() */
+MUST_CHECK enum status kserve_apply(const struct kserve_attributes *attributes,
+                                    const struct model *model, struct scan_desc *desc,
+                                    struct error *err);
+
+/* Set the type that the requested output names.
+ * err   INVALID_DTYPE; INVALID_FIELD: another one was given before */
+MUST_CHECK enum status kserve_read_output_dtype(const struct json_place *output,
+                                                struct kserve_attributes *attributes,
+                                                struct error *err);
 
 #endif

@@ -160,14 +160,11 @@ static bool view_is(struct byte_view text, const char *word)
 }
 
 /* Advice for a descr that is no type of the service. Each step that it names keeps every sum
- * right: integers wrap modulo 2^n of their type, so booleans become int64, and a loss that cannot
- * be avoided is named. */
+ * right, and a loss that cannot be avoided is named. */
 static const struct {
     const char *type; /* the descr without its byte order; its kind alone stands for any size */
     const char *advice; /* how the array can be sent */
 } unlike[] = {
-    {"b1",
-     "booleans have no sum here: send x.astype('int64'), whose sums count those that are True"},
     {"c",
      "a complex number has two parts, each with a sum of its own: send x.real and x.imag as "
      "two arrays; their sums are the real and the imaginary parts of the result"},
@@ -233,7 +230,7 @@ static enum status parse_descr(struct cursor *cursor, struct npy_header *out, st
         order = text[0];
         type = (struct byte_view){text + 1, descr.count - 1};
     }
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    for (int i = 0; i <= DTYPE_BOOL; i++) {
         const struct dtype_info *info = dtype_info((enum dtype)i);
         if (info->npy != NULL && view_is(type, info->npy + 1)) {
             out->dtype = (enum dtype)i;

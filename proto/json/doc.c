@@ -177,6 +177,23 @@ static enum status cut_carry(struct builder *builder, size_t at, struct error *e
     return status;
 }
 
+/* Remember the number at `at`, which stays in the skeleton: jansson makes a double of it. */
+static void note_initial(struct builder *builder, size_t at)
+{
+    struct json_doc *doc = &builder->doc;
+    struct json_cut found = {builder->text + at, 0};
+    while (at + found.bytes < builder->bytes && found.text[found.bytes] != '\0' &&
+           strchr("+-.0123456789eE", found.text[found.bytes]) != NULL) {
+        found.bytes++;
+    }
+    if (found.bytes > 0 && doc->initial.text == NULL) {
+        doc->initial = found;
+    } else if (found.bytes > 0) {
+        doc->initials_differ |= found.bytes != doc->initial.bytes ||
+                                memcmp(found.text, doc->initial.text, found.bytes) != 0;
+    }
+}
+
 /* The string at builder->at, and the array or the carry that it may be the key of. */
 static enum status read_string(struct builder *builder, struct error *err)
 {
@@ -190,7 +207,8 @@ static enum status read_string(struct builder *builder, struct error *err)
     }
     const bool data = string_spells(text, begin, end - 1, "data");
     const bool carry = builder->depth == 1 && string_spells(text, begin, end - 1, "carry");
-    if (!data && !carry) {
+    const bool initial = string_spells(text, begin, end - 1, "initial");
+    if (!data && !carry && !initial) {
         return STATUS_OK;
     }
     const size_t colon = skip_space(builder, end);
@@ -198,6 +216,10 @@ static enum status read_string(struct builder *builder, struct error *err)
         return STATUS_OK;
     }
     const size_t value = skip_space(builder, colon + 1);
+    if (value < limit && initial) {
+        note_initial(builder, value);
+        return STATUS_OK;
+    }
     if (value >= limit || text[value] != (data ? '[' : '"')) {
         return STATUS_OK;
     }
@@ -436,6 +458,25 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
         return status;
     }
     *doc = builder.doc;
+    return STATUS_OK;
+}
+
+enum status json_doc_initial(const struct json_doc *doc, const struct json_place *place,
+                             const char **text, struct error *err)
+{
+    const json_t *value = json_field(place, "initial");
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (doc->initials_differ) {
+        return json_field_refuse(
+            place, "initial", -1, STATUS_INVALID_FIELD, err,
+            "initial is there twice, with different values: leave one out");
+    }
+    if (!json_is_string(value) && (!json_is_number(value) || doc->initial.text == NULL)) {
+        return json_field_error(place, "initial", "a number, \"NaN\" or \"Infinity\"", err);
+    }
+    *text = json_is_string(value) ? json_string_value(value) : doc->initial.text;
     return STATUS_OK;
 }
 

@@ -8,6 +8,7 @@
 #define TALLY_PROTO_JSON_DOC_H
 
 #include "proto/arena.h"
+#include "proto/json/fields.h"
 #include "proto/json/tensor.h"
 
 #include <jansson.h>
@@ -15,7 +16,10 @@
 struct json_doc {
     json_t *root;          /* an object; borrowed, like its nodes: nothing is added to it */
     struct json_cut carry; /* without its quotes; text NULL: there is none */
-    struct arena arena;    /* owned: the tree and the arrays */
+    struct json_cut
+        initial;          /* the number under "initial", anywhere; text NULL: there is none */
+    bool initials_differ; /* there are several, and they are not alike */
+    struct arena arena;   /* owned: the tree and the arrays */
     int array_count;
     const struct json_array *arrays[LIMIT_TENSORS]; /* in the order of the text */
 };
@@ -32,6 +36,13 @@ void json_doc_deinit(struct json_doc *doc);
 
 /* The measured array that the value of a "data" key stands for; NULL if it is no array. */
 const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value);
+
+/* The text of the number or string under "initial" in the object, as it was written: a double could
+ * not hold every number of every type. *text is borrowed, and untouched if there is none.
+ * err   INVALID_FIELD: neither of both, or two in the document that are not alike */
+MUST_CHECK enum status json_doc_initial(const struct json_doc *doc,
+                                        const struct json_place *place, const char **text,
+                                        struct error *err);
 
 /* The character that text[*at..end), inside a string, begins with: \/ and \u are what they stand
  * for, other escapes are -1. *at moves behind it. */

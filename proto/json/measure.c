@@ -344,6 +344,19 @@ enum status json_tensor_require_count(const struct json_array *array, const char
 
 enum dtype json_tensor_infer(const struct json_array *array)
 {
+    enum {
+        LOOKED_AT =
+            1024 /* bytes before the first element; who sends more blanks names the type */
+    };
+    const char *text = array->cut.text;
+    size_t at = 0;
+    while (at < array->cut.bytes && at < LOOKED_AT &&
+           (text[at] == '[' || text_is_space(text[at]))) {
+        at++;
+    }
+    if (at < array->cut.bytes && (text[at] == 't' || text[at] == 'f')) {
+        return DTYPE_BOOL;
+    }
     return array->integers && array->elements > 0 ? DTYPE_I64 : DTYPE_F64;
 }
 

@@ -94,6 +94,9 @@ static void make_excerpt(const char *p, const char *end, char text[EXCERPT + 4])
 
 static const char *syntax_hint(enum dtype dtype, const char *p)
 {
+    if (dtype == DTYPE_BOOL) {
+        return "expected true or false: name the type of numbers, such as int64";
+    }
     switch (*p) {
     case 'N':
     case 'I':
@@ -118,7 +121,7 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
         return "expected a number, not an object";
     case 't':
     case 'f':
-        return "expected a number; booleans have no sum: send 1 and 0, of type int64";
+        return "expected a number; true and false are of type bool";
     default:
         break;
     }
@@ -284,11 +287,26 @@ static inline const char *open_brackets(struct cursor *cursor, const char *p, bo
     return p;
 }
 
+/* true and false, of the type bool alone. */
+static const char *read_boolean(const struct cursor *cursor, const char *p, void *to)
+{
+    const size_t left = (size_t)(cursor->end - p);
+    const bool on = left > 4 && memcmp(p, "true", 4) == 0;
+    if (!on && (left <= 5 || memcmp(p, "false", 5) != 0)) {
+        return NULL;
+    }
+    *(unsigned char *)to = on;
+    return p + (on ? 4 : 5);
+}
+
 /* What stands at p to `to`; returns what follows it, NULL with *result if it is no number of the
  * type. */
 static inline const char *read_value(const struct cursor *cursor, number_reader reader,
                                      const char *p, void *to, enum number_result *result)
 {
+    if (cursor->read->dtype == DTYPE_BOOL) {
+        return read_boolean(cursor, p, to);
+    }
     return is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, result);
 }
 
@@ -327,6 +345,9 @@ static enum status element_error(const struct cursor *cursor, const char *p,
     make_excerpt(p, cursor->end, found);
     takers_text(cursor, p, takers);
     unsigned long long n = cursor->element;
+    if (cursor->read->dtype == DTYPE_BOOL) {
+        takers[0] = '\0'; /* only numbers have many types */
+    }
     switch (reason) {
     case NUMBER_FRACTION:
         return error_set_field(err, STATUS_INVALID_DATA, path,
@@ -389,8 +410,9 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
                             .end = end,
                             .next_step = step_after(part->text, end),
                             .element = part->first};
-    number_reader reader = number_reader_of(read->dtype);
-    number_run_reader read_run = number_run_reader_of(read->dtype);
+    const bool booleans = read->dtype == DTYPE_BOOL; /* for which the readers are not called */
+    number_reader reader = number_reader_of(booleans ? DTYPE_U8 : read->dtype);
+    number_run_reader read_run = number_run_reader_of(booleans ? DTYPE_U8 : read->dtype);
     size_t size = dtype_info(read->dtype)->bytes;
     uint64_t stop = part->first + part->elements;
     char *to = (char *)out + part->first * size;
@@ -406,7 +428,8 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
         }
         if (!empty) {
             const struct number_run run =
-                read_run(p, cursor.next_step, stop - cursor.element, to);
+                booleans ? (struct number_run){p, 0}
+                         : read_run(p, cursor.next_step, stop - cursor.element, to);
             uint64_t count = run.count > 0 ? run.count : 1;
             p = run.count > 0 ? run.text : read_element(&cursor, reader, p, to, err);
             to += count * size;

@@ -51,8 +51,8 @@ MUST_CHECK enum status json_tensor_require_count(const struct json_array *array,
                                                  struct error *err);
 
 /* The type of an array that names none, by NumPy's rule: int64 if every number is written as an
- * integer, else (or without any number) float64. The size of the numbers does not matter: what
- * int64 cannot hold is an error of reading. */
+ * integer, bool if the first element is true or false, else (or without any number) float64. The
+ * size of the numbers does not matter: what int64 cannot hold is an error of reading. */
 enum dtype json_tensor_infer(const struct json_array *array);
 
 /* What is to be read, and how. */

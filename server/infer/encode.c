@@ -6,6 +6,7 @@
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/infer/infer.h"
 
+#include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
@@ -160,6 +161,12 @@ static enum status make_answer(struct request *request, struct error *err)
 {
     if (part_is_one(request)) {
         TRY(part_finish(request, err));
+    }
+    if (request->marked && infer_marks_bytes(request) > 0) {
+        const struct scan_call *call = &request->call;
+        const void *marks = request_block_at(request, request->marks_offset);
+        TRY(elements_write_nan(&call->desc, call->packs_output, marks, request->parallel,
+                               request_output_bytes(request), err));
     }
     TRY(infer_shm_write_output(request, err));
     TRY(print_answer(request, err));

@@ -2,6 +2,7 @@
  * text is long, in the codec pool. */
 #include "server/infer/infer.h"
 
+#include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/body.h"
@@ -47,12 +48,44 @@ static enum status plan_packed(struct request *request, struct error *err)
     return scan_plan_make(&packed, &request->plan, err);
 }
 
+/* The scan of a tensor whose output has one element more along the axis, which no scan writes: its
+ * sums lie beside that, in an output apart. What is wrong with the output shows in a plan of all
+ * of it. */
+static enum status plan_beside_initial(struct request *request, struct error *err)
+{
+    struct scan_call *call = &request->call;
+    struct scan_desc room;
+    struct scan_desc output = *scan_output_desc(&call->desc, &room);
+    struct scan_desc scan = call->desc;
+    struct elements_layout layout;
+    const size_t bytes = dtype_info(scan.dtype)->bytes;
+    TRY(scan_plan_make(&output, &request->plan, err));
+    if (call->packs_output) {
+        output.has_output_strides = false;
+        TRY(scan_plan_make(&output, &request->plan, err));
+    }
+    call->output_bytes = larger_of(call->output_bytes, request->plan.out_elements * bytes);
+    elements_layout_make(&scan, call->packs_output, &layout);
+    scan.has_output_strides = true;
+    memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
+    TRY(scan_plan_make(&scan, &request->plan, err));
+    request->out_first = (size_t)layout.out_first * bytes;
+    request->plan.in_place = false;
+    return STATUS_OK;
+}
+
+static enum status plan_whole(struct request *request, struct error *err)
+{
+    if (request->call.desc.include_initial) {
+        return plan_beside_initial(request, err);
+    }
+    TRY(scan_plan_make(&request->call.desc, &request->plan, err));
+    return request->call.packs_output ? plan_packed(request, err) : STATUS_OK;
+}
+
 static enum status plan_scan(struct request *request, struct error *err)
 {
-    enum status status = scan_plan_make(&request->call.desc, &request->plan, err);
-    if (status == STATUS_OK && request->call.packs_output) {
-        status = plan_packed(request, err);
-    }
+    enum status status = plan_whole(request, err);
     if (status != STATUS_OK && err->field[0] != '\0') {
         const char *field = dialect_field(request, err->field);
         if (field != err->field) {
@@ -116,11 +149,16 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
  * the scan, which could not be cut then, would be held, and the deadline not be seen, for as long
- * as whoever sends a few elements likes. */
+ * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, and those beside
+ * sums that no device writes. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->plan;
-    return plan->gaps && !infer_shm_used(request) && scan_plan_effort(plan) >= LONG_GAPS_COST;
+    if (request->call.desc.include_initial) {
+        return true;
+    }
+    return plan->gaps && !infer_shm_used(request) &&
+           (part_is_one(request) || scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
 /* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
@@ -140,6 +178,19 @@ static enum status zero_gaps(struct request *request, struct error *err)
     request->plan.gaps = false;
     request->slice.job.holes = true; /* they are to be left alone */
     return STATUS_OK;
+}
+
+/* Make of the elements that came those that are summed. */
+static enum status prepare_elements(struct request *request, struct error *err)
+{
+    const struct scan_desc *desc = &request->call.desc;
+    char *input = request_block_at(request, request->in_offset);
+    uint64_t *marks =
+        infer_marks_bytes(request) == 0
+            ? NULL
+            : (uint64_t *)(void *)request_block_at(request, request->marks_offset);
+    return elements_prepare(desc, input, infer_input_count(request), request->parallel, marks,
+                            &request->marked, err);
 }
 
 /* Make the reason the status of work that was given up. */
@@ -180,17 +231,24 @@ static enum status complete_input(struct request *request, struct error *err)
         TRY(body_forget_text(request, call->data, err));
     }
     TRY(infer_shm_read_input(request, err));
+    if (elements_change(&call->desc)) {
+        TRY(prepare_elements(request, err));
+    }
     if (call->axis_pending) {
         TRY(plan_scan(request, err));
         infer_settle(request);
     }
-    if (part_is_one(request)) {
-        TRY(part_prepare(request, err));
-    }
     uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
     TRY(parallel_zero(request->parallel, request_output_bytes(request) + computed,
                       request->out_bytes - computed, err));
-    return gaps_come_first(request) ? zero_gaps(request, err) : STATUS_OK;
+    if (gaps_come_first(request)) {
+        TRY(zero_gaps(request, err));
+    }
+    if (call->desc.include_initial && call->desc.has_initial) { /* else they are zeroes */
+        TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
+                                   request_output_bytes(request), err));
+    }
+    return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }
 
 /* ---- what is long ---- */
@@ -215,6 +273,7 @@ static bool encode_is_long(const struct request *request)
     bool packs = request->accept_coding != CODING_IDENTITY;
     return (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
            infer_part_bytes(request) > INLINE_MOVE_BYTES ||
+           infer_marks_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
@@ -226,7 +285,7 @@ static uint64_t bytes_to_move(const struct request *request)
     bool moves = call->byte_swap || call->payload_offset > 0;
     bool zeroes = gaps_come_first(request);
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
-           infer_part_bytes(request) +
+           infer_part_bytes(request) + infer_elements_bytes(request) +
            (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
 }
 
@@ -273,7 +332,7 @@ static uint64_t encode_cost(const struct request *request)
                                                                 : binary_answer_bytes(request);
     uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return text + packed * TEXT_PER_PACKED +
-           (copied + infer_part_bytes(request)) / MOVED_PER_TEXT;
+           (copied + infer_part_bytes(request) + infer_marks_bytes(request)) / MOVED_PER_TEXT;
 }
 
 static uint64_t prepare_cost(const struct request *request)

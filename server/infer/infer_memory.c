@@ -2,6 +2,7 @@
 #include "server/infer/infer_memory.h"
 
 #include "proto/byte_size.h"
+#include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/infer_shm.h"
@@ -40,6 +41,25 @@ uint64_t infer_part_bytes(const struct request *request)
     return request->codec_request.carry_bytes + request->part_bytes;
 }
 
+uint64_t infer_input_count(const struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
+}
+
+uint64_t infer_elements_bytes(const struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return elements_change(&call->desc) ? elements_wide_bytes(&call->desc, call->input_bytes)
+                                        : 0;
+}
+
+uint64_t infer_marks_bytes(const struct request *request)
+{
+    const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
+    return asked ? request->out_bytes : 0;
+}
+
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -51,13 +71,20 @@ enum status infer_measure(struct request *request, struct error *err)
     bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
     bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
     bool one_place = request->plan.in_place && !shared_in && !shared_out;
-    uint64_t input = larger_of(shared_in ? 0 : call->input_bytes, call->payload_max);
+    const uint64_t wide = elements_wide_bytes(&call->desc, call->input_bytes);
+    uint64_t input = larger_of(shared_in ? 0 : wide, call->payload_max);
     uint64_t output = shared_out ? 0 : request->out_bytes;
     if (one_place) {
         total = larger_of(input, output);
     } else if (__builtin_add_overflow(input, MEMORY_ALIGN - 1, &input) ||
                __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), output, &total)) {
         total = UINT64_MAX;
+    }
+    const uint64_t marks = elements_marks_bytes(&call->desc, infer_input_count(request));
+    const uint64_t marks_at = scan_ceil_div(total, MEMORY_ALIGN) * MEMORY_ALIGN;
+    if (marks > 0 && !call->totals && total <= SIZE_MAX / 4) {
+        body->marks_at = (size_t)marks_at;
+        total = marks_at + marks;
     }
     request->part_bytes = 0;
     if (part_is_one(request)) {
@@ -180,6 +207,7 @@ static enum status charge_block(struct request *request, uint64_t bytes, struct 
     }
     request->in_offset = request->block.offset;
     request->out_offset = request->in_offset + request->body.output_at;
+    request->marks_offset = request->in_offset + request->body.marks_at;
     return STATUS_OK;
 }
 
@@ -312,6 +340,7 @@ static uint64_t known_cost(const struct request *request)
                                      : request->out_bytes + kept;
     /* What a part has besides may be hundreds of times as long, and is scanned, too. */
     uint64_t worked = scan_plan_effort(&request->plan) + 2 * infer_part_bytes(request);
+    worked += infer_elements_bytes(request) + infer_marks_bytes(request);
     worked += infer_shm_copies(request, SHM_INPUT) ? request->call.input_bytes : 0;
     worked += infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return came / 2 + goes / 2 + worked / SCAN_PART;

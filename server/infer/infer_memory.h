@@ -19,6 +19,14 @@ uint64_t infer_text_bytes(const struct request *request);
  * none. */
 uint64_t infer_part_bytes(const struct request *request);
 
+/* Elements of the input buffer. */
+uint64_t infer_input_count(const struct request *request);
+
+/* Bytes of elements that are changed before the scan (proto/elements.h), and of sums in which NaN is
+ * put back to its places after it; 0: none are. */
+uint64_t infer_elements_bytes(const struct request *request);
+uint64_t infer_marks_bytes(const struct request *request);
+
 /* Charge the request with so much more of the memory budget, and count it for its client
  * (--per-client-memory). It is given back with the request. Thread: the owner.
  * err   OUT_OF_MEMORY; THROTTLED: with what its client's others count for, that is too much;

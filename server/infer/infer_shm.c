@@ -1,6 +1,7 @@
 /* Shared memory of tensor requests; see infer_shm.h. */
 #include "server/infer/infer_shm.h"
 
+#include "proto/elements.h"
 #include "server/infer/part.h"
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
@@ -59,8 +60,8 @@ void infer_shm_place(struct request *request)
     const struct scan_call *call = &request->call;
     const size_t align = dtype_info(call->desc.dtype)->bytes;
     enum shm_overlap overlap = SHM_APART;
-    if (part_is_one(request)) {
-        return; /* its phases know one place only */
+    if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial) {
+        return; /* they know one place only, and clients' inputs are not written to */
     }
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {

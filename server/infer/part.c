@@ -11,7 +11,7 @@
 /* Is a carry answered? */
 static bool hands_on(const struct request *request)
 {
-    return request->call.desc.part != SCAN_PART_LAST;
+    return carry_answer_most(&request->call.desc, request->call.totals) > 0;
 }
 
 /* What the carry's header says when the request is done. False: more than can be addressed. */
@@ -19,11 +19,13 @@ static bool head_of(const struct request *request, struct carry_head *head)
 {
     const struct scan_desc *desc = &request->call.desc;
     uint64_t elements = 0;
-    *head = (struct carry_head){
-        .dtype = desc->dtype, .exclusive = desc->exclusive, .reverse = desc->reverse};
+    *head = (struct carry_head){.dtype = desc->dtype,
+                                .exclusive = desc->exclusive,
+                                .reverse = desc->reverse,
+                                .nan = desc->nan};
     const bool fits = carry_geometry(desc, &head->lines, &elements) &&
                       carry_room(head->dtype, head->lines) <= INT64_MAX - CARRY_ROOM;
-    head->position = request->call.carry.position + elements;
+    head->position = request->call.carry.position + elements + desc->has_initial;
     return fits;
 }
 
@@ -47,7 +49,8 @@ static enum status take_sums(const struct request *request, const struct part *p
     struct carry_head came = part->head;
     came.position = call->carry.position;
     if (call->carry.start == NULL) {
-        return carry_begin(&came, request->parallel, part->sums, err);
+        const uint64_t *initial = call->desc.has_initial ? &call->desc.initial : NULL;
+        return carry_begin(&came, initial, request->parallel, part->sums, err);
     }
     return carry_decode(&came, call->carry.start, call->carry.bytes, request->parallel,
                         part->sums, err);
@@ -69,7 +72,7 @@ enum status part_prepare(struct request *request, struct error *err)
     part->head = head;
     part->sum_bytes = scan_carry_bytes(head.dtype);
     part->sums = (unsigned char *)part->carry.bytes + carry_sums_at(head.dtype, head.lines);
-    part->carries = request->call.carry.start != NULL;
+    part->carries = request->call.carry.start != NULL || request->call.desc.has_initial;
     if (request->plan.elements > 0) {
         scan_slicing_carried(&request->plan, &part->slicing);
     }

@@ -1,6 +1,7 @@
-/* A tensor that is summed in parts along its axis, and the totals of a tensor: both are one scan
- * whose lines begin with the sums of the carry in front, if there is one, and whose sums after the
- * last element become the carry of the answer. Totals are a scan whose output is not answered.
+/* A tensor that is summed in parts along its axis, the totals of a tensor, and a tensor whose lines
+ * begin with a value (initial): all are one scan whose lines begin with the sums of the carry in
+ * front, or of that value, if there is one, and whose sums after the last element become the carry
+ * of the answer. Totals are a scan whose output is not answered.
  *
  *     carry in front  ->  a sum a line  ->  scan (slices.c)  ->  a sum a line  ->  carry to answer
  *
@@ -16,15 +17,17 @@
 struct part {
     struct carry_head head;      /* of the carry to answer */
     struct scan_slicing slicing; /* of the request's plan; it has elements */
-    bool carries;                /* the lines begin with sums: those of a carry that came */
-    size_t sum_bytes;            /* of one sum, as kernels have it */
-    unsigned char *sums;         /* in `carry`: one for each line, in the order of the plan's */
-    struct text carry;           /* owned */
+    bool carries;     /* the lines begin with sums: those of a carry that came, or of initial */
+    size_t sum_bytes; /* of one sum, as kernels have it */
+    unsigned char *sums; /* in `carry`: one for each line, in the order of the plan's */
+    struct text carry;   /* owned */
 };
 
+/* Also of a whole tensor whose lines begin with a value: they begin with its sum. */
 static inline bool part_is_one(const struct request *request)
 {
-    return request->call.desc.part != SCAN_PART_WHOLE || request->call.totals;
+    const struct scan_desc *desc = &request->call.desc;
+    return desc->part != SCAN_PART_WHOLE || request->call.totals || desc->has_initial;
 }
 
 /* Bytes of memory besides tensors and the carry that came. The request is planned.

@@ -3,6 +3,7 @@
 
 #include "kernels/device.h"
 #include "kernels/split.h"
+#include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
@@ -52,8 +53,9 @@ static bool lands_as_it_is(struct request *request)
 {
     const struct scan_call *call = &request->call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
-           !call->byte_swap && !call->axis_pending && !infer_shm_used(request) &&
-           request->body.inflate == NULL && !request->body.spill && request->block.slab != NULL;
+           !call->byte_swap && !call->axis_pending && !elements_change(&call->desc) &&
+           !infer_shm_used(request) && request->body.inflate == NULL && !request->body.spill &&
+           request->block.slab != NULL;
 }
 
 static uint64_t tensor_bytes(const struct scan_plan *plan)
@@ -179,7 +181,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
         job->totals = whole->call.totals;
     }
     slice->in_offset = whole->in_offset + (size_t)(cut->in_first * bytes);
-    slice->out_offset = whole->out_offset + (size_t)(cut->out_first * bytes);
+    slice->out_offset = whole->out_offset + whole->out_first + (size_t)(cut->out_first * bytes);
 }
 
 /* Queue what there is up to step `end`, or the first of it. */

@@ -131,6 +131,7 @@ struct request_body {
     size_t payload_room;     /* bytes for payload in what is reserved of the block */
     size_t block_bytes;      /* what the block must have in the end */
     size_t output_at;        /* of them, before the output buffer */
+    size_t marks_at;         /* of them, before the marks */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -176,6 +177,9 @@ struct request {
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
+    size_t out_first;          /* bytes of it before the first sum that a device writes */
+    size_t marks_offset;       /* in block.slab, of the bits of elements that were NaN */
+    bool marked;               /* some were */
     uint64_t out_bytes;        /* of the output buffer */
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */

@@ -231,7 +231,7 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
         worker->jobs[i].slab = in.slab;
         worker->jobs[i].in_offset = in.offset;
         worker->jobs[i].out_slab = out.slab;
-        worker->jobs[i].out_offset = out.offset;
+        worker->jobs[i].out_offset = out.offset + request->out_first;
         bytes += request->cost;
     }
     return bytes;

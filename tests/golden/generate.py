@@ -198,6 +198,30 @@ def strided():
     )
 
 
+def attributes():
+    """Elements that are widened, booleans, NaN, and one sum more."""
+    mask = np.array([[True, False, True], [True, True, True]])
+    sums = np.cumsum(mask, axis=1, dtype=np.int64)
+    headers, response = answer("npy", sums, False)
+    write("npy", "bool", "?axis=1", npy(mask), "ok", headers, response)
+    small = np.array([200, 100, 55], np.uint8)
+    headers, response = answer("raw", np.cumsum(small, dtype=np.int32), False)
+    query = query_of(dtype="uint8", shape="3", output_dtype="int32")
+    write("raw", "widened", query, small.tobytes(), "ok", headers, response)
+    holes = np.array([[1, np.nan, 2.5], [np.nan, 4, 8]], np.float32)
+    sums = np.nancumsum(holes, axis=1)
+    for nan in ("zero", "skip"):
+        shown = np.where(np.isnan(holes) & (nan == "skip"), np.float32("nan"), sums)
+        body = f'{{"data":{text(holes)},"dtype":"float32","axis":1,"nan":"{nan}"}}'.encode()
+        headers, response = answer("json", shown, True)
+        write("json", f"nan_{nan}", "", body, "ok", headers, response)
+    rows = np.array([[1, 2, 3], [4, 5, 6]])
+    sums = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(rows, axis=1)], axis=1)
+    headers, response = answer("json", sums, True)
+    body = b'{"data":[[1,2,3],[4,5,6]],"axis":1,"include_initial":true}'
+    write("json", "include_initial", "", body, "ok", headers, response)
+
+
 def bad():
     def case(form, name, slug, field="", query="", body=b"", accept=None):
         headers = [f"Field: {field}"] if field else []
@@ -243,7 +267,6 @@ def bad():
     case("raw", "error_long", "length_mismatch", "", "?dtype=float32&shape=2", b"123456789")
     case("raw", "error_rank_0", "invalid_shape", "shape", "?dtype=float32&shape=", b"1234")
     case("npy", "error_scalar", "invalid_shape", "shape", "", npy(np.float32(1)))
-    case("npy", "error_bool", "invalid_dtype", "descr", "", npy(np.array([True])))
     case("npy", "error_complex", "invalid_dtype", "descr", "", npy(np.array([1j])))
     case("npy", "error_text", "invalid_dtype", "descr", "", npy(np.array(["a"])))
     structured = np.zeros(2, [("a", "<f4"), ("b", "<i4")])
@@ -261,4 +284,5 @@ if __name__ == "__main__":
     good_json()
     good_binary()
     strided()
+    attributes()
     bad()

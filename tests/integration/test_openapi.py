@@ -156,6 +156,7 @@ FLAGS_IN_A_LIST = {
         (OPENVINO, {"inputs": [{"precision": "f32", "shape": [1], "data": [1]}]}, {}, 200),
         (OPENVINO, {"inputs": [{"precision": "I8", "shape": [1], "data": [1]}]}, {}, 200),
         (DIRECTML, FLAGS_IN_A_LIST, {}, 200),
+        (OPENVINO, {"inputs": [{"precision": "boolean", "shape": [1], "data": [True]}]}, {}, 200),
         ("/v1/cumsum", {"data": FLOATS}, {"Accept-Encoding": "gzip"}, 200),
         ("/v1/cumsum", {"data": [1]}, {"Content-Encoding": "br"}, 415),
         ("/v2/repository/index", {}, {"Content-Encoding": "br"}, 415),
@@ -172,6 +173,7 @@ TOTALS = "/v1/cumsum/totals"
 INFER = "/v2/models/{model}/infer"
 OPENVINO_X = {"precision": "FP32", "shape": [1], "data": [1]}
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+B = {"name": "x", "shape": [1], "datatype": "BOOL", "data": [True]}
 
 
 def flagged(flags):
@@ -183,6 +185,9 @@ def flagged(flags):
 LEGAL = [
     ("/v1/cumsum", {"data": [1], "axis": 0.0, "shape": [1.0]}),
     ("/v1/cumsum", {"data": ["NaN", "-Infinity", 1], "dtype": "float32"}),
+    ("/v1/cumsum", {"data": [True], "dtype": "bool", "output_dtype": "uint8", "initial": 1}),
+    ("/v1/cumsum", {"data": [1.5], "nan": "skip", "initial": "Infinity", "include_initial": True}),
+    (TOTALS, {"data": [1, 2], "initial": 1, "include_initial": False}),
     (TOTALS, {"data": [1, 2], "shape": [1, 2], "strides": [2, 1], "exclusive": True}),
     *(
         (OPENVINO, {"inputs": [{**OPENVINO_X, "precision": name}]})
@@ -193,12 +198,19 @@ LEGAL = [
     (DIRECTML, flagged([])),
     (INFER, {"parameters": {"exclusive": False, "reverse": True}, "inputs": [X]}),
     (INFER, {"parameters": {"has_exclusive_sum": True}, "inputs": [X]}),
+    (INFER, {"parameters": {"nan": "zero", "initial": 1, "output_dtype": "FP64"}, "inputs": [X]}),
+    (INFER, {"inputs": [B], "outputs": [{"name": "y", "datatype": "INT16"}]}),
 ]
 REFUSED = [
     ("/v1/cumsum", {"data": [1], "exclusive": 1}),
     ("/v1/cumsum", {"data": [1], "shape": [1], "strides": []}),
     (TOTALS, {"data": [1], "part": "first"}),
     (TOTALS, {"data": [1], "output_strides": [1]}),
+    (TOTALS, {"data": [1], "include_initial": True}),
+    ("/v1/cumsum", {"data": [1], "output_dtype": "bool"}),
+    ("/v1/cumsum", {"data": [1], "nan": "no"}),
+    ("/v1/cumsum", {"data": [1], "initial": None}),
+    (INFER, {"inputs": [X], "outputs": [{"name": "y", "datatype": "BOOL"}]}),
     *(
         (OPENVINO, {"attributes": {"exclusive": flag}, "inputs": [OPENVINO_X]})
         for flag in (2, "True", "", None)

@@ -2,7 +2,7 @@
 #include "tests/lib/dialect_probe.h"
 
 #include "kernels/plan.h"
-#include "tests/lib/oracle.h"
+#include "tests/lib/oracle_call.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -63,33 +63,34 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
         memcpy(input, (const char *)probe->shm + call->input_shm.offset, call->input_bytes);
     }
     if (status == STATUS_OK) {
-        status = scan_plan_make(&call->desc, &plan, &probe->error);
+        struct scan_desc room;
+        status = scan_plan_make(scan_output_desc(&call->desc, &room), &plan, &probe->error);
         if (status != STATUS_OK && codec->plan_field != NULL) {
             char name[sizeof probe->error.field];
             snprintf(name, sizeof name, "%s", codec->plan_field(call, probe->error.field));
             memcpy(probe->error.field, name, sizeof name);
         }
     }
-    struct scan_desc computed = call->desc; /* what a device is given */
-    computed.has_output_strides = computed.has_output_strides && !call->packs_output;
     if (status == STATUS_OK) {
+        uint64_t first = 0;
+        const struct scan_desc computed = oracle_call_desc(call, &first);
         status = scan_plan_make(&computed, &plan, &probe->error);
     }
     if (status != STATUS_OK) {
         return status;
     }
     size_t size = dtype_info(call->desc.dtype)->bytes;
-    size_t out_bytes = plan.out_elements * size;
+    size_t out_bytes = oracle_call_cells(call) * size;
     out_bytes = out_bytes > call->output_bytes ? out_bytes : call->output_bytes;
     if (out_bytes > LARGEST) {
         return error_set(&probe->error, STATUS_TOO_LARGE, "too much for a test");
     }
     char *output = calloc(1, out_bytes + 1);
-    if (plan.elements > 0) {
-        oracle_scan(&computed, input, output);
-    }
     struct answer answer = {0};
-    status = codec->encode(call, output, out_bytes, &answer, &probe->error);
+    status = oracle_call(call, plan.elements, input, output, &probe->error);
+    if (status == STATUS_OK) {
+        status = codec->encode(call, output, out_bytes, &answer, &probe->error);
+    }
     if (status == STATUS_OK) {
         assert(answer.head_bytes <= codec->head_max(call)); /* what the service has room for */
         take_answer(probe, &answer, output);
@@ -106,8 +107,7 @@ static enum status decoded(struct probe *probe, const struct codec *codec, const
                            size_t payload_bytes)
 {
     const struct scan_call *call = &probe->call;
-    uint64_t room =
-        call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
+    const uint64_t room = oracle_call_room(call);
     if (room > LARGEST) {
         return error_set(&probe->error, STATUS_TOO_LARGE, "too much for a test");
     }

@@ -6,7 +6,7 @@
 
 #include "kernels/plan.h"
 #include "proto/codec.h"
-#include "tests/lib/oracle.h"
+#include "tests/lib/oracle_call.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -109,17 +109,9 @@ static enum status run_carry_out(struct run *run)
     return run->answer.head != NULL ? STATUS_OK : run_no_memory(run);
 }
 
-/* What a device is given. */
-static struct scan_desc run_computed(const struct scan_call *call)
-{
-    struct scan_desc desc = call->desc;
-    desc.has_output_strides = desc.has_output_strides && !call->packs_output;
-    return desc;
-}
-
 static enum status run_compute(const struct codec *codec, void *input, struct run *run)
 {
-    uint64_t bytes = run->plan.out_elements * dtype_info(run->plan.dtype)->bytes;
+    uint64_t bytes = oracle_call_cells(&run->call) * dtype_info(run->plan.dtype)->bytes;
     if (run->call.output_bytes > bytes) {
         bytes = run->call.output_bytes;
     }
@@ -130,11 +122,10 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
     if (output == NULL) {
         return run_no_memory(run);
     }
-    if (run->plan.elements > 0) {
-        const struct scan_desc computed = run_computed(&run->call);
-        oracle_scan(&computed, input, output);
+    enum status status = oracle_call(&run->call, run->plan.elements, input, output, &run->err);
+    if (status == STATUS_OK) {
+        status = run_carry_out(run);
     }
-    enum status status = run_carry_out(run);
     if (status == STATUS_OK) {
         status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
     }
@@ -164,16 +155,18 @@ static enum status run_payload(const struct codec *codec, struct byte_view paylo
                                struct run *run)
 {
     struct scan_call *call = &run->call;
-    const struct scan_desc computed = run_computed(call);
-    enum status status = scan_plan_make(&call->desc, &run->plan, &run->err);
+    struct scan_desc room_for_output;
+    uint64_t first = 0;
+    const struct scan_desc *shown = scan_output_desc(&call->desc, &room_for_output);
+    enum status status = scan_plan_make(shown, &run->plan, &run->err);
     if (status == STATUS_OK) {
+        const struct scan_desc computed = oracle_call_desc(call, &first);
         status = scan_plan_make(&computed, &run->plan, &run->err);
     }
     if (status != STATUS_OK) {
         return status;
     }
-    uint64_t room =
-        call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
+    const uint64_t room = oracle_call_room(call);
     if (room > RUN_BUFFER_MAX * 8) {
         return STATUS_OK;
     }

@@ -164,7 +164,7 @@ static enum status query(const struct codec_param *params, int count, unsigned k
                          struct scan_desc *desc, unsigned *seen, struct error *err)
 {
     struct codec_request request = {.param_count = count};
-    struct attribute_lists lists = {0, 0};
+    struct attribute_lists lists = {.strides = 0};
     memcpy(request.params, params, (size_t)count * sizeof *params);
     *desc = (struct scan_desc){.rank = 0};
     *seen = 0;

@@ -125,13 +125,28 @@ static void every_datatype_goes_through_json(void **state)
 static void other_datatypes_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"BOOL", "BYTES", "fp32", "float32", "TYPE_FP32", ""};
+    static const char *const bad[] = {"bool", "BYTES", "fp32", "float32", "TYPE_FP32", ""};
     char input[160];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(input, sizeof input,
                  "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"%s\",\"data\":[1]}", bad[i]);
         refused(request_of("", input, NULL), STATUS_INVALID_DTYPE, "inputs[0].datatype");
     }
+}
+
+static void booleans_have_sums_of_64_bits_unless_the_output_names_a_type(void **state)
+{
+    (void)state;
+    static const char input[] =
+        "{\"name\":\"x\",\"shape\":[2],\"datatype\":\"BOOL\",\"data\":[true,true]}";
+    gives(request_of("", input, NULL),
+          ANSWER("cumsum", "\"datatype\":\"INT64\",\"shape\":[2],\"data\":[1,2]"));
+    gives(request_of("\"outputs\":[{\"name\":\"y\",\"datatype\":\"UINT8\"}],", input, NULL),
+          ANSWER("cumsum", "\"datatype\":\"UINT8\",\"shape\":[2],\"data\":[1,2]"));
+    refused(request_of("\"outputs\":[{\"name\":\"y\",\"datatype\":\"FP32\"}],", input, NULL),
+            STATUS_INVALID_DTYPE, "outputs[0].datatype");
+    refused(request_of("\"outputs\":[{\"name\":\"y\",\"datatype\":7}],", input, NULL),
+            STATUS_INVALID_FIELD, "outputs[0].datatype");
 }
 
 static void optional_members_that_are_null_are_absent(void **state)
@@ -583,6 +598,7 @@ int main(void)
         cmocka_unit_test(unknown_top_level_keys_are_ignored),
         cmocka_unit_test(every_datatype_goes_through_json),
         cmocka_unit_test(other_datatypes_are_refused),
+        cmocka_unit_test(booleans_have_sums_of_64_bits_unless_the_output_names_a_type),
         cmocka_unit_test(optional_members_that_are_null_are_absent),
         cmocka_unit_test(non_finite_numbers_are_taken_bare_quoted_or_null),
         cmocka_unit_test(integers_take_no_fraction_no_null_and_nothing_out_of_range),

@@ -299,7 +299,7 @@ static void t_is_any_numeric_type_by_ir_name_or_element_type(void **state)
 static void other_types_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"BOOL", "boolean", "U1",   "BIN", "I4",
+    static const char *const bad[] = {"bool", "BOOLEAN", "U1",   "BIN", "I4",
                                       "U4",   "FLOAT32", "fp32", "F32", ""};
     char data[128];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -307,6 +307,18 @@ static void other_types_are_refused(void **state)
                  bad[i]);
         refused(request_of(NULL, data, NULL), STATUS_INVALID_DTYPE, "inputs[0].precision");
     }
+}
+
+static void booleans_have_sums_of_64_bits(void **state)
+{
+    (void)state;
+    gives(request_of(NULL, "{\"precision\":\"BOOL\",\"shape\":[3],\"data\":[true,false,true]}",
+                     NULL),
+          "{\"outputs\":[{\"precision\":\"I64\",\"shape\":[3],\"data\":[1,1,2]}]}");
+    gives(request_of(NULL, "{\"precision\":\"boolean\",\"shape\":[1],\"data\":[true]}", NULL),
+          "{\"outputs\":[{\"precision\":\"i64\",\"shape\":[1],\"data\":[1]}]}");
+    refused(request_of(NULL, "{\"precision\":\"BOOL\",\"shape\":[1],\"data\":[1]}", NULL),
+            STATUS_INVALID_DATA, "inputs[0].data[0]");
 }
 
 static void t_axis_is_int64_or_int32(void **state)
@@ -426,6 +438,7 @@ int main(void)
         cmocka_unit_test(the_axis_is_a_scalar_or_one_element),
         cmocka_unit_test(t_is_any_numeric_type_by_ir_name_or_element_type),
         cmocka_unit_test(other_types_are_refused),
+        cmocka_unit_test(booleans_have_sums_of_64_bits),
         cmocka_unit_test(t_axis_is_int64_or_int32),
         cmocka_unit_test(binary_data_is_answered_as_binary),
         cmocka_unit_test(the_axis_may_be_binary_too),

@@ -120,7 +120,7 @@ static void the_list_names_all_of_a_family(void **state)
     char text[256];
     dtype_list(DTYPE_FAMILY_NAME, text, sizeof text);
     assert_string_equal(text, "one of float16, bfloat16, float32, float64, int8, int16, int32, "
-                              "int64, uint8, uint16, uint32, uint64");
+                              "int64, uint8, uint16, uint32, uint64, bool");
     dtype_list(DTYPE_FAMILY_DIRECTML, text, sizeof text);
     assert_null(strstr(text, "BF"));
     char tiny[10];

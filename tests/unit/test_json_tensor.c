@@ -326,7 +326,7 @@ static const struct {
     {DTYPE_I64, "[NaNs]", "data[0]", "only float types have NaN and infinity, in quotes"},
     {DTYPE_U8, "[Infinity]", "data[0]", "only float types have NaN and infinity, in quotes"},
     {DTYPE_I64, "[null]", "data[0]", "'null', expected a number"},
-    {DTYPE_U8, "[true]", "data[0]", "send 1 and 0, of type int64"},
+    {DTYPE_U8, "[true]", "data[0]", "true and false are of type bool"},
     {DTYPE_F64, "[null]", "data[0]", "null"},
     {DTYPE_F64, "[{}]", "data[0]", "an object"},
     {DTYPE_F64, "[01]", "data[0]", "no zeros"},

@@ -56,6 +56,28 @@ static void axis_is_any_dimension_from_either_end(void **state)
     refused("\"axis\":\"1\"", STATUS_INVALID_FIELD, "parameters.axis");
 }
 
+static void attributes_of_elements_are_read_in_the_type_of_the_output(void **state)
+{
+    (void)state;
+    run("\"output_dtype\":\"FP64\",\"nan\":\"skip\",\"initial\":1e300,\"include_initial\":1");
+    const struct scan_desc *desc = &probe.call.desc;
+    assert_true(desc->converts && desc->dtype == DTYPE_F64 && desc->input == DTYPE_F32);
+    assert_true(desc->nan == SCAN_NAN_SKIP && desc->has_initial && desc->include_initial);
+    const double initial = 1e300;
+    uint64_t bits = 0;
+    memcpy(&bits, &initial, sizeof bits);
+    assert_true(desc->initial == bits);
+    run("\"output_dtype\":\"float64\"");
+    assert_true(probe.call.desc.dtype == DTYPE_F64);
+    run("\"initial\":\"-inf\"");
+    assert_int_equal(probe.call.desc.initial, 0xFF800000);
+    refused("\"initial\":1e300", STATUS_INVALID_FIELD, "parameters.initial");
+    refused("\"initial\":true", STATUS_INVALID_FIELD, "parameters.initial");
+    refused("\"output_dtype\":\"FP16\"", STATUS_INVALID_DTYPE, "parameters.output_dtype");
+    refused("\"output_dtype\":\"BOOL\"", STATUS_INVALID_DTYPE, "parameters.output_dtype");
+    refused("\"nan\":0", STATUS_INVALID_FIELD, "parameters.nan");
+}
+
 static void flags_are_booleans_0_or_1_or_their_strings(void **state)
 {
     (void)state;
@@ -432,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(axis_is_any_dimension_from_either_end),
+        cmocka_unit_test(attributes_of_elements_are_read_in_the_type_of_the_output),
         cmocka_unit_test(flags_are_booleans_0_or_1_or_their_strings),
         cmocka_unit_test(directml_synonyms_are_accepted),
         cmocka_unit_test(synonyms_that_agree_are_fine_and_others_are_refused),

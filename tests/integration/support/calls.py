@@ -23,7 +23,8 @@ def query(**params):
             value = "true" if value else "false"
         elif isinstance(value, (list, tuple)):
             value = ",".join(str(item) for item in value)
-        parts.append(f"{name}={value}")
+        plus = str(value).replace("+", "%2B")  # a bare one is a space
+        parts.append(f"{name}={plus}")
     return "?" + "&".join(parts) if parts else ""
 
 

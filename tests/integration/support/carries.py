@@ -40,20 +40,23 @@ def line_sum(dtype, elements, exclusive=False):
     return sum(numerator * (scale // denominator) for numerator, denominator in ratios)
 
 
-def of_tensor(dtype, stored, axis=0, exclusive=False, reverse=False):
-    """The carry behind a whole tensor."""
+NAN = {"propagate": 0, "zero": 4, "skip": 8}  # flags of a header
+
+
+def of_tensor(dtype, stored, axis=0, exclusive=False, reverse=False, nan="propagate"):
+    """The carry behind a whole tensor, in which NaN was replaced already."""
     stored = np.asarray(stored)
     lines = np.moveaxis(stored, axis, -1)
     length = lines.shape[-1]
     count = math.prod(lines.shape[:-1])
     sums = [line_sum(dtype, line, exclusive) for line in lines.reshape(count, length)]
-    return of_sums(dtype, sums, length, exclusive, reverse)
+    return of_sums(dtype, sums, length, exclusive, reverse, nan)
 
 
-def of_sums(dtype, sums, position, exclusive=False, reverse=False):
+def of_sums(dtype, sums, position, exclusive=False, reverse=False, nan="propagate"):
     """The carry of lines that have these sums behind `position` elements of each."""
     payload = (_float_payload if dtype.is_float else _integer_payload)(dtype, sums)
-    return seal(dtype, exclusive + 2 * reverse, len(sums), position, payload)
+    return seal(dtype, exclusive + 2 * reverse + NAN[nan], len(sums), position, payload)
 
 
 def seal(dtype, flags, lines, position, payload, version=2):

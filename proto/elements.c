@@ -1,0 +1,439 @@
+/* Checks, NaN, widening, and the sums that no scan writes; see elements.h. */
+#include "proto/elements.h"
+
+#include "proto/little_endian.h"
+#include "proto/macros.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    CHUNK = 512,    /* elements that are widened at a time: they stay in a first-level cache */
+    MARK_BITS = 64, /* elements of a word of marks */
+    STEP_ROWS = 8 << 10
+};
+
+uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes)
+{
+    const uint64_t factor =
+        dtype_info(desc->dtype)->bytes / dtype_info(scan_input_dtype(desc))->bytes;
+    return bytes > (uint64_t)INT64_MAX / factor ? UINT64_MAX : bytes * factor;
+}
+
+uint64_t elements_marks_bytes(const struct scan_desc *desc, uint64_t count)
+{
+    return desc->nan == SCAN_NAN_SKIP ? (count / MARK_BITS + 1) * sizeof(uint64_t) : 0;
+}
+
+/* ---- before the scan ---- */
+
+static enum status check_booleans(const unsigned char *bytes, uint64_t count,
+                                  const struct parallel *parallel, struct error *err)
+{
+    for (uint64_t at = 0; at < count; at += PARALLEL_STEP_BYTES) {
+        const uint64_t end = smaller_of(count, at + PARALLEL_STEP_BYTES);
+        unsigned char found = 0;
+        if (at > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        for (uint64_t i = at; i < end; i++) {
+            found |= bytes[i];
+        }
+        for (uint64_t i = at; found > 1 && i < end; i++) {
+            if (bytes[i] > 1) {
+                return error_set(err, STATUS_INVALID_DATA,
+                                 "element %" PRIu64 " is the byte %d, expected 0 or 1: a bool "
+                                 "is one byte; name the type uint8 for other numbers",
+                                 i, bytes[i]);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
+uint64_t elements_nan_bits(enum dtype dtype)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    const int fraction = 8 * (int)info->bytes - 1 - info->exponent_bits;
+    return ((UINT64_C(2) << info->exponent_bits) - 1) << (fraction - 1);
+}
+
+/* Of a number without its sign. */
+static uint64_t infinity_bits(enum dtype dtype)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    const int fraction = 8 * (int)info->bytes - 1 - info->exponent_bits;
+    return ((UINT64_C(1) << info->exponent_bits) - 1) << fraction;
+}
+
+bool elements_is_nan(enum dtype dtype, uint64_t bits)
+{
+    const uint64_t sign = UINT64_C(1) << (8 * dtype_info(dtype)->bytes - 1);
+    return (bits & (sign - 1)) > infinity_bits(dtype);
+}
+
+/* Make +0.0 of what is NaN among at most MARK_BITS elements, and return which were. */
+#define ZERO_NANS(name, type)                                                    \
+    static uint64_t name(unsigned char *elements, unsigned count, type infinity) \
+    {                                                                            \
+        const type magnitude = (type)((type) ~(type)0 >> 1);                     \
+        type found[MARK_BITS];                                                   \
+        uint64_t mask = 0;                                                       \
+        bool any = false;                                                        \
+        memcpy(found, elements, count * sizeof(type));                           \
+        for (unsigned i = 0; i < count; i++) {                                   \
+            any |= (type)(found[i] & magnitude) > infinity;                      \
+        }                                                                        \
+        for (unsigned i = 0; any && i < count; i++) {                            \
+            const bool is_nan = (type)(found[i] & magnitude) > infinity;         \
+            mask |= (uint64_t)is_nan << i;                                       \
+            found[i] = is_nan ? 0 : found[i];                                    \
+        }                                                                        \
+        if (any) {                                                               \
+            memcpy(elements, found, count * sizeof(type));                       \
+        }                                                                        \
+        return mask;                                                             \
+    }
+ZERO_NANS(zero_nans_16, uint16_t)
+ZERO_NANS(zero_nans_32, uint32_t)
+ZERO_NANS(zero_nans_64, uint64_t)
+
+/* marks: NULL: none are kept. */
+static enum status zero_nans(enum dtype dtype, unsigned char *elements, uint64_t count,
+                             const struct parallel *parallel, uint64_t *marks, bool *marked,
+                             struct error *err)
+{
+    const size_t size = dtype_info(dtype)->bytes;
+    const uint64_t infinity = infinity_bits(dtype);
+    const uint64_t step = PARALLEL_STEP_BYTES / size;
+    uint64_t any = 0;
+    for (uint64_t at = 0; at < count; at += MARK_BITS) {
+        const unsigned some = (unsigned)smaller_of(count - at, MARK_BITS);
+        unsigned char *first = elements + at * size;
+        if (at > 0 && at % step == 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        const uint64_t mask = size == 2   ? zero_nans_16(first, some, (uint16_t)infinity)
+                              : size == 4 ? zero_nans_32(first, some, (uint32_t)infinity)
+                                          : zero_nans_64(first, some, infinity);
+        any |= mask;
+        if (marks != NULL) {
+            marks[at / MARK_BITS] = mask;
+        }
+    }
+    *marked = any != 0;
+    return STATUS_OK;
+}
+
+#define LOAD(type)                                               \
+    for (size_t i = 0; i < count; i++) {                         \
+        type element;                                            \
+        memcpy(&element, from + i * sizeof(type), sizeof(type)); \
+        to[i] = element;                                         \
+    }
+
+static void load_integers(enum dtype dtype, const unsigned char *from, size_t count,
+                          int64_t *to)
+{
+    const bool has_sign = dtype_info(dtype)->kind == DTYPE_KIND_SIGNED;
+    switch (dtype_info(dtype)->bytes) {
+    case 1:
+        if (has_sign) {
+            LOAD(int8_t)
+        } else {
+            LOAD(uint8_t)
+        }
+        break;
+    case 2:
+        if (has_sign) {
+            LOAD(int16_t)
+        } else {
+            LOAD(uint16_t)
+        }
+        break;
+    default: /* no wider type widens */
+        if (has_sign) {
+            LOAD(int32_t)
+        } else {
+            LOAD(uint32_t)
+        }
+        break;
+    }
+}
+
+#define STORE(type)                                            \
+    for (size_t i = 0; i < count; i++) {                       \
+        const type element = (type)from[i];                    \
+        memcpy(to + i * sizeof(type), &element, sizeof(type)); \
+    }
+
+static void store_integers(const int64_t *from, size_t count, size_t size, unsigned char *to)
+{
+    switch (size) {
+    case 1:
+        STORE(uint8_t)
+        break;
+    case 2:
+        STORE(uint16_t)
+        break;
+    case 4:
+        STORE(uint32_t)
+        break;
+    default:
+        STORE(uint64_t)
+        break;
+    }
+}
+
+/* The bits of a float32 from those of a float16. The exponent is moved by a multiplication, which is
+ * exact and makes subnormal numbers normal ones. */
+static float float_of_half(uint16_t half)
+{
+    const uint32_t shifted = (uint32_t)(half & 0x7FFF) << 13;
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t bits = shifted | 0x7F800000; /* of an infinity or a NaN */
+    float value = 0;
+    memcpy(&value, &shifted, sizeof value);
+    value *= 0x1p112F;
+    if ((half & 0x7C00) != 0x7C00) {
+        memcpy(&bits, &value, sizeof bits);
+    }
+    bits |= sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void load_floats(enum dtype dtype, const unsigned char *from, size_t count, float *to)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy(to, from, count * sizeof *to);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint16_t half = 0;
+        memcpy(&half, from + i * sizeof half, sizeof half);
+        const uint32_t bits = (uint32_t)half << 16;
+        if (dtype == DTYPE_F16) {
+            to[i] = float_of_half(half);
+        } else {
+            memcpy(&to[i], &bits, sizeof bits);
+        }
+    }
+}
+
+static void store_floats(const float *from, size_t count, enum dtype dtype, unsigned char *to)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy(to, from, count * sizeof *from);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const double wide = (double)from[i];
+        memcpy(to + i * sizeof wide, &wide, sizeof wide);
+    }
+}
+
+/* From the last element to the first: where a wide one is written no narrow one is left. */
+static enum status widen(const struct scan_desc *desc, unsigned char *elements, uint64_t count,
+                         const struct parallel *parallel, struct error *err)
+{
+    const size_t from = dtype_info(desc->input)->bytes;
+    const size_t to = dtype_info(desc->dtype)->bytes;
+    const bool floats = dtype_is_float(desc->dtype);
+    union {
+        int64_t integers[CHUNK];
+        float floats[CHUNK];
+    } held;
+    uint64_t bytes = 0; /* since the last step */
+    for (uint64_t left = count; left > 0;) {
+        const size_t some = smaller_of(left, CHUNK);
+        left -= some;
+        const unsigned char *narrow = elements + left * from;
+        unsigned char *wide = elements + left * to;
+        if (floats) {
+            load_floats(desc->input, narrow, some, held.floats);
+            store_floats(held.floats, some, desc->dtype, wide);
+        } else {
+            load_integers(desc->input, narrow, some, held.integers);
+            store_integers(held.integers, some, to, wide);
+        }
+        bytes += some * to;
+        if (bytes >= PARALLEL_STEP_BYTES && left > 0) {
+            bytes = 0;
+            if (!parallel_step(parallel)) {
+                return parallel_given_up(err);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status elements_prepare(const struct scan_desc *desc, void *input, uint64_t count,
+                             const struct parallel *parallel, uint64_t *marks, bool *marked,
+                             struct error *err)
+{
+    const enum dtype came = scan_input_dtype(desc);
+    *marked = false;
+    if (came == DTYPE_BOOL) {
+        TRY(check_booleans(input, count, parallel, err));
+    }
+    if (desc->nan != SCAN_NAN_PROPAGATE) {
+        TRY(zero_nans(came, input, count, parallel, marks, marked, err));
+    }
+    return desc->converts ? widen(desc, input, count, parallel, err) : STATUS_OK;
+}
+
+/* ---- cells that no scan writes ---- */
+
+static void packed_strides(const int64_t *sizes, int rank, uint64_t *strides)
+{
+    uint64_t stride = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= (uint64_t)sizes[d];
+    }
+}
+
+void elements_layout_make(const struct scan_desc *desc, bool packed,
+                          struct elements_layout *layout)
+{
+    struct scan_desc room;
+    const struct scan_desc *output = scan_output_desc(desc, &room);
+    layout->rank = desc->rank;
+    layout->axis = (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
+    memcpy(layout->sizes, desc->sizes, sizeof layout->sizes);
+    packed_strides(desc->sizes, desc->rank, layout->in_strides);
+    packed_strides(output->sizes, desc->rank, layout->out_strides);
+    for (int d = 0; d < desc->rank; d++) {
+        if (desc->has_strides) {
+            layout->in_strides[d] = (uint64_t)desc->strides[d];
+        }
+        if (desc->has_output_strides && !packed) {
+            layout->out_strides[d] = (uint64_t)desc->output_strides[d];
+        }
+    }
+    const uint64_t step = layout->out_strides[layout->axis];
+    layout->out_first = desc->include_initial && !desc->reverse ? step : 0;
+    layout->initial = desc->reverse ? step * (uint64_t)desc->sizes[layout->axis] : 0;
+}
+
+/* The rows of the last dimension, one after the other. */
+struct rows {
+    const struct elements_layout *layout;
+    uint64_t index[LIMIT_RANK];
+    uint64_t in;  /* the cell where the row begins */
+    uint64_t out; /* from there on in the output */
+};
+
+static bool rows_next(struct rows *rows)
+{
+    const struct elements_layout *layout = rows->layout;
+    for (int d = layout->rank - 2; d >= 0; d--) {
+        const uint64_t size = (uint64_t)layout->sizes[d];
+        if (++rows->index[d] < size) {
+            rows->in += layout->in_strides[d];
+            rows->out += layout->out_strides[d];
+            return true;
+        }
+        rows->index[d] = 0;
+        rows->in -= (size - 1) * layout->in_strides[d];
+        rows->out -= (size - 1) * layout->out_strides[d];
+    }
+    return false;
+}
+
+/* Steps of so many elements of rows, or of rows that are short. */
+static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t elements)
+{
+    *done += 1 + elements / MARK_BITS;
+    if (*done < STEP_ROWS) {
+        return true;
+    }
+    *done = 0;
+    return parallel_step(parallel);
+}
+
+static bool is_empty(const struct elements_layout *layout)
+{
+    bool empty = false;
+    for (int d = 0; d < layout->rank; d++) {
+        empty = empty || layout->sizes[d] == 0;
+    }
+    return empty;
+}
+
+enum status elements_write_initial(const struct scan_desc *desc, bool packed,
+                                   const struct parallel *parallel, void *output,
+                                   struct error *err)
+{
+    const size_t size = dtype_info(desc->dtype)->bytes;
+    const uint64_t value = desc->has_initial ? desc->initial : 0;
+    struct elements_layout layout;
+    elements_layout_make(desc, packed, &layout);
+    layout.sizes[layout.axis] = 1;
+    struct rows rows = {.layout = &layout, .out = layout.initial};
+    const int last = layout.rank - 1;
+    const uint64_t step = layout.out_strides[last];
+    uint64_t done = 0;
+    bool more = !is_empty(&layout);
+    while (more) {
+        unsigned char *cell = (unsigned char *)output + rows.out * size;
+        for (int64_t left = layout.sizes[last]; left > 0;) {
+            const int64_t some = left < STEP_ROWS ? left : STEP_ROWS;
+            for (int64_t i = 0; i < some; i++, cell += step * size) {
+                little_endian_store(cell, size, value);
+            }
+            left -= some;
+            if (!rows_go_on(parallel, &done, (uint64_t)some * MARK_BITS / 8)) {
+                return parallel_given_up(err);
+            }
+        }
+        more = rows_next(&rows);
+    }
+    return STATUS_OK;
+}
+
+/* NaN to the sums of the marked elements of a row, `count` of them from `in` and `out` on. */
+static void write_row(const struct elements_layout *layout, const uint64_t *marks, uint64_t in,
+                      unsigned char *cells, uint64_t count, uint64_t nan, size_t size)
+{
+    const uint64_t in_step = layout->in_strides[layout->rank - 1];
+    const uint64_t out_step = layout->out_strides[layout->rank - 1];
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t at = in + i * in_step;
+        const uint64_t rest = marks[at / MARK_BITS] >> at % MARK_BITS;
+        if (in_step == 1 && (rest & 1) == 0) { /* to the next mark of the word, or behind it */
+            const uint64_t left = MARK_BITS - at % MARK_BITS;
+            i += (rest == 0 ? left : (uint64_t)__builtin_ctzll(rest)) - 1;
+        } else if ((rest & 1) != 0) {
+            little_endian_store(cells + i * out_step * size, size, nan);
+        }
+    }
+}
+
+enum status elements_write_nan(const struct scan_desc *desc, bool packed, const uint64_t *marks,
+                               const struct parallel *parallel, void *output, struct error *err)
+{
+    const size_t size = dtype_info(desc->dtype)->bytes;
+    const uint64_t nan = elements_nan_bits(desc->dtype);
+    struct elements_layout layout;
+    elements_layout_make(desc, packed, &layout);
+    struct rows rows = {.layout = &layout, .out = layout.out_first};
+    const int last = layout.rank - 1;
+    uint64_t done = 0;
+    bool more = !is_empty(&layout);
+    while (more) {
+        const uint64_t count = (uint64_t)layout.sizes[last];
+        for (uint64_t at = 0; at < count; at += STEP_ROWS) {
+            const uint64_t some = smaller_of(count - at, STEP_ROWS);
+            const uint64_t out = rows.out + at * layout.out_strides[last];
+            write_row(&layout, marks, rows.in + at * layout.in_strides[last],
+                      (unsigned char *)output + out * size, some, nan, size);
+            if (!rows_go_on(parallel, &done, some)) {
+                return parallel_given_up(err);
+            }
+        }
+        more = rows_next(&rows);
+    }
+    return STATUS_OK;
+}

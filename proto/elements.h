@@ -1,0 +1,70 @@
+/* What is done to the elements of a tensor before their scan, and to their sums after it, so that
+ * the kernels need not know of it: the attributes output_dtype, nan, initial and include_initial, and
+ * the input type bool.
+ *
+ *     input as it came -> booleans checked -> NaN to +0.0 -> widened -> scan -> NaN back to its places
+ *
+ * Widening is exact, so the sums are those of wide elements. The wide elements take the place of the
+ * narrow ones: the buffer has room for them. All is done in steps of bounded time. Possible failures:
+ * INVALID_DATA: a byte that is no boolean; CLIENT_GONE: given up by `parallel`. Thread: any. */
+#ifndef TALLY_PROTO_ELEMENTS_H
+#define TALLY_PROTO_ELEMENTS_H
+
+#include "proto/parallel.h"
+#include "proto/scan_desc.h"
+#include "proto/status.h"
+
+/* Whether the elements that a scan reads differ from those that came. */
+static inline bool elements_change(const struct scan_desc *desc)
+{
+    return desc->converts || desc->nan != SCAN_NAN_PROPAGATE;
+}
+
+/* Bytes that so many bytes of elements have when they are widened. UINT64_MAX: more than
+ * INT64_MAX. */
+uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes);
+
+/* Bytes of memory that remember which of so many elements were NaN, a bit for each; 0: nobody
+ * asks. */
+uint64_t elements_marks_bytes(const struct scan_desc *desc, uint64_t count);
+
+/* Make the `count` elements of the input buffer what the scan reads. `marks` (aligned to 8) has
+ * elements_marks_bytes(), or is NULL where that is 0 or no sums are answered; *marked says whether
+ * there is a NaN at all.
+ * err   INVALID_DATA, CLIENT_GONE */
+MUST_CHECK enum status elements_prepare(const struct scan_desc *desc, void *input,
+                                        uint64_t count, const struct parallel *parallel,
+                                        uint64_t *marks, bool *marked, struct error *err);
+
+/* Where the cells of input and output are; `packed`: desc->output_strides are left to the text of
+ * the answer. The geometry is valid. */
+struct elements_layout {
+    int rank;
+    int axis;
+    int64_t sizes[LIMIT_RANK]; /* of the input */
+    uint64_t in_strides[LIMIT_RANK];
+    uint64_t out_strides[LIMIT_RANK];
+    uint64_t out_first; /* the cell of the sum at the indices 0 */
+    uint64_t initial;   /* the first of the cells of sums before the first element */
+};
+void elements_layout_make(const struct scan_desc *desc, bool packed,
+                          struct elements_layout *layout);
+
+/* Write the sums before the first element of all lines, of include_initial.
+ * err   CLIENT_GONE */
+MUST_CHECK enum status elements_write_initial(const struct scan_desc *desc, bool packed,
+                                              const struct parallel *parallel, void *output,
+                                              struct error *err);
+
+/* Write NaN to the places in the output where elements_prepare() found one.
+ * err   CLIENT_GONE */
+MUST_CHECK enum status elements_write_nan(const struct scan_desc *desc, bool packed,
+                                          const uint64_t *marks,
+                                          const struct parallel *parallel, void *output,
+                                          struct error *err);
+
+/* Of a float type: the positive quiet NaN, and whether the bits are a NaN. */
+uint64_t elements_nan_bits(enum dtype dtype);
+bool elements_is_nan(enum dtype dtype, uint64_t bits);
+
+#endif

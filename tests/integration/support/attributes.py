@@ -1,0 +1,196 @@
+"""What output_dtype, nan, initial and include_initial are: a model of them on top of the oracle, and calls that
+have them in every format.
+
+A request is a Case; `expected(case)` has the sums as stored in the type of the output. The elements of the input
+type bool are bytes."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from . import calls, dtypes, oracle
+
+BOOL = "bool"
+
+
+@dataclasses.dataclass
+class Case:
+    came: object  # Dtype, or BOOL
+    stored: np.ndarray
+    out: object  # Dtype of the output
+    axis: int = 0
+    exclusive: bool = False
+    reverse: bool = False
+    nan: str = "propagate"
+    initial: object = None  # a number of the type `out`
+    include_initial: bool = False
+
+    @property
+    def name(self):
+        return self.came if self.came == BOOL else self.came.name
+
+    @property
+    def kserve(self):
+        return "BOOL" if self.came == BOOL else self.came.kserve
+
+    @property
+    def usual(self):
+        """The type of the output unless the request names one."""
+        return dtypes.BY_NAME["int64"] if self.came == BOOL else self.came
+
+    def words(self):
+        """The attributes that differ from their defaults, as JSON has them."""
+        words = {"axis": self.axis}
+        if self.out is not self.usual:
+            words["output_dtype"] = self.out.name
+        for name, default in (("exclusive", False), ("reverse", False), ("nan", "propagate")):
+            if getattr(self, name) != default:
+                words[name] = getattr(self, name)
+        if self.initial is not None:
+            words["initial"] = self.out.json_values(self.initial_stored())
+        if self.include_initial:
+            words["include_initial"] = True
+        return words
+
+    def shape(self):
+        """The shape of the output."""
+        shape = list(self.stored.shape)
+        shape[self.axis] += self.include_initial
+        return tuple(shape)
+
+    def initial_stored(self):
+        return self.out.store(np.array(self.initial))
+
+
+def widened(case):
+    """The elements in the type of the output, and where they were NaN."""
+    values = case.stored if case.came == BOOL else case.came.load(case.stored)
+    if not case.out.is_float:
+        return values.astype(case.out.storage), np.zeros(values.shape, bool)
+    was_nan = np.isnan(values)
+    if case.nan != "propagate":
+        values = np.where(was_nan, 0.0, values)
+    return case.out.store(values), was_nan
+
+
+def elements(case):
+    """What is summed, with the initial value as the first element of each line."""
+    stored, was_nan = widened(case)
+    if case.initial is None:
+        return stored, was_nan
+    edge = _edge(case)
+    edge[...] = case.initial_stored()
+    both = [stored, edge] if case.reverse else [edge, stored]
+    return np.concatenate(both, case.axis), was_nan
+
+
+def _edge(case):
+    shape = list(case.stored.shape)
+    shape[case.axis] = 1
+    return np.zeros(shape, case.out.storage)
+
+
+def expected(case):
+    added, was_nan = elements(case)
+    sums = oracle.cumsum(case.out, added, case.axis, case.exclusive, case.reverse)
+    size = case.stored.shape[case.axis]
+    if case.initial is not None:
+        mine = slice(0, size) if case.reverse else slice(1, size + 1)
+    elif case.include_initial:
+        zero = _edge(case)
+        sums = np.concatenate([sums, zero] if case.reverse else [zero, sums], case.axis)
+        mine = slice(0, size) if case.reverse else slice(1, size + 1)
+    else:
+        mine = slice(0, size)
+    where = (slice(None),) * case.axis + (mine,)
+    if case.nan == "skip" and case.out.is_float:
+        sums[where] = np.where(was_nan, case.out.store(np.array(np.nan)), sums[where])
+    return np.ascontiguousarray(sums if case.include_initial else sums[where])
+
+
+# ---- the same request in every format ----
+
+
+def json_data(case, stored):
+    if case.came == BOOL:
+        return stored.astype(bool).tolist()
+    return case.came.json_values(stored)
+
+
+def as_raw(client, case):
+    query = calls.query(dtype=case.name, shape=list(case.stored.shape), **case.words())
+    return client.post("/v1/cumsum" + query, case.stored.tobytes(), calls.RAW)
+
+
+def as_npy(client, case):
+    array = case.stored.view(bool) if case.came == BOOL else case.stored
+    path = "/v1/cumsum" + calls.query(**case.words())
+    return client.post(path, calls.npy_bytes(array), calls.NPY)
+
+
+def as_json(client, case):
+    document = {
+        "data": json_data(case, case.stored),
+        "shape": list(case.stored.shape),
+        **case.words(),
+    }
+    return client.post_json("/v1/cumsum", {"dtype": case.name, **document})
+
+
+def as_flat_json(client, case):
+    document = {"data": json_data(case, case.stored.reshape(-1)), "shape": list(case.stored.shape)}
+    return client.post_json("/v1/cumsum", {"dtype": case.name, **document, **case.words()})
+
+
+def as_v2_json(client, case):
+    x = {"name": "x", "shape": list(case.stored.shape), "datatype": case.kserve}
+    x["data"] = json_data(case, case.stored.reshape(-1))
+    return client.post_json("/v2/models/cumsum/infer", {"inputs": [x], "parameters": case.words()})
+
+
+def as_v2_binary(client, case):
+    """The type of the output is that of the requested output here."""
+    size = {"binary_data_size": case.stored.nbytes}
+    x = {"name": "x", "shape": list(case.stored.shape), "datatype": case.kserve, "parameters": size}
+    words = case.words()
+    output = {"name": "y", "parameters": {"binary_data": True}}
+    if words.pop("output_dtype", None):
+        output["datatype"] = case.out.kserve
+    head = json.dumps({"inputs": [x], "outputs": [output], "parameters": words}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    return client.post("/v2/models/cumsum/infer", head + case.stored.tobytes(), calls.RAW, headers)
+
+
+FORMATS = {
+    "raw": as_raw,
+    "npy": as_npy,
+    "json": as_json,
+    "flat json": as_flat_json,
+    "v2 json": as_v2_json,
+    "v2 binary": as_v2_binary,
+}
+
+
+def fits(name, case):
+    """NPY has no bfloat16."""
+    return name != "npy" or "bfloat16" not in (case.name, case.out.name)
+
+
+def answered(case, answer):
+    """The stored sums of an answer in any format, after checking what it says of them."""
+    assert answer.status == 200, (case, answer)
+    head = answer.headers.get("Inference-Header-Content-Length")
+    if head is None and b'"model_name"' not in answer.body:
+        return calls.stored_of(case.out, answer, case.shape())
+    (y,) = json.loads(answer.body[: int(head) if head else None])["outputs"]
+    assert y["datatype"] == case.out.kserve and y["shape"] == list(case.shape()), y
+    if head is None:
+        return case.out.from_json(y["data"]).reshape(case.shape())
+    assert y["parameters"]["binary_data_size"] == len(answer.body) - int(head)
+    return np.frombuffer(answer.body[int(head) :], case.out.storage).reshape(case.shape())
+
+
+def check(client, case, name="raw"):
+    actual = answered(case, FORMATS[name](client, case))
+    assert oracle.same_bits(case.out, actual, expected(case)), (name, case, actual, expected(case))
