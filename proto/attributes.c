@@ -189,10 +189,9 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
     const char *after = number_reader_of(desc->dtype)(text, text + length, &bits, &result);
     const bool whole = after != NULL && after == text + length;
     if (!whole && !read_special(desc->dtype, text, &bits)) {
-        const char *expected = after == NULL && result == NUMBER_FRACTION ? "a whole number"
-                               : after == NULL && result == NUMBER_RANGE
-                                   ? "a number that this type holds"
-                                   : "a number";
+        const char *expected = result == NUMBER_FRACTION ? "a whole number"
+                               : result == NUMBER_RANGE  ? "a number that this type holds"
+                                                         : "a number";
         return error_set_field(err, STATUS_INVALID_FIELD, wishes->initial_field,
                                "%s is '%.*s', expected %s: the sums are of type %s, and begin "
                                "with it",

@@ -98,9 +98,8 @@ ZERO_NANS(zero_nans_16, uint16_t)
 ZERO_NANS(zero_nans_32, uint32_t)
 ZERO_NANS(zero_nans_64, uint64_t)
 
-/* marks: NULL: none are kept. */
 static enum status zero_nans(enum dtype dtype, unsigned char *elements, uint64_t count,
-                             const struct parallel *parallel, uint64_t *marks, bool *marked,
+                             const struct parallel *parallel, struct elements_marks *marks,
                              struct error *err)
 {
     const size_t size = dtype_info(dtype)->bytes;
@@ -117,11 +116,11 @@ static enum status zero_nans(enum dtype dtype, unsigned char *elements, uint64_t
                               : size == 4 ? zero_nans_32(first, some, (uint32_t)infinity)
                                           : zero_nans_64(first, some, infinity);
         any |= mask;
-        if (marks != NULL) {
-            marks[at / MARK_BITS] = mask;
+        if (marks->bits != NULL) {
+            marks->bits[at / MARK_BITS] = mask;
         }
     }
-    *marked = any != 0;
+    marks->any = any != 0;
     return STATUS_OK;
 }
 
@@ -138,10 +137,8 @@ static void load_integers(enum dtype dtype, const unsigned char *from, size_t co
     const bool has_sign = dtype_info(dtype)->kind == DTYPE_KIND_SIGNED;
     switch (dtype_info(dtype)->bytes) {
     case 1:
-        if (has_sign) {
-            LOAD(int8_t)
-        } else {
-            LOAD(uint8_t)
+        for (size_t i = 0; i < count; i++) {
+            to[i] = has_sign ? (int64_t)(from[i] ^ 0x80U) - 0x80 : from[i];
         }
         break;
     case 2:
@@ -269,16 +266,16 @@ static enum status widen(const struct scan_desc *desc, unsigned char *elements, 
 }
 
 enum status elements_prepare(const struct scan_desc *desc, void *input, uint64_t count,
-                             const struct parallel *parallel, uint64_t *marks, bool *marked,
+                             const struct parallel *parallel, struct elements_marks *marks,
                              struct error *err)
 {
     const enum dtype came = scan_input_dtype(desc);
-    *marked = false;
+    marks->any = false;
     if (came == DTYPE_BOOL) {
         TRY(check_booleans(input, count, parallel, err));
     }
     if (desc->nan != SCAN_NAN_PROPAGATE) {
-        TRY(zero_nans(came, input, count, parallel, marks, marked, err));
+        TRY(zero_nans(came, input, count, parallel, marks, err));
     }
     return desc->converts ? widen(desc, input, count, parallel, err) : STATUS_OK;
 }
@@ -393,10 +390,12 @@ enum status elements_write_initial(const struct scan_desc *desc, bool packed,
     return STATUS_OK;
 }
 
-/* NaN to the sums of the marked elements of a row, `count` of them from `in` and `out` on. */
-static void write_row(const struct elements_layout *layout, const uint64_t *marks, uint64_t in,
-                      unsigned char *cells, uint64_t count, uint64_t nan, size_t size)
+/* NaN to the sums of the marked elements of a row, `count` of them from `in` and `cells` on. */
+static void write_row(const struct elements_layout *layout, enum dtype dtype,
+                      const uint64_t *marks, uint64_t in, unsigned char *cells, uint64_t count)
 {
+    const size_t size = dtype_info(dtype)->bytes;
+    const uint64_t nan = elements_nan_bits(dtype);
     const uint64_t in_step = layout->in_strides[layout->rank - 1];
     const uint64_t out_step = layout->out_strides[layout->rank - 1];
     for (uint64_t i = 0; i < count; i++) {
@@ -415,7 +414,6 @@ enum status elements_write_nan(const struct scan_desc *desc, bool packed, const 
                                const struct parallel *parallel, void *output, struct error *err)
 {
     const size_t size = dtype_info(desc->dtype)->bytes;
-    const uint64_t nan = elements_nan_bits(desc->dtype);
     struct elements_layout layout;
     elements_layout_make(desc, packed, &layout);
     struct rows rows = {.layout = &layout, .out = layout.out_first};
@@ -427,8 +425,8 @@ enum status elements_write_nan(const struct scan_desc *desc, bool packed, const 
         for (uint64_t at = 0; at < count; at += STEP_ROWS) {
             const uint64_t some = smaller_of(count - at, STEP_ROWS);
             const uint64_t out = rows.out + at * layout.out_strides[last];
-            write_row(&layout, marks, rows.in + at * layout.in_strides[last],
-                      (unsigned char *)output + out * size, some, nan, size);
+            write_row(&layout, desc->dtype, marks, rows.in + at * layout.in_strides[last],
+                      (unsigned char *)output + out * size, some);
             if (!rows_go_on(parallel, &done, some)) {
                 return parallel_given_up(err);
             }

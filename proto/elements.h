@@ -28,13 +28,19 @@ uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes);
  * asks. */
 uint64_t elements_marks_bytes(const struct scan_desc *desc, uint64_t count);
 
-/* Make the `count` elements of the input buffer what the scan reads. `marks` (aligned to 8) has
- * elements_marks_bytes(), or is NULL where that is 0 or no sums are answered; *marked says whether
- * there is a NaN at all.
+/* Which elements were NaN. */
+struct elements_marks {
+    uint64_t *
+        bits; /* elements_marks_bytes(); NULL where that is 0 or no sums are answered. Borrowed */
+    bool any; /* some were */
+};
+
+/* Make the `count` elements of the input buffer what the scan reads, and note in *marks which were
+ * NaN.
  * err   INVALID_DATA, CLIENT_GONE */
 MUST_CHECK enum status elements_prepare(const struct scan_desc *desc, void *input,
                                         uint64_t count, const struct parallel *parallel,
-                                        uint64_t *marks, bool *marked, struct error *err);
+                                        struct elements_marks *marks, struct error *err);
 
 /* Where the cells of input and output are; `packed`: desc->output_strides are left to the text of
  * the answer. The geometry is valid. */

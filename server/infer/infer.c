@@ -185,12 +185,14 @@ static enum status prepare_elements(struct request *request, struct error *err)
 {
     const struct scan_desc *desc = &request->call.desc;
     char *input = request_block_at(request, request->in_offset);
-    uint64_t *marks =
-        infer_marks_bytes(request) == 0
-            ? NULL
-            : (uint64_t *)(void *)request_block_at(request, request->marks_offset);
-    return elements_prepare(desc, input, infer_input_count(request), request->parallel, marks,
-                            &request->marked, err);
+    struct elements_marks marks = {.bits = NULL};
+    if (infer_marks_bytes(request) > 0) {
+        marks.bits = (uint64_t *)(void *)request_block_at(request, request->marks_offset);
+    }
+    TRY(elements_prepare(desc, input, infer_input_count(request), request->parallel, &marks,
+                         err));
+    request->marked = marks.any;
+    return STATUS_OK;
 }
 
 /* Make the reason the status of work that was given up. */

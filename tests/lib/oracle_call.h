@@ -57,14 +57,13 @@ __attribute__((unused)) static enum status oracle_call(const struct scan_call *c
     const struct scan_desc *desc = &call->desc;
     const uint64_t count = call->input_bytes / dtype_info(scan_input_dtype(desc))->bytes;
     const uint64_t marks_bytes = elements_marks_bytes(desc, count);
-    uint64_t *marks = malloc(marks_bytes + 1);
+    uint64_t *bits = malloc(marks_bytes + 1);
+    struct elements_marks marks = {.bits = marks_bytes > 0 ? bits : NULL};
     uint64_t first = 0;
-    bool marked = false;
-    if (marks == NULL) {
+    if (bits == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "the test has no memory");
     }
-    enum status status = elements_prepare(desc, input, count, NULL,
-                                          marks_bytes > 0 ? marks : NULL, &marked, err);
+    enum status status = elements_prepare(desc, input, count, NULL, &marks, err);
     if (status == STATUS_OK) {
         const struct scan_desc scan = oracle_call_desc(call, &first);
         if (plan_elements > 0) {
@@ -74,10 +73,10 @@ __attribute__((unused)) static enum status oracle_call(const struct scan_call *c
             status = elements_write_initial(desc, call->packs_output, NULL, output, err);
         }
     }
-    if (status == STATUS_OK && marks_bytes > 0 && marked) {
-        status = elements_write_nan(desc, call->packs_output, marks, NULL, output, err);
+    if (status == STATUS_OK && marks_bytes > 0 && marks.any) {
+        status = elements_write_nan(desc, call->packs_output, bits, NULL, output, err);
     }
-    free(marks);
+    free(bits);
     return status;
 }
 

@@ -47,17 +47,14 @@ static void long_work_is_done_in_steps_and_can_be_given_up(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error err = ERROR_INIT;
         struct steps all = steps_of(-1);
-        bool marked = true;
-        uint64_t *own = cases[i].nan == SCAN_NAN_SKIP ? marks : NULL;
-        assert_int_equal(
-            elements_prepare(&cases[i], input, COUNT, &all.parallel, own, &marked, &err),
-            STATUS_OK);
-        assert_false(marked);
+        struct elements_marks own = {.bits = cases[i].nan == SCAN_NAN_SKIP ? marks : NULL};
+        assert_int_equal(elements_prepare(&cases[i], input, COUNT, &all.parallel, &own, &err),
+                         STATUS_OK);
+        assert_false(own.any);
         assert_true(all.taken > 3);
         struct steps few = steps_of(all.taken - 1);
-        assert_int_equal(
-            elements_prepare(&cases[i], input, COUNT, &few.parallel, own, &marked, &err),
-            STATUS_CLIENT_GONE);
+        assert_int_equal(elements_prepare(&cases[i], input, COUNT, &few.parallel, &own, &err),
+                         STATUS_CLIENT_GONE);
     }
     free(marks);
     free(input);
