@@ -1,5 +1,5 @@
 /* Drives a codec with arbitrary bytes as the server would, all but the device: head_need,
- * decode, complete, plan, encode. For the fuzz_<codec>.c files.
+ * decode, complete, elements_prepare, plan, encode. For the fuzz_<codec>.c files.
  *
  * The first three bytes of an input choose the request, the rest is its body:
  *   byte 0    bit 0: Inference-Header-Content-Length is there; bit 1: the length of the body is
@@ -10,6 +10,7 @@
 
 #include "kernels/plan.h"
 #include "proto/codec.h"
+#include "proto/elements.h"
 #include "proto/models.h"
 
 #include <assert.h>
@@ -26,12 +27,14 @@ static inline void drive_answer(const struct codec *codec, const struct scan_cal
                                 struct error *err)
 {
     struct scan_plan plan;
-    if (scan_plan_make(&call->desc, &plan, err) != STATUS_OK) {
+    struct scan_desc room;
+    const struct scan_desc *shown = scan_output_desc(&call->desc, &room);
+    if (scan_plan_make(&call->desc, &plan, err) != STATUS_OK ||
+        scan_plan_make(shown, &plan, err) != STATUS_OK) {
         assert(codec->plan_field == NULL || codec->plan_field(call, err->field) != NULL);
         return;
     }
     uint64_t bytes = plan.out_elements * dtype_info(call->desc.dtype)->bytes;
-    assert(plan.in_elements * dtype_info(call->desc.dtype)->bytes <= call->input_bytes);
     bytes = bytes > call->output_bytes ? bytes : call->output_bytes;
     if (bytes > DRIVER_ROOM) {
         return;
@@ -46,11 +49,32 @@ static inline void drive_answer(const struct codec *codec, const struct scan_cal
     free(output);
 }
 
+/* The elements that came, which the input buffer holds, become those that are scanned. */
+static inline enum status drive_elements(const struct scan_call *call, void *input,
+                                         struct error *err)
+{
+    const struct scan_desc *desc = &call->desc;
+    const size_t size = dtype_info(scan_input_dtype(desc))->bytes;
+    const uint64_t count = call->input_bytes / size;
+    struct elements_marks marks = {.bits = malloc(elements_marks_bytes(desc, count) + 1)};
+    struct scan_plan plan;
+    if (scan_plan_make(desc, &plan, err) == STATUS_OK) {
+        assert(plan.in_elements * size <= call->input_bytes);
+    }
+    if (elements_marks_bytes(desc, count) == 0) {
+        free(marks.bits);
+        marks.bits = NULL;
+    }
+    const enum status status = elements_prepare(desc, input, count, NULL, &marks, err);
+    free(marks.bits);
+    return status;
+}
+
 static inline void drive_payload(const struct codec *codec, struct scan_call *call,
                                  const uint8_t *payload, size_t bytes, struct error *err)
 {
-    uint64_t room =
-        call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
+    const uint64_t wide = elements_wide_bytes(&call->desc, call->input_bytes);
+    const uint64_t room = wide > call->payload_max ? wide : call->payload_max;
     if (room > DRIVER_ROOM) {
         return;
     }
@@ -59,7 +83,8 @@ static inline void drive_payload(const struct codec *codec, struct scan_call *ca
         memcpy(input, payload, bytes < room ? bytes : room);
     }
     memset(call->axis_bytes, 0, sizeof call->axis_bytes);
-    if (codec->complete(call, input, bytes, err) == STATUS_OK) {
+    if (codec->complete(call, input, bytes, err) == STATUS_OK &&
+        drive_elements(call, input, err) == STATUS_OK) {
         drive_answer(codec, call, err);
     }
     free(input);

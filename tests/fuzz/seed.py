@@ -33,6 +33,20 @@ for form, case, line, headers, body in golden():
     write(form, f"golden-{case}", ANSWERS[accept] + query + body)
 
 
+# Attributes of the elements in the dialects whose requests are JSON (codec_driver.h) -------------
+
+X = '{"name":"x","shape":[2,2],"datatype":"%s","data":%s}'
+ELEMENTS = {
+    ("kserve", "bool"): '{"inputs":[' + X % ("BOOL", "[true,false,true,true]") + "]}",
+    ("kserve", "widened"): '{"inputs":[' + X % ("INT8", "[1,2,3,4]") + "],"
+    '"outputs":[{"name":"y","datatype":"INT64"}],"parameters":{"axis":1,"include_initial":true}}',
+    ("kserve", "nan"): '{"inputs":[' + X % ("FP16", '[1,"NaN",null,4]') + "],"
+    '"parameters":{"nan":"skip","initial":-1.5e0,"output_dtype":"FP64"}}',
+    ("openvino", "bool"): '{"inputs":[{"precision":"boolean","shape":[2],"data":[true,false]}]}',
+}
+for (form, case), document in ELEMENTS.items():
+    write(form, case, bytes(3) + document.encode())
+
 # Carries (fuzz_carry.c): of each kind one that fits its part, and some that do not -------------
 
 MENDED, CARRY_NPY, TOTALS, TO_JSON = 1, 2, 4, 8

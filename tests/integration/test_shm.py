@@ -200,6 +200,38 @@ def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second
         assert all(view[i] == 9 for i in range(4096) if i not in touched)
 
 
+NAN = float("nan")
+ATTRIBUTES = [
+    ("UINT8", np.uint8([200, 100, 7]), {"output_dtype": "int64"}, np.int64([200, 300, 307])),
+    ("BOOL", np.uint8([1, 0, 1]), {}, np.int64([1, 1, 2])),
+    ("FP32", np.float32([1, NAN, 2]), {"nan": "skip"}, np.float32([1, NAN, 3])),
+    ("FP32", np.float32([1, NAN, 2]), {"nan": "zero", "initial": 5}, np.float32([6, 6, 8])),
+    ("INT32", np.int32([1, 2, 3]), {"include_initial": True}, np.int32([0, 1, 3, 6])),
+]
+
+
+@pytest.mark.parametrize(("datatype", "array", "words", "sums"), ATTRIBUTES, ids=str)
+def test_elements_that_are_converted_stay_as_they_are_in_the_clients_memory(
+    v2, http, datatype, array, words, sums
+):
+    with memory(4096) as (name, view, _):
+        assert register(http, "r", name, 0, 4096).status == 200
+        view[: array.nbytes] = array.view(np.uint8)
+        shared = {"shared_memory_region": "r", "shared_memory_byte_size": array.nbytes}
+        target = {**shared, "shared_memory_offset": 64, "shared_memory_byte_size": sums.nbytes}
+        x = {"name": "x", "shape": [array.size], "datatype": datatype, "parameters": shared}
+        document = {"inputs": [x], "outputs": [{"name": "y", "parameters": target}]}
+        answer = http.post_json("/v2/models/cumsum/infer", {**document, "parameters": words})
+        assert answer.status == 200, answer
+        assert answer.json()["outputs"][0]["shape"] == [sums.size]
+        assert bytes(view[: array.nbytes]) == array.tobytes()
+        actual = view[64 : 64 + sums.nbytes].copy().view(sums.dtype)
+        assert np.array_equal(actual, sums, equal_nan=sums.dtype.kind == "f")
+        target["shared_memory_byte_size"] -= 1
+        answer = http.post_json("/v2/models/cumsum/infer", {**document, "parameters": words})
+        assert answer.status == 400 and f"{sums.nbytes} bytes" in answer.json()["error"], answer
+
+
 def test_the_axis_in_shared_memory(v2, http):
     with memory(64) as (name, view, _):
         view.view(np.int32)[:4] = [1, 2, 3, 4]
