@@ -25,6 +25,11 @@ static const char *const members[] = {
     "data",    "dtype",        "shape", "strides", "output_strides",  "axis", "exclusive",
     "reverse", "output_dtype", "nan",   "initial", "include_initial", "part", "carry"};
 
+enum {
+    ELEMENT_MEMBERS =
+        0xF << 8 /* of these, bit i for member i: output_dtype to include_initial */
+};
+
 static enum status json_head_need(const struct codec_request *request, struct byte_view head,
                                   uint64_t *need, struct error *err)
 {
@@ -35,17 +40,13 @@ static enum status json_head_need(const struct codec_request *request, struct by
     return STATUS_OK;
 }
 
-/* Everything but data, dtype and shape. */
-static enum status read_attributes(const struct json_place *root, const struct json_doc *doc,
-                                   struct scan_desc *desc, struct attribute_lists *lists,
-                                   struct error *err)
+/* The attributes of elements and of sums before the first one. */
+static enum status read_element_attributes(const struct json_place *root,
+                                           const struct json_doc *doc, struct scan_desc *desc,
+                                           struct attribute_wishes *wishes, struct error *err)
 {
-    struct attribute_wishes *wishes = &lists->wishes;
     const char *output = NULL;
     const char *nan = NULL;
-    TRY(json_field_int64(root, "axis", &desc->axis, err));
-    TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
-    TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
     TRY(json_field_bool(root, "include_initial", false, &desc->include_initial, err));
     TRY(json_field_string(root, "nan", &nan, err));
     if (nan != NULL) {
@@ -58,7 +59,16 @@ static enum status read_attributes(const struct json_place *root, const struct j
         TRY(attribute_output_dtype("output_dtype", output, &wishes->output, err));
     }
     wishes->initial_field = "initial";
-    TRY(json_doc_initial(doc, root, &wishes->initial, err));
+    return json_doc_initial(doc, root, &wishes->initial, err);
+}
+
+/* Everything else but data, dtype and shape. */
+static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
+                                   struct attribute_lists *lists, struct error *err)
+{
+    TRY(json_field_int64(root, "axis", &desc->axis, err));
+    TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
+    TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
     const char *part = NULL;
     TRY(json_field_string(root, "part", &part, err));
     if (part != NULL) {
@@ -184,9 +194,13 @@ static enum status read_call(const struct codec_request *request, const struct j
     struct attribute_lists lists = {.strides = 0};
     struct json_array data = {.rank = 0};
     struct scan_desc *desc = &call->desc;
-    TRY(json_fields_known(&root, members, ARRAY_COUNT(members), err));
+    uint64_t given = 0;
+    TRY(json_fields_given(&root, members, ARRAY_COUNT(members), &given, err));
     TRY(read_data(&root, doc, &data, err));
-    TRY(read_attributes(&root, doc, desc, &lists, err));
+    TRY(read_attributes(&root, desc, &lists, err));
+    if ((given & ELEMENT_MEMBERS) != 0) {
+        TRY(read_element_attributes(&root, doc, desc, &lists.wishes, err));
+    }
     desc->dtype = json_tensor_infer(&data); /* unless one is named */
     TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, err));
     TRY(attributes_settle(desc, &lists.wishes, err));

@@ -158,16 +158,31 @@ static enum status read_parameters(const struct json_place *owner, const char *c
     return json_fields_known(parameters, known, count, err);
 }
 
+/* Bit i: the object has a member spellings[i]. */
+static unsigned given_attributes(const struct json_place *place)
+{
+    json_t *object = (json_t *)(uintptr_t)place->object; /* which is not changed */
+    unsigned given = 0;
+    for (void *at = json_object_iter(object); at != NULL;
+         at = json_object_iter_next(object, at)) {
+        for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
+            given |= strcmp(json_object_iter_key(at), spellings[i].name) == 0 ? 1U << i : 0;
+        }
+    }
+    return given;
+}
+
 static enum status read_attributes(const struct json_place *place,
                                    struct kserve_attributes *attributes, struct error *err)
 {
+    const unsigned given = given_attributes(place);
     for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
         const struct spelling *row = &spellings[i];
         const char *text = NULL;
         char path[JSON_PATH_MAX];
         bool flag = false;
         int64_t value = 0;
-        if (json_field(place, row->name) == NULL) {
+        if ((given >> i & 1) == 0) {
             continue;
         }
         json_path_of(place, row->name, -1, path);

@@ -111,6 +111,14 @@ enum status json_field_refuse(const struct json_place *place, const char *name, 
 enum status json_fields_known(const struct json_place *place, const char *const *names,
                               size_t count, struct error *err)
 {
+    uint64_t ignored = 0;
+    return json_fields_given(place, names, count, &ignored, err);
+}
+
+enum status json_fields_given(const struct json_place *place, const char *const *names,
+                              size_t count, uint64_t *given, struct error *err)
+{
+    uint64_t found = 0;
     json_t *object = (json_t *)(uintptr_t)place->object; /* which is not changed */
     for (void *at = json_object_iter(object); at != NULL;
          at = json_object_iter_next(object, at)) {
@@ -128,7 +136,9 @@ enum status json_fields_known(const struct json_place *place, const char *const 
                                    "there is no field %s; known here: %s%s", path, list,
                                    text_unknown_note(key));
         }
+        found |= UINT64_C(1) << name;
     }
+    *given = found;
     return STATUS_OK;
 }
 

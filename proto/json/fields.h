@@ -51,6 +51,11 @@ MUST_CHECK enum status json_fields_known(const struct json_place *place,
                                          const char *const *names, size_t count,
                                          struct error *err);
 
+/* The same; *given has bit i set if the object has a field names[i]. count: at most 64. */
+MUST_CHECK enum status json_fields_given(const struct json_place *place,
+                                         const char *const *names, size_t count,
+                                         uint64_t *given, struct error *err);
+
 /* The raw value, NULL if absent. */
 const json_t *json_field(const struct json_place *place, const char *name);
 
