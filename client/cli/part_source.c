@@ -114,6 +114,12 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
                         "array, x.reshape(1)",
                         source->name);
     }
+    if (head.dtype == DTYPE_BOOL) {
+        return complain(EXIT_USAGE,
+                        "%s cannot be read: its elements are booleans, which the service sums "
+                        "and this command does not send; save the array as x.astype('int64')",
+                        source->name);
+    }
     *tensor = (struct tensor){.dtype = (enum tally_dtype)head.dtype,
                               .byte_swap = head.byte_swap,
                               .fortran_order = head.fortran_order && head.rank > 1,
