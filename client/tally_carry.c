@@ -26,6 +26,8 @@ enum {
     AT_LINES = 24,
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2,
+    FLAG_NAN_ZERO = 4, /* of floats, or the next */
+    FLAG_NAN_SKIP = 8,
     LINE_BYTES = 4, /* of a descriptor */
     WORD_BYTES = 8,
     INFINITE = EXACT_SUM_PLUS | EXACT_SUM_MINUS,
@@ -161,11 +163,18 @@ static bool integers_are_whole(const unsigned char *carry, uint64_t count)
     return payload % element == 0 && payload / element == lines_of(carry);
 }
 
+static bool flags_exist(const unsigned char *carry)
+{
+    const unsigned of_nan = carry[AT_FLAGS] & ~(unsigned)(FLAG_EXCLUSIVE | FLAG_REVERSE);
+    return of_nan == 0 || (dtype_is_float(type_of(carry)) &&
+                           (of_nan == FLAG_NAN_ZERO || of_nan == FLAG_NAN_SKIP));
+}
+
 static bool header_is_right(const unsigned char *carry)
 {
     static const unsigned char zero[CARRY_HEADER_BYTES];
     return carry[AT_TYPE] >= 1 && carry[AT_TYPE] <= DTYPE_COUNT && carry[AT_TYPE + 1] == 0 &&
-           carry[AT_FLAGS] <= (FLAG_EXCLUSIVE | FLAG_REVERSE) &&
+           flags_exist(carry) &&
            memcmp(carry + AT_FLAGS + 1, zero, AT_LINES - AT_FLAGS - 1) == 0 &&
            position_of(carry) <= INT64_MAX &&
            memcmp(carry + CARRY_AT_POSITION + 8, zero,
@@ -334,8 +343,8 @@ enum tally_status tally_carry_add(struct tally_carry *sum, const struct tally_ca
         is_float = dtype_is_float(type_of(a));
         if (memcmp(a + AT_TYPE, b + AT_TYPE, CARRY_AT_POSITION - AT_TYPE) != 0) {
             return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                    "the carries differ in type, exclusive, reverse or number "
-                                    "of lines");
+                                    "the carries differ in type, exclusive, reverse, nan or "
+                                    "number of lines");
         }
         count = is_float ? add_floats(a, b, NULL) : count;
     }

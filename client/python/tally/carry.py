@@ -33,6 +33,8 @@ NAMES = tuple(V2_NAMES)  # a type's code in the header is its index + 1
 POSITION_MAX = 2**63 - 1
 WORD_BYTES = 8
 
+NANS = ("propagate", "zero", "skip")  # how NaN counts; the header's flags have the index, times 4
+
 NAN, PLUS, MINUS, NEGATIVE_ZERO = 1, 2, 4, 8  # flags of a line of floats
 SPECIAL = {NAN: math.nan, PLUS: math.inf, MINUS: -math.inf, NEGATIVE_ZERO: -0.0}
 
@@ -65,14 +67,15 @@ class Carry:
 
     Attributes:
         dtype: name of the element type, such as "float32".
-        exclusive, reverse: how the tensor is summed.
+        exclusive, reverse, nan: how the tensor is summed; nan is "propagate", "zero" or "skip".
         position: elements of each line that were summed.
     """
 
-    __slots__ = ("dtype", "exclusive", "reverse", "position", "_lines")
+    __slots__ = ("dtype", "exclusive", "reverse", "nan", "position", "_lines")
     dtype: str
     exclusive: bool
     reverse: bool
+    nan: str
     position: int
     # Flags and finite sum of each line; floats in units of the type's least positive number.
     _lines: list[tuple[int, int]]
@@ -91,9 +94,11 @@ class Carry:
             raise _refusal(f"the carry is of version {version}, expected {VERSION}")
         if crc != zlib.crc32(data[CRC_END:]):
             raise _refusal("the carry was damaged: its CRC-32 is not that of its bytes")
-        if not 1 <= code <= len(NAMES) or flags > 3 or position > POSITION_MAX:
+        known = NANS if 1 <= code <= len(NAMES) and NAMES[code - 1] in FLOATS else NANS[:1]
+        if not 1 <= code <= len(NAMES) or flags >> 2 >= len(known) or position > POSITION_MAX:
             raise _refusal("the carry's header has a type, flags or a position that do not exist")
-        self._fill(NAMES[code - 1], bool(flags & 1), bool(flags & 2), position, [])
+        nan = known[flags >> 2]
+        self._fill(NAMES[code - 1], bool(flags & 1), bool(flags & 2), nan, position, [])
         payload = data[HEADER_BYTES:]
         self._lines = (self._read_floats if self.dtype in FLOATS else self._read_integers)(
             payload, lines
@@ -111,6 +116,7 @@ class Carry:
         *,
         exclusive: bool = False,
         reverse: bool = False,
+        nan: str = "propagate",
     ) -> Carry:
         """The carry of lines that have these sums behind ``position`` elements.
 
@@ -118,7 +124,8 @@ class Carry:
             dtype: name of the element type.
             sums: as :meth:`sums` returns them, one for each line in row-major order.
             position: elements of each line that were summed.
-            exclusive, reverse: those of the sum that goes on with the carry.
+            exclusive, reverse, nan: those of the sum that goes on with the carry. Integers have no
+                NaN: theirs is "propagate".
 
         Raises:
             InvalidArgument: no elements of this type have such sums.
@@ -129,8 +136,11 @@ class Carry:
             )
         if not 0 <= position <= POSITION_MAX:
             raise _refusal(f"position is {position}, expected 0 to 2^63 - 1")
+        if nan not in NANS:
+            raise InvalidArgument(f"nan is {nan!r}, expected one of {', '.join(NANS)}", field="nan")
         carry = cls.__new__(cls)
-        carry._fill(dtype, bool(exclusive), bool(reverse), position, [])
+        nan = nan if dtype in FLOATS else NANS[0]
+        carry._fill(dtype, bool(exclusive), bool(reverse), nan, position, [])
         carry._lines = [carry._line_of(value) for value in sums]
         carry._check_range()
         return carry
@@ -148,7 +158,7 @@ class Carry:
         """The carry behind the elements of both."""
         if not isinstance(other, Carry):
             return NotImplemented
-        for name in ("dtype", "exclusive", "reverse"):
+        for name in ("dtype", "exclusive", "reverse", "nan"):
             mine, its = getattr(self, name), getattr(other, name)
             if mine != its:
                 raise _refusal(f"one carry has {name} {mine}, the other {its}")
@@ -163,13 +173,14 @@ class Carry:
             least, count = int(info.min), 2**info.bits
             lines = [(0, (number - least) % count + least) for _, number in lines]
         carry = Carry.__new__(Carry)
-        carry._fill(self.dtype, self.exclusive, self.reverse, position, lines)
+        carry._fill(self.dtype, self.exclusive, self.reverse, self.nan, position, lines)
         return carry
 
     def __bytes__(self) -> bytes:
         """The carry as the service takes it."""
         payload = self._float_payload() if self.dtype in FLOATS else self._integer_payload()
-        code, flags = NAMES.index(self.dtype) + 1, self.exclusive + 2 * self.reverse
+        code = NAMES.index(self.dtype) + 1
+        flags = self.exclusive + 2 * self.reverse + 4 * NANS.index(self.nan)
         head = HEADER.pack(MAGIC, VERSION, 0, code, flags, len(self), self.position)
         crc = zlib.crc32(payload, zlib.crc32(head[CRC_END:]))
         return head[: CRC_END - 4] + crc.to_bytes(4, "little") + head[CRC_END:] + payload
@@ -189,12 +200,15 @@ class Carry:
 
     def __repr__(self) -> str:
         flags = [name for name in ("exclusive", "reverse") if getattr(self, name)]
+        flags += [f"nan={self.nan}"] if self.nan != NANS[0] else []
         return f"<{' '.join(['Carry', *flags, self.dtype])}, {len(self)} lines at {self.position}>"
 
     # ---- the layout ----
 
-    def _fill(self, dtype: str, exclusive: bool, reverse: bool, position: int, lines: Any) -> None:
-        self.dtype, self.exclusive, self.reverse = dtype, exclusive, reverse
+    def _fill(
+        self, dtype: str, exclusive: bool, reverse: bool, nan: str, position: int, lines: Any
+    ) -> None:
+        self.dtype, self.exclusive, self.reverse, self.nan = dtype, exclusive, reverse, nan
         self.position, self._lines = position, lines
 
     def _read_integers(self, payload: bytes, lines: int) -> list[tuple[int, int]]:

@@ -47,6 +47,22 @@ def test_carries_are_read_and_written_as_the_page_says(dtype):
             assert pickle.loads(pickle.dumps(carry)) == carry
 
 
+@pytest.mark.parametrize("nan", ["zero", "skip"])
+def test_a_carry_says_how_nan_counts(nan):
+    data = carries.of_tensor(FLOAT32, np.float32([[1, 2]]), 1, nan=nan)
+    carry = tally.Carry(data)
+    assert carry.nan == nan and bytes(carry) == data and f"nan={nan}" in repr(carry)
+    assert tally.Carry.from_sums("float32", [3], 2, nan=nan) == carry
+    assert (carry + carry).nan == nan and (carry + carry).sums() == [6]
+    with pytest.raises(tally.InvalidArgument, match=f"nan {nan}, the other propagate"):
+        carry + tally.Carry.from_sums("float32", [3], 2)
+    with pytest.raises(tally.InvalidArgument, match="expected one of propagate"):
+        tally.Carry.from_sums("float32", [3], 2, nan="drop")
+    assert tally.Carry.from_sums("int8", [3], 2, nan=nan).nan == "propagate"
+    with pytest.raises(tally.InvalidArgument, match="do not exist"):
+        tally.Carry(carries.seal(dtypes.BY_NAME["int8"], 4, 1, 4, b"\1"))
+
+
 @by_name
 def test_sums_are_those_of_the_elements_as_fractions(dtype):
     stored = random_lines(dtype, np.random.default_rng(2))
@@ -146,7 +162,7 @@ NO_CARRIES = {
     "magic": (b"t" + ONE[1:], "no carry"),
     "version": (forged(bytes(8), version=1), "version 1, expected 2"),
     "damaged": (ONE[:-1] + b"\1", "CRC-32"),
-    "type": (carries.seal(FLOAT32, 4, 1, 4, bytes(8)), "do not exist"),
+    "type": (carries.seal(FLOAT32, 12, 1, 4, bytes(8)), "do not exist"),
     "cut": (forged(bytes([0, 0, 2, 1, 0, 0, 0, 0])), "length"),
     "longer": (forged(bytes(8) + word(1)), "length"),
     "many lines": (forged(bytes(8), lines=2**60), "length"),
