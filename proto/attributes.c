@@ -160,20 +160,26 @@ enum status attribute_nan(const char *field, const char *text, enum scan_nan *ou
 /* ---- which go together ---- */
 
 /* The value of a word such as "NaN", "-inf" or "+Infinity", of a float type. */
-static bool read_special(enum dtype dtype, const char *text, uint64_t *bits)
+static bool read_special(enum dtype dtype, struct json_cut text, uint64_t *bits)
 {
-    const bool negative = *text == '-';
-    const char *word = text + (negative || *text == '+');
-    if (!dtype_is_float(dtype)) {
-        return false;
-    }
-    const bool nan = strcasecmp(word, "nan") == 0;
-    if (!nan && strcasecmp(word, "inf") != 0 && strcasecmp(word, "infinity") != 0) {
-        return false;
-    }
-    const char *name = nan ? "NaN" : negative ? "-Infinity" : "Infinity";
+    static const struct {
+        const char *word;
+        const char *name;
+    } words[] = {{"nan", "NaN"},
+                 {"inf", "Infinity"},
+                 {"infinity", "Infinity"},
+                 {"+inf", "Infinity"},
+                 {"+infinity", "Infinity"},
+                 {"-inf", "-Infinity"},
+                 {"-infinity", "-Infinity"}};
     *bits = 0;
-    return number_special(dtype, name, strlen(name), bits);
+    for (size_t i = 0; dtype_is_float(dtype) && i < ARRAY_COUNT(words); i++) {
+        if (strlen(words[i].word) == text.bytes &&
+            strncasecmp(words[i].word, text.text, text.bytes) == 0) {
+            return number_special(dtype, words[i].name, strlen(words[i].name), bits);
+        }
+    }
+    return false;
 }
 
 static enum status read_initial(const struct attribute_wishes *wishes, struct scan_desc *desc,
@@ -182,13 +188,13 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
     enum {
         SHOWN = 40
     };
-    const char *text = wishes->initial;
-    const size_t length = strcspn(text, ",} \t\r\n");
+    const char *text = wishes->initial.text;
+    const size_t length = wishes->initial.bytes;
     enum number_result result = NUMBER_SYNTAX;
     uint64_t bits = 0;
     const char *after = number_reader_of(desc->dtype)(text, text + length, &bits, &result);
     const bool whole = after != NULL && after == text + length;
-    if (!whole && !read_special(desc->dtype, text, &bits)) {
+    if (!whole && !read_special(desc->dtype, wishes->initial, &bits)) {
         const char *expected = result == NUMBER_FRACTION ? "a whole number"
                                : result == NUMBER_RANGE  ? "a number that this type holds"
                                                          : "a number";
@@ -231,7 +237,7 @@ enum status attributes_settle(struct scan_desc *desc, const struct attribute_wis
     if (!dtype_is_float(output)) {
         desc->nan = SCAN_NAN_PROPAGATE;
     }
-    return wishes->initial != NULL ? read_initial(wishes, desc, err) : STATUS_OK;
+    return wishes->initial.text != NULL ? read_initial(wishes, desc, err) : STATUS_OK;
 }
 
 /* ---- the query ---- */
@@ -312,7 +318,7 @@ static enum status store_attribute(unsigned attribute, const struct codec_param 
     case ATTRIBUTE_NAN:
         return attribute_nan(name, value, &desc->nan, err);
     case ATTRIBUTE_INITIAL:
-        lists->wishes.initial = value;
+        lists->wishes.initial = (struct json_cut){value, strlen(value)};
         lists->wishes.initial_field = name;
         return STATUS_OK;
     case ATTRIBUTE_INCLUDE_INITIAL:

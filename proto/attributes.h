@@ -43,8 +43,9 @@ struct attribute_wishes {
     bool has_output;
     enum dtype output; /* output_dtype; valid if it was given */
     const char *output_field;
-    const char *initial; /* the text of a number or of a word, behind which no digit or letter
-                            stands; NULL: none was given. Borrowed */
+    struct json_cut
+        initial; /* the text of a number, behind which no part of a number stands, or
+                                of a word; text NULL: none was given */
     const char *initial_field;
 };
 

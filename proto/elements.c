@@ -350,6 +350,14 @@ static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t
     return parallel_step(parallel);
 }
 
+/* Inner dimensions of one element make no rows. */
+static void drop_inner(struct elements_layout *layout)
+{
+    while (layout->rank > 1 && layout->sizes[layout->rank - 1] == 1) {
+        layout->rank--;
+    }
+}
+
 static bool is_empty(const struct elements_layout *layout)
 {
     bool empty = false;
@@ -368,6 +376,7 @@ enum status elements_write_initial(const struct scan_desc *desc, bool packed,
     struct elements_layout layout;
     elements_layout_make(desc, packed, &layout);
     layout.sizes[layout.axis] = 1;
+    drop_inner(&layout);
     struct rows rows = {.layout = &layout, .out = layout.initial};
     const int last = layout.rank - 1;
     const uint64_t step = layout.out_strides[last];
@@ -416,6 +425,7 @@ enum status elements_write_nan(const struct scan_desc *desc, bool packed, const 
     const size_t size = dtype_info(desc->dtype)->bytes;
     struct elements_layout layout;
     elements_layout_make(desc, packed, &layout);
+    drop_inner(&layout);
     struct rows rows = {.layout = &layout, .out = layout.out_first};
     const int last = layout.rank - 1;
     uint64_t done = 0;

@@ -96,17 +96,17 @@ static enum status read_direction(const char *field, const char *text, bool *dow
     return STATUS_OK;
 }
 
-/* The text of initial, which may stand in several places. */
-static enum status put_initial(struct kserve_attributes *attributes, const char *text,
+/* The text of initial. Where it stands more than once all texts must be alike: then the value that
+ * stands for it stays 0. */
+static enum status put_initial(struct kserve_attributes *attributes, struct json_cut text,
                                const char *field, struct error *err)
 {
-    const char *before = attributes->initial;
-    const bool differs = before != NULL && before != text && strcmp(before, text) != 0;
+    const struct json_cut before = attributes->initial;
+    const bool differs =
+        before.text != NULL &&
+        (before.bytes != text.bytes || memcmp(before.text, text.text, text.bytes) != 0);
     attributes->initial = text;
-    return kserve_put(attributes, KSERVE_INITIAL,
-                      differs ? !attributes->values[KSERVE_INITIAL]
-                              : attributes->values[KSERVE_INITIAL],
-                      field, err);
+    return kserve_put(attributes, KSERVE_INITIAL, differs, field, err);
 }
 
 /* The value of an attribute from a text. */
@@ -178,6 +178,7 @@ static enum status read_attributes(const struct json_place *place,
     const unsigned given = given_attributes(place);
     for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
         const struct spelling *row = &spellings[i];
+        struct json_cut initial = {.text = NULL};
         const char *text = NULL;
         char path[JSON_PATH_MAX];
         bool flag = false;
@@ -187,8 +188,8 @@ static enum status read_attributes(const struct json_place *place,
         }
         json_path_of(place, row->name, -1, path);
         if (row->kind == VALUE_INITIAL) {
-            TRY(json_doc_initial(attributes->doc, place, &text, err));
-            TRY(put_initial(attributes, text, path, err));
+            TRY(json_doc_initial(attributes->doc, place, &initial, err));
+            TRY(put_initial(attributes, initial, path, err));
             continue;
         }
         if (row->kind == VALUE_INTEGER) {
@@ -369,12 +370,12 @@ enum status kserve_read_query(const struct codec_request *request,
                 err, STATUS_UNKNOWN_FIELD, name,
                 "a raw binary request has no query parameter '%.60s'; known are: axis, "
                 "exclusive, reverse, axis_direction, has_exclusive_sum, part, output_dtype, "
-                "nan, "
-                "initial, include_initial, binary_data_output%s",
+                "nan, initial, include_initial, binary_data_output%s",
                 name, text_unknown_note(name));
         }
         if (spellings[row].kind == VALUE_INITIAL) {
-            TRY(put_initial(attributes, request->params[i].value, name, err));
+            const char *text = request->params[i].value;
+            TRY(put_initial(attributes, (struct json_cut){text, strlen(text)}, name, err));
             continue;
         }
         TRY(text_value(spellings[row].kind, name, request->params[i].value, &value, err));

@@ -30,7 +30,7 @@ struct kserve_attributes {
     char axis_field[JSON_PATH_MAX];   /* where the axis stands in the request, "" if nowhere */
     char output_field[JSON_PATH_MAX]; /* the same of the output's type, and of initial */
     char initial_field[JSON_PATH_MAX];
-    const char *initial; /* as struct attribute_wishes has it; NULL: none was given */
+    struct json_cut initial; /* as struct attribute_wishes has it */
     const struct json_doc
         *doc; /* of the request, which knows the text; NULL: a raw one. Borrowed */
 };

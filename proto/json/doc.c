@@ -462,7 +462,7 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
 }
 
 enum status json_doc_initial(const struct json_doc *doc, const struct json_place *place,
-                             const char **text, struct error *err)
+                             struct json_cut *text, struct error *err)
 {
     const json_t *value = json_field(place, "initial");
     if (value == NULL) {
@@ -476,7 +476,9 @@ enum status json_doc_initial(const struct json_doc *doc, const struct json_place
     if (!json_is_string(value) && (!json_is_number(value) || doc->initial.text == NULL)) {
         return json_field_error(place, "initial", "a number, \"NaN\" or \"Infinity\"", err);
     }
-    *text = json_is_string(value) ? json_string_value(value) : doc->initial.text;
+    *text = json_is_string(value)
+                ? (struct json_cut){json_string_value(value), json_string_length(value)}
+                : doc->initial;
     return STATUS_OK;
 }
 

@@ -14,12 +14,11 @@
 #include <jansson.h>
 
 struct json_doc {
-    json_t *root;          /* an object; borrowed, like its nodes: nothing is added to it */
-    struct json_cut carry; /* without its quotes; text NULL: there is none */
-    struct json_cut
-        initial;          /* the number under "initial", anywhere; text NULL: there is none */
-    bool initials_differ; /* there are several, and they are not alike */
-    struct arena arena;   /* owned: the tree and the arrays */
+    json_t *root;            /* an object; borrowed, like its nodes: nothing is added to it */
+    struct json_cut carry;   /* without its quotes; text NULL: there is none */
+    struct json_cut initial; /* the first number under a key "initial"; text NULL: none is */
+    bool initials_differ;    /* there are several, and they are not alike */
+    struct arena arena;      /* owned: the tree and the arrays */
     int array_count;
     const struct json_array *arrays[LIMIT_TENSORS]; /* in the order of the text */
 };
@@ -41,7 +40,7 @@ const struct json_array *json_doc_array(const struct json_doc *doc, const json_t
  * not hold every number of every type. *text is borrowed, and untouched if there is none.
  * err   INVALID_FIELD: neither of both, or two in the document that are not alike */
 MUST_CHECK enum status json_doc_initial(const struct json_doc *doc,
-                                        const struct json_place *place, const char **text,
+                                        const struct json_place *place, struct json_cut *text,
                                         struct error *err);
 
 /* The character that text[*at..end), inside a string, begins with: \/ and \u are what they stand

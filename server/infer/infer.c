@@ -65,6 +65,11 @@ static enum status plan_beside_initial(struct request *request, struct error *er
         TRY(scan_plan_make(&output, &request->plan, err));
     }
     call->output_bytes = larger_of(call->output_bytes, request->plan.out_elements * bytes);
+    request->out_first = 0;
+    if (request->plan.out_elements == 0) { /* strides of no elements may be beyond 64 bits */
+        request->plan.in_place = false;
+        return STATUS_OK;
+    }
     elements_layout_make(&scan, call->packs_output, &layout);
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);

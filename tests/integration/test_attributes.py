@@ -286,6 +286,18 @@ def test_strides_on_both_sides_go_with_each_attribute(
     assert oracle.same_bits(case.out, actual, sums.reshape(-1)), (actual, sums)
 
 
+@pytest.mark.parametrize(
+    "shape, axis", [((5, 1), 0), ((1, 5, 1), 1), ((5, 1, 1), 1), ((1,), 0)], ids=str
+)
+def test_dimensions_of_one_element_change_nothing(client, shape, axis):
+    stored = random_stored(TYPES["float32"], shape, np.random.default_rng(10), nans=True)
+    for reverse in (False, True):
+        case = Case(
+            TYPES["float32"], stored, TYPES["float64"], axis, False, reverse, "skip", 2.5, True
+        )
+        attributes.check(client, case)
+
+
 @pytest.mark.parametrize("shape, axis", [((0,), 0), ((3, 0), 1), ((3, 0), 0), ((0, 3), 0)], ids=str)
 @pytest.mark.parametrize("initial", [None, 7])
 def test_an_empty_axis_has_the_initial_sum_alone(client, shape, axis, initial):
@@ -300,6 +312,13 @@ def test_an_empty_axis_has_the_initial_sum_alone(client, shape, axis, initial):
             continue
         actual = attributes.answered(case, answer)
         assert actual.tolist() == np.full(case.shape(), initial or 0).tolist()
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_no_lines_have_no_initial_sums_however_long_they_are(client, axis):
+    path = f"/v1/cumsum?dtype=int8&shape=0,4611686018427387904,3&axis={axis}&include_initial=1"
+    answer = client.post(path + "&initial=1&output_dtype=int16", b"", RAW)
+    assert answer.status == 200 and answer.body == b"", answer
 
 
 def test_a_big_endian_file_in_columns_is_widened_too(client):
@@ -482,6 +501,8 @@ REFUSED = [
     ({"output_dtype": "int64"}, "invalid_dtype", "output_dtype", "have sums of float32, float64"),
     ({"nan": "ignore"}, "invalid_field", "nan", "propagate, zero"),
     ({"initial": "one"}, "invalid_field", "initial", "expected a number"),
+    ({"initial": "1,5"}, "invalid_field", "initial", "expected a number"),
+    ({"initial": "-nan"}, "invalid_field", "initial", "expected a number"),
     ({"initial": ""}, "invalid_field", "initial", "expected a number"),
     ({"initial": "1e39"}, "invalid_field", "initial", "that this type holds"),
     ({"include_initial": "maybe"}, "invalid_field", "include_initial", "expected true"),

@@ -80,7 +80,7 @@ static void cells_that_no_scan_writes_are_written_in_steps(void **state)
     marks[1] = 1; /* element 64: of line 21, the second */
     assert_int_equal(elements_write_initial(&desc, false, &all.parallel, output, &err),
                      STATUS_OK);
-    assert_true(all.taken > 3);
+    assert_true(all.taken > 1);
     for (int line = 0; line < 1 << 17; line++) {
         assert_true(output[4 * line] > 0.5F && output[4 * line + 1] < 0.5F);
     }
