@@ -3,21 +3,30 @@
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Columns of a strip that are fewer than a stride, one tile after the other, by way of a buffer. */
-INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
+/* Copy `count` elements, by vectors of which the last may overlap the one before it. */
+INLINE void row_copy(elem_t *to, const elem_t *from, uint count)
 {
-    elem_t cells[TILE_ROWS * STRIDE] __attribute__((aligned(64)));
-    const struct tile buffered = {cells, cells, STRIDE, STRIDE, t->rows};
+    for (uint i = 0; i + SIDE <= count; i += SIDE) {
+        ((side_any_t *)(to + i))[0] = ((const side_any_t *)(from + i))[0];
+    }
+    if (count > SIDE) {
+        ((side_any_t *)(to + count - SIDE))[0] = ((const side_any_t *)(from + count - SIDE))[0];
+    }
+    for (uint i = 0; i < count && count < SIDE; i++) {
+        to[i] = from[i];
+    }
+}
+
+/* Columns that are fewer than a stride, by way of a buffer that has zeros beside them. */
+INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
+{
+    const struct tile buffered = {cells, cells, s->columns, s->columns, t->rows};
     for (uint r = 0; r < t->rows; r++) {
-        for (uint i = 0; i < STRIDE; i++) {
-            cells[r * STRIDE + i] = i < columns ? t->in[(long)r * t->in_step + i] : 0;
-        }
+        row_copy(cells + r * s->columns, t->in + (long)r * t->in_step, columns);
     }
     strip_add(s, &buffered);
     for (uint r = 0; r < t->rows && s->results != NO_RESULTS; r++) {
-        for (uint i = 0; i < columns; i++) {
-            t->out[(long)r * t->out_step + i] = cells[r * STRIDE + i];
-        }
+        row_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
     }
 }
 
@@ -25,17 +34,21 @@ INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
  * first: row 0 of it in the order of traversal, steps with its direction. */
 NOINLINE void columns_scan(struct tile first, uint columns, const struct partition *p, ulong line)
 {
+    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     struct strip s;
     strip_begin(&s, sums, columns, p, line);
     const ulong tile_rows = strip_tile_rows(&s);
+    for (uint i = 0; i < TILE_BYTES / ELEM_BYTES && columns < STRIDE; i++) {
+        cells[i] = 0;
+    }
     for (ulong r = 0; r < p->length; r += tile_rows) {
         struct tile t = first;
         t.in += (long)r * t.in_step;
         t.out += (long)r * t.out_step;
         t.rows = (uint)min(tile_rows, p->length - r);
         if (columns < STRIDE) {
-            narrow_add(&s, &t, columns);
+            narrow_add(&s, &t, columns, cells);
         } else {
             strip_add(&s, &t);
         }

@@ -6,8 +6,13 @@
 #define TOTALS_NAME total_exact_rows
 
 /* Lines whose elements are apart are scanned side by side, a block of each: neighbours in memory share
- * cache lines. */
+ * cache lines. The blocks of all of them stay in the first two levels of cache. */
 #define LINES_TOGETHER 16
+#define TOGETHER_BYTES (1 << 15)
+
+/* Short rows of at most so many elements become columns (exact_transpose.cl): a vector has an element
+ * of each of several rows, and no lane is empty. */
+#define SHORT_AS_COLUMNS 16
 
 /* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
 struct stretch {
@@ -127,19 +132,42 @@ INLINE bool are_short_rows(__global const struct scan_entry *e)
            entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
 }
 
-/* Short rows backwards: turned round together, the last row is the first. */
-NOINLINE void short_rows_reversed(const elem_t *in, elem_t *out, uint rows, uint length,
-                                  bool exclusive)
+/* Short rows by columns, in a buffer: `cells` has the rows, and SIDE elements more, and zeros behind
+ * them up to a multiple of 8 rows. */
+NOINLINE void short_rows_by_columns(elem_t *cells, uint rows, uint length, bool exclusive)
 {
-    elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
+    elem_t columns[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS] __attribute__((aligned(64)));
+    struct exact sums[STRIP_COLUMNS];
+    const struct tile tile = {columns, columns, rows, rows, length};
+    struct strip strip;
+    strip_begin_zero(&strip, sums, rows, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
+    transpose(columns, rows, cells, length, rows, length);
+    strip_add(&strip, &tile);
+    transpose(cells, length, columns, rows, length, rows);
+}
+
+/* `rows` short rows, one behind the other. step: 1, or -1, where the first element in the order of
+ * traversal is the last one in memory. */
+NOINLINE void short_rows(const elem_t *in, elem_t *out, long step, uint rows, uint length,
+                         bool exclusive)
+{
+    elem_t cells[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS + SIDE] __attribute__((aligned(64)));
     const uint count = rows * length;
-    cells_gather(cells, in + count - 1, -1, count);
-    if (exclusive) {
-        short_rows_scan(cells, cells, rows, length, true);
-    } else {
-        short_rows_scan(cells, cells, rows, length, false);
+    const uint padded = (rows + 7) / 8 * 8;
+    if (length > SHORT_AS_COLUMNS && step == 1) {
+        short_rows_scan(in, out, rows, length, exclusive);
+        return;
     }
-    cells_scatter(cells, out + count - 1, -1, count);
+    cells_gather(cells, in, step, count);
+    if (length > SHORT_AS_COLUMNS) {
+        short_rows_scan(cells, cells, rows, length, exclusive);
+    } else {
+        for (uint i = count; i < padded * length; i++) {
+            cells[i] = 0;
+        }
+        short_rows_by_columns(cells, padded, length, exclusive);
+    }
+    cells_scatter(cells, out, step, count);
 }
 
 /* The partition of a line. */
@@ -157,10 +185,63 @@ INLINE struct stretch stretch_of(const struct partition *p, ulong line)
     return s;
 }
 
+/* Columns that lie side by side without gaps, and are all there are in a row; 0: they do not. */
+INLINE uint neighbours_of(__global const struct scan_entry *e)
+{
+    if (e->dims == 0) {
+        return 0;
+    }
+    __global const ulong *inner = entry_dim(e, e->dims - 1);
+    const bool dense = inner[1] == 1 && inner[2] == 1 && inner[0] == e->axis_in &&
+                       inner[0] == e->axis_out && inner[0] > 1;
+    return dense && inner[0] <= LINES_TOGETHER ? (uint)inner[0] : 0;
+}
+
 /* Lines of the entry that are scanned side by side. */
 INLINE uint lines_together(__global const struct scan_entry *e)
 {
-    return e->axis_in == 1 && e->axis_out == 1 ? 1 : LINES_TOGETHER;
+    const uint neighbours = neighbours_of(e);
+    return e->axis_in == 1 && e->axis_out == 1 ? 1 : neighbours > 0 ? neighbours : LINES_TOGETHER;
+}
+
+/* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
+ * buffer. */
+NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong length,
+                              enum results results, struct exact *sums)
+{
+    elem_t lines[TOGETHER_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
+    elem_t rows[TOGETHER_BYTES / ELEM_BYTES + SIDE] __attribute__((aligned(64)));
+    const bool reverse = first->in_step < 0;
+    const uint most = min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
+                          (uint)EXACT_BLOCK);
+    /* turned round, the last of the neighbours is the first */
+    const long step = reverse ? -1 : 1;
+    const long corner = reverse ? count - 1 : 0;
+    for (ulong from = 0; from < length; from += most) {
+        const uint block = (uint)min(length - from, (ulong)most);
+        const uint padded = (block + STRIDE - 1) / STRIDE * STRIDE;
+        cells_gather(rows, first->in + (long)from * first->in_step + corner, step, block * count);
+        transpose(lines, most, rows, count, block, count);
+        for (uint i = 0; i < count; i++) {
+            struct exact *sum = &sums[reverse ? count - 1 - i : i];
+            elem_t *line = lines + i * most;
+            for (uint k = block; k < padded; k++) {
+                line[k] = 0;
+            }
+            if (results == NO_RESULTS) {
+                line_total(line, block, sum);
+            } else if (results == EXCLUSIVE) {
+                block_scan(line, line, block, padded, true, sum);
+            } else {
+                block_scan(line, line, block, padded, false, sum);
+            }
+        }
+        if (results != NO_RESULTS) {
+            transpose(rows, count, lines, most, count, block);
+            cells_scatter(rows, first->out + (long)from * first->out_step + corner, step,
+                          block * count);
+        }
+    }
 }
 
 /* The partition of LINES_TOGETHER lines at most. */
@@ -174,7 +255,11 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
         stretches[i] = stretch_of(p, line + i);
         partition_begin(p, line + i, &sums[i]);
     }
-    for (ulong from = 0; from < p->length; from += turn) {
+    if (count > 1 && neighbours_of(p->entry) == count) {
+        neighbours_scan(&stretches[0], count, p->length, results, sums);
+    }
+    const bool apart = count == 1 || neighbours_of(p->entry) != count;
+    for (ulong from = 0; from < p->length && apart; from += turn) {
         const ulong to = min(from + turn, p->length);
         for (uint i = 0; i < count; i++) {
             if (results == NO_RESULTS) {
@@ -202,19 +287,16 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
     if (are_short_rows(e)) {
-        const uint most = EXACT_BLOCK / (uint)e->length;
+        const uint most = min(EXACT_BLOCK / (uint)e->length, (uint)STRIP_COLUMNS);
         const struct line_walk walk = line_walk_start(e, (index_t)line);
         const elem_t *from = AS_PRIVATE(launch->in + walk.in);
         elem_t *to = AS_PRIVATE(launch->out + walk.out);
+        const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
         for (; line < end; line += most, from += most * e->length, to += most * e->length) {
             const uint rows = (uint)min((ulong)most, end - line);
-            if ((e->flags & ENTRY_REVERSE) != 0) {
-                short_rows_reversed(from, to, rows, (uint)e->length, exclusive);
-            } else if (exclusive) {
-                short_rows_scan(from, to, rows, (uint)e->length, true);
-            } else {
-                short_rows_scan(from, to, rows, (uint)e->length, false);
-            }
+            const ulong first = reverse ? rows * e->length - 1 : 0;
+            short_rows(from + first, to + first, reverse ? -1 : 1, rows, (uint)e->length,
+                       exclusive);
         }
         return;
     }

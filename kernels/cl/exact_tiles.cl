@@ -53,6 +53,18 @@ INLINE void tile_copy(const bool back, elem_t *memory, const long *at, uint coun
                       uint rows, elem_t *cells, uint lanes)
 {
     const long pitch = lines_pitch(at, count);
+    if (abs(step) == 1 && pitch != 0 && rows >= SIDE) {
+        /* from the lowest address on: the last row of cells is the first where step is -1 */
+        elem_t *lowest = memory + at[0] + (step < 0 ? 1 - (long)rows : 0);
+        elem_t *first = cells + (step < 0 ? (rows - 1) * lanes : 0);
+        const long next = step * (long)lanes;
+        if (back) {
+            transpose(lowest, pitch, first, next, rows, count);
+        } else {
+            transpose(first, next, lowest, pitch, count, rows);
+        }
+        return;
+    }
     if (is_along(at, count, step)) {
         for (uint line = 0; line < count; line++) {
             run_copy(back, memory + at[line], step, cells + line, lanes, rows);

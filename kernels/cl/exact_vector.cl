@@ -72,6 +72,8 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
 /* Units of 2^EXACT_LOW are 2^EXACT_UNIT. */
 #define EXACT_UNIT (2 - (1 << (EXACT_EXPONENT - 1)) - EXACT_FRACTION)
 
+#define EXACT_INFINITE (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS)
+
 #define LIMB_BITS 52
 #define LIMB_MASK ((1L << LIMB_BITS) - 1)
 
@@ -317,19 +319,17 @@ INLINE void extremes_add(struct extremes *all, const elem_t *in, uint count)
 
 INLINE struct range extremes_range(const struct extremes *all)
 {
-    uint top = 0;
-    uint low = ~0u;
+    words_t most = all->most;
+    words_t least = all->least;
 #if defined(ELEM_F64)
-    const int from = 1;
-    const int step = 2;
-#else
-    const int from = 0;
-    const int step = 1;
+    /* the lower words have no exponent */
+    typedef VECTOR(ulong, WIDTH) pairs_t;
+    const ulong lower = 0xFFFFFFFF;
+    most = __builtin_astype(__builtin_astype(most, pairs_t) & ~lower, words_t);
+    least = __builtin_astype(__builtin_astype(least, pairs_t) | lower, words_t);
 #endif
-    for (int i = from; i < WORD_COUNT; i += step) {
-        top = max(top, (uint)all->most[i]);
-        low = min(low, (uint)all->least[i]);
-    }
+    uint top = __builtin_reduce_max(most);
+    uint low = __builtin_reduce_min(least);
     top >>= FIELD_SHIFT;
     low >>= FIELD_SHIFT;
     struct range r;
