@@ -164,6 +164,11 @@ static void unknown_attributes_and_members_are_refused(void **state)
                        NULL),
             STATUS_UNKNOWN_FIELD, "inputs[0].dims");
     refused("{\"inputs\":[],\"axis\":0}", STATUS_UNKNOWN_FIELD, "axis");
+    refused("{\"inputs\":[" DATA_INPUT "],\"precision\":\"FP32\"}", STATUS_UNKNOWN_FIELD,
+            "precision");
+    refused(request_of("{\"precision\":\"FP32\"}", DATA_INPUT, NULL), STATUS_UNKNOWN_FIELD,
+            "attributes.precision");
+    assert_non_null(strstr(probe.error.detail, "inputs[0].precision"));
 }
 
 /* ---- inputs ---- */
