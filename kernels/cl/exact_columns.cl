@@ -3,20 +3,6 @@
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Copy `count` elements, by vectors of which the last may overlap the one before it. */
-INLINE void row_copy(elem_t *to, const elem_t *from, uint count)
-{
-    for (uint i = 0; i + SIDE <= count; i += SIDE) {
-        ((side_any_t *)(to + i))[0] = ((const side_any_t *)(from + i))[0];
-    }
-    if (count > SIDE) {
-        ((side_any_t *)(to + count - SIDE))[0] = ((const side_any_t *)(from + count - SIDE))[0];
-    }
-    for (uint i = 0; i < count && count < SIDE; i++) {
-        to[i] = from[i];
-    }
-}
-
 /* Columns that are fewer than a stride, by way of a buffer that has zeros beside them. */
 INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
 {

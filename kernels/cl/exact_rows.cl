@@ -10,8 +10,8 @@
 #define LINES_TOGETHER 16
 #define TOGETHER_BYTES (1 << 15)
 
-/* Short rows of at most so many elements become columns (exact_transpose.cl): a vector has an element
- * of each of several rows, and no lane is empty. */
+/* Short rows, and sets of short columns, of at most so many elements become columns
+ * (exact_transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
 /* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
@@ -123,49 +123,43 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
-/* Several lines to a block, one behind the other on both sides, and by themselves. */
-INLINE bool are_short_rows(__global const struct scan_entry *e)
-{
-    const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
-    return e->length <= SHORT_ROW && e->partitions == 1 && (e->flags & others) == 0 &&
-           e->axis_in == 1 && e->axis_out == 1 && e->dims == 1 &&
-           entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
-}
-
-/* Short rows by columns, in a buffer: `cells` has the rows, and SIDE elements more, and zeros behind
- * them up to a multiple of 8 rows. */
-NOINLINE void short_rows_by_columns(elem_t *cells, uint rows, uint length, bool exclusive)
+/* Short sets by columns, in a buffer: `cells` has the sets, and SIDE elements more, and zeros behind
+ * them up to a multiple of 8 sets. Transposed, the first elements of all lines are the first row. */
+NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint inner,
+                                    bool exclusive)
 {
     elem_t columns[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
-    const struct tile tile = {columns, columns, rows, rows, length};
+    const uint width = inner * sets;
+    const struct tile tile = {columns, columns, width, width, length};
     struct strip strip;
-    strip_begin_zero(&strip, sums, rows, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
-    transpose(columns, rows, cells, length, rows, length);
+    strip_begin_zero(&strip, sums, width, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
+    transpose(columns, sets, cells, length * inner, sets, length * inner);
     strip_add(&strip, &tile);
-    transpose(cells, length, columns, rows, length, rows);
+    transpose(cells, length * inner, columns, sets, length * inner, sets);
 }
 
-/* `rows` short rows, one behind the other. step: 1, or -1, where the first element in the order of
- * traversal is the last one in memory. */
-NOINLINE void short_rows(const elem_t *in, elem_t *out, long step, uint rows, uint length,
-                         bool exclusive)
+/* `sets` short sets of lines, one behind the other. step: 1, or -1, where the first element in the
+ * order of traversal is the last one in memory. */
+NOINLINE void short_sets(const elem_t *in, elem_t *out, long step, uint sets, uint length,
+                         uint inner, bool exclusive)
 {
     elem_t cells[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS + SIDE] __attribute__((aligned(64)));
-    const uint count = rows * length;
-    const uint padded = (rows + 7) / 8 * 8;
-    if (length > SHORT_AS_COLUMNS && step == 1) {
-        short_rows_scan(in, out, rows, length, exclusive);
+    const uint size = length * inner;
+    const uint count = sets * size;
+    const uint padded = (sets + 7) / 8 * 8;
+    if (size > SHORT_AS_COLUMNS && step == 1) {
+        short_rows_scan(in, out, sets, length, exclusive);
         return;
     }
     cells_gather(cells, in, step, count);
-    if (length > SHORT_AS_COLUMNS) {
-        short_rows_scan(cells, cells, rows, length, exclusive);
+    if (size > SHORT_AS_COLUMNS) {
+        short_rows_scan(cells, cells, sets, length, exclusive);
     } else {
-        for (uint i = count; i < padded * length; i++) {
+        for (uint i = count; i < padded * size; i++) {
             cells[i] = 0;
         }
-        short_rows_by_columns(cells, padded, length, exclusive);
+        short_sets_by_columns(cells, padded, length, inner, exclusive);
     }
     cells_scatter(cells, out, step, count);
 }
@@ -276,6 +270,23 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     }
 }
 
+/* Several sets of lines to a block, one behind the other on both sides, and by themselves: a set is a
+ * short row, or the lines of neighbours. The lines of a set; 0: the lines are not so. */
+INLINE uint short_set_of(__global const struct scan_entry *e)
+{
+    const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
+    const bool rows = e->axis_in == 1 && e->axis_out == 1;
+    const ulong inner = rows ? 1 : neighbours_of(e);
+    const ulong size = e->length * inner;
+    const ulong most = rows ? SHORT_ROW : SHORT_AS_COLUMNS;
+    const ulong dims = rows ? 1 : 2;
+    if (inner == 0 || size > most || e->partitions > 1 || (e->flags & others) != 0 ||
+        e->dims != dims || entry_dim(e, 0)[1] != size || entry_dim(e, 0)[2] != size) {
+        return 0;
+    }
+    return (uint)inner;
+}
+
 /* An item is item_lines lines of the entry, the last what is left of them, or a partition of
  * these. */
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
@@ -286,16 +297,18 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     const uint together = lines_together(e);
     ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
-    if (are_short_rows(e)) {
-        const uint most = min(EXACT_BLOCK / (uint)e->length, (uint)STRIP_COLUMNS);
+    const uint inner = short_set_of(e);
+    if (inner > 0) {
+        const uint size = (uint)e->length * inner;
+        const uint most = min(EXACT_BLOCK / size, (uint)STRIP_COLUMNS / inner / 8 * 8);
         const struct line_walk walk = line_walk_start(e, (index_t)line);
         const elem_t *from = AS_PRIVATE(launch->in + walk.in);
         elem_t *to = AS_PRIVATE(launch->out + walk.out);
         const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
-        for (; line < end; line += most, from += most * e->length, to += most * e->length) {
-            const uint rows = (uint)min((ulong)most, end - line);
-            const ulong first = reverse ? rows * e->length - 1 : 0;
-            short_rows(from + first, to + first, reverse ? -1 : 1, rows, (uint)e->length,
+        for (; line < end; line += most * inner, from += most * size, to += most * size) {
+            const uint sets = (uint)min((ulong)most, (end - line) / inner);
+            const ulong first = reverse ? sets * size - 1 : 0;
+            short_sets(from + first, to + first, reverse ? -1 : 1, sets, (uint)e->length, inner,
                        exclusive);
         }
         return;

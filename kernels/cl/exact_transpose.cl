@@ -109,3 +109,17 @@ NOINLINE void transpose(elem_t *to, long to_step, const elem_t *from, long from_
         }
     }
 }
+
+/* Copy `count` elements, by vectors of which the last may overlap the one before it. */
+INLINE void row_copy(elem_t *to, const elem_t *from, uint count)
+{
+    for (uint i = 0; i + SIDE <= count; i += SIDE) {
+        ((side_any_t *)(to + i))[0] = ((const side_any_t *)(from + i))[0];
+    }
+    if (count > SIDE) {
+        ((side_any_t *)(to + count - SIDE))[0] = ((const side_any_t *)(from + count - SIDE))[0];
+    }
+    for (uint i = 0; i < count && count < SIDE; i++) {
+        to[i] = from[i];
+    }
+}
