@@ -80,8 +80,9 @@ INLINE void squares_transpose(elem_t *to, long to_step, long to_next, const elem
 NOINLINE void transpose(elem_t *to, long to_step, const elem_t *from, long from_step, uint rows,
                         uint columns)
 {
-    /* squares of the longer side in the inner loop */
-    const bool wide = columns >= rows;
+    /* The inner loop goes along the lines that are farther apart, so that it completes their cache
+     * lines: lines a power of two apart drive each other out of the first-level cache. */
+    const bool wide = abs(from_step) > abs(to_step);
     const uint length = wide ? columns : rows;
     const uint other = wide ? rows : columns;
     const long from_along = wide ? 1 : from_step;
