@@ -18,7 +18,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     EXCERPT = 24,
@@ -96,15 +95,16 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
 {
     switch (*p) {
     case 'N':
+    case 'n':
     case 'I':
+    case 'i':
     case '-':
-        if (*p == '-' && p[1] != 'I') {
+        if (*p == '-' && (p[1] | 0x20) != 'i') {
             return "which is no JSON number";
         }
         return dtype_is_float(dtype)
-                   ? "expected a number; write \"NaN\", \"Infinity\" and \"-Infinity\" in "
-                     "quotes"
-                   : "expected a number; only float types have NaN and infinity, in quotes";
+                   ? "expected a number, NaN, Infinity, -Infinity or null, which is NaN"
+                   : "expected a number; only float types have NaN, infinity and null";
     case ',':
     case ']':
         return "expected a number: one is missing here";
@@ -112,8 +112,8 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
     case '.':
         return "which is no JSON number: it begins with a digit or '-'";
     case '"':
-        return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
-               "of float types";
+        return "expected a number; the only strings are \"NaN\", \"Infinity\" and \"Inf\" of "
+               "float types, in any case, the last two with or without a sign";
     case '{':
         return "expected a number, not an object";
     case 't':
@@ -199,51 +199,26 @@ static enum status count_error(const struct cursor *cursor, const struct json_pa
                            found < expected ? "only" : "more than", found, expected);
 }
 
-/* Store what a word without its quotes stands for. */
-static bool store_word(const struct json_read *read, const char *word, size_t length, void *out)
-{
-    static const struct {
-        const char *spelling;
-        const char *name;
-    } loose[] = {{"nan", "NaN"},
-                 {"inf", "Infinity"},
-                 {"infinity", "Infinity"},
-                 {"-inf", "-Infinity"},
-                 {"-infinity", "-Infinity"}};
-    if (!read->any_spelling) {
-        return number_special(read->dtype, word, length, out);
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(loose); i++) {
-        if (strlen(loose[i].spelling) == length &&
-            strncasecmp(loose[i].spelling, word, length) == 0) {
-            return number_special(read->dtype, loose[i].name, strlen(loose[i].name), out);
-        }
-    }
-    return false;
-}
-
 /* A word that stands for a value of a float type; p is at its first byte. */
 static const char *read_word(const struct cursor *cursor, const char *p, void *out)
 {
     enum {
-        LONGEST = 9
+        LONGEST = 9 /* "-Infinity" */
     };
-    bool quoted = *p == '"';
+    const bool quoted = *p == '"';
     const char *word = p + quoted;
-    size_t length = 0;
-    while (length <= LONGEST && word + length < cursor->end &&
-           (word[length] == '-' || is_letter(word[length]))) {
+    size_t length = *word == '-' || *word == '+';
+    while (length <= LONGEST && word + length < cursor->end && is_letter(word[length])) {
         length++;
     }
     const char *after = word + length + quoted;
     if (quoted && word[length] != '"') {
         return NULL;
     }
-    if (!quoted && cursor->read->null_is_nan && length == 4 && memcmp(word, "null", 4) == 0) {
+    if (!quoted && length == 4 && memcmp(word, "null", 4) == 0) {
         return number_special(cursor->read->dtype, "NaN", 3, out) ? after : NULL;
     }
-    bool allowed = quoted || cursor->read->bare_nan;
-    return allowed && store_word(cursor->read, word, length, out) ? after : NULL;
+    return number_special(cursor->read->dtype, word, length, out) ? after : NULL;
 }
 
 static bool is_word(const char *p)
