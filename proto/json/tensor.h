@@ -7,7 +7,7 @@
  *
  * An element is a JSON number. Elements of float types are also the words NaN, Inf and Infinity, in
  * any case, in quotes or bare, the last two with a sign ('+' in quotes only), and null, which is
- * NaN. All dialects read the same forms.
+ * NaN. Elements of int64 and uint64 are also numbers in quotes. All dialects read the same forms.
  *
  * A long text is read in parts: json_tensor_cut() cuts it at element boundaries, and the parts may
  * be read in parallel to one output. Thread: any. */

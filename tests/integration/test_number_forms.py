@@ -85,3 +85,46 @@ def test_every_dialect_refuses_other_words_in_the_same_sentence(client, dialect)
         assert error == own.json()["error"]
         said.add(error)
     assert len(said) == 8
+
+
+@DIALECTS
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_every_dialect_reads_64_bit_integers_in_quotes(client, dialect, name):
+    """Languages whose numbers are doubles write them so; sums are numbers as ever."""
+    most = 2**63 - 2**53 if name == "int64" else 2**64 - 2**53
+    values = [2**53 + 1, 3, most - 5]
+    elements = [f'"{values[0]}"', "3", f'"{values[2]}"']
+    answer, _ = post(client, dialect, dtypes.BY_NAME[name], elements)
+    assert sums(answer) == [values[0], values[0] + 3, most + 2**53 - 1]
+    assert str(most + 2**53 - 1).encode() in answer.body and b'"9007' not in answer.body
+
+
+@DIALECTS
+def test_every_dialect_says_how_numbers_in_other_strings_are_written(client, dialect):
+    for dtype in dtypes.ALL:
+        wide = dtype.name in ("int64", "uint64")
+        whole = "such as 12 or" if wide else "without quotes, such as 12"
+        cases = [('"x"', whole), ('""', whole), ('"1,5"', whole), ('"+5"', whole), ('" 5"', whole)]
+        if not wide:
+            cases.append(('"5"', "write it without the quotes"))
+        for form, says in cases:
+            request = post(client, dialect, dtype, ["1", form])
+            if request is not None:
+                answer, field = request
+                says = [says, f"element 1 is '{form}'"]
+                calls.expect_error(answer, 400, "invalid_data", f"{field}[1]", says)
+
+
+def test_quoted_integers_without_a_type_are_refused_with_the_types_that_take_them(client):
+    answer = client.post("/v1/cumsum", b'{"data":[1,"9007199254740993"]}', calls.JSON)
+    says = "only int64 and uint64 take whole numbers in quotes"
+    calls.expect_error(answer, 400, "invalid_data", "data[1]", says)
+
+
+def test_long_arrays_of_quoted_integers_are_read_in_pieces(client):
+    values = [2**62 + i * 2**40 for i in range(20000)]
+    document = {"dtype": "uint64", "shape": [20000, 1], "axis": 1, "data": list(map(str, values))}
+    assert client.post_json("/v1/cumsum", document).json()["data"] == values
+    document["data"][15000] = "5,5"
+    answer = client.post_json("/v1/cumsum", document)
+    calls.expect_error(answer, 400, "invalid_data", "data[15000]", "such as 12 or")
