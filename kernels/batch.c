@@ -1,14 +1,14 @@
-/* A batch becomes waves: all jobs that fit the device's buffers together run in one wave; what
- * does not fit alone goes box by box, a wave each (split.h). A wave is moved in, launched, moved
- * out and waited for:
+/* Runs a batch of jobs in waves. A wave is a set of jobs that fit into the device's buffers
+ * together. A job that does not fit alone is cut into boxes (split.h), and each box is a wave.
+ * A wave is uploaded, launched, downloaded and waited for:
  *
- *   in host memory   nothing moves: a slab is a buffer for the wave's time
- *   with transfers   inputs, and outputs that do not replace them, are packed into a device
+ *   in host memory   no copies: the slab itself serves as a buffer during the wave
+ *   with transfers   inputs, and outputs that do not replace them, are packed into one device
  *                    buffer
  *
- * A call that fails ends the batch as DEVICE_ERROR or OUT_OF_MEMORY; the device is idle
- * afterwards, and the report says whether an input may have been overwritten. Thread: that of
- * the device. */
+ * A failed call ends the batch as DEVICE_ERROR or OUT_OF_MEMORY. Afterwards the device is idle,
+ * and the report states whether an input may have been overwritten. Thread: that of the
+ * device. */
 #include "kernels/batch.h"
 
 #include "kernels/split.h"
@@ -18,31 +18,31 @@
 #include <time.h>
 
 enum {
-    PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
-    SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
-    BOX_BYTES = 8 << 20   /* at most, of a box: it is copied while it is in a cache */
+    PACK_ALIGN = 256,     /* bytes: alignment of tensors in a device buffer */
+    SYNC_BYTES = 1 << 20, /* smaller waves are not timed by phase: the wait is too slow */
+    BOX_BYTES = 8 << 20   /* most bytes of a box, so that copies hit the cache */
 };
 
-/* A job, or a box of one, and where its cells lie on the host. */
+/* A job, or a box of a job, and the location of its cells on the host. */
 struct region {
-    struct scan_piece piece; /* but for where it is in the buffers of a wave */
+    struct scan_piece piece; /* without its offsets in the buffers of a wave */
     struct slab *in_slab;    /* borrowed */
-    struct slab *out_slab;   /* borrowed; mostly the same */
+    struct slab *out_slab;   /* borrowed; usually in_slab */
     uint64_t element_bytes;
-    uint64_t in_byte;  /* of the input cell of all indices 0 in its slab */
-    uint64_t out_byte; /* of the output cell in its slab */
-    uint64_t in_bytes; /* that it spans */
-    uint64_t out_bytes;
-    bool in_place; /* the output takes the input's place, cell by cell */
-    bool holes;    /* as in struct scan_job */
+    uint64_t in_byte;   /* byte offset in in_slab of the input cell with all indices 0 */
+    uint64_t out_byte;  /* byte offset in out_slab of the output cell with all indices 0 */
+    uint64_t in_bytes;  /* bytes from the first to the last input cell */
+    uint64_t out_bytes; /* bytes from the first to the last output cell */
+    bool in_place;      /* each output cell replaces its input cell */
+    bool holes;         /* same as scan_job.holes */
 };
 
-/* What all waves of a batch have in common. */
+/* State that all waves of a batch share. */
 struct batch {
     struct scan_device *device;
-    cl_mem carry;               /* NULL if no region carries */
-    struct scan_report *report; /* added to */
-    struct scan_piece *pieces;  /* of a launch: room for one of each region */
+    cl_mem carry;               /* owned; NULL if no region has a carry */
+    struct scan_report *report; /* borrowed: waves add to its counts and times */
+    struct scan_piece *pieces;  /* borrowed: the pieces of a launch, room for one per region */
 };
 
 static uint64_t now_ns(void)
@@ -52,7 +52,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* What follows from the plan and the places. */
+/* Derive the sizes and in_place from the plan and the offsets. */
 static void region_measure(struct region *region)
 {
     const struct scan_plan *plan = region->piece.plan;
@@ -68,7 +68,8 @@ static unsigned char *region_output(const struct region *region)
     return (unsigned char *)slab_data(region->out_slab) + region->out_byte;
 }
 
-/* The piece of a region whose cells of all indices 0 are so many bytes into the buffers. */
+/* Return the piece of a region. in_at, out_at: byte offsets in the buffers of the cells with
+ * all indices 0. */
 static struct scan_piece region_piece(const struct region *region, uint64_t in_at,
                                       uint64_t out_at)
 {
@@ -78,7 +79,7 @@ static struct scan_piece region_piece(const struct region *region, uint64_t in_a
     return piece;
 }
 
-/* The first `count` of batch->pieces. */
+/* Enqueue the first `count` of batch->pieces. */
 static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out, size_t count,
                                 struct error *err)
 {
@@ -87,8 +88,8 @@ static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out, size
     return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
 
-/* Wait for the device, also after a failure: nothing may be under way when memory is used
- * again. */
+/* Wait for the device, also after a failure: no command may be in flight when the caller reuses
+ * the memory. Returns `status`, or the failure of the wait if `status` is STATUS_OK. */
 static enum status wait_after(struct batch *batch, enum status status, struct error *err)
 {
     struct error ignored = ERROR_INIT;
@@ -113,7 +114,7 @@ static bool same_slabs(const struct region *a, const struct region *b)
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* One launch for the regions that lie in the slab, or pair of slabs, of the first. */
+/* Launch together all regions that use the same slab, or pair of slabs, as `first`. */
 static enum status launch_together(struct batch *batch, const struct region *first,
                                    const struct region *regions, size_t count,
                                    struct error *err)
@@ -146,7 +147,7 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
-        if (before == i) { /* or it is launched with that one */
+        if (before == i) { /* else launched together with regions[before] */
             TRY(launch_together(batch, &regions[i], regions, count, err));
         }
     }
@@ -175,18 +176,19 @@ static uint64_t packed_bytes(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
-/* The device buffer of a wave: inputs whose outputs lie apart, then those in place, then the
- * outputs that lie apart. So what goes up is a run of it, and what comes down. */
+/* The layout of the device buffer of a wave: inputs with a separate output, then in-place
+ * inputs, then the separate outputs. The upload and the download are then one contiguous range
+ * each. */
 struct packing {
-    struct transfer_span *spans; /* in this order */
-    size_t count;                /* inputs */
-    size_t apart;                /* outputs, and inputs before those in place */
-    uint64_t out_from;           /* where these outputs begin */
-    uint64_t total;
-    bool gaps; /* one of them has cells that no element is written to */
+    struct transfer_span *spans; /* owned; in this order */
+    size_t count;                /* number of inputs */
+    size_t apart;                /* number of regions with a separate output */
+    uint64_t out_from;           /* byte offset of the first separate output */
+    uint64_t total;              /* bytes in use */
+    bool gaps;                   /* a separate output has cells without an element */
 };
 
-/* Regions apart come first; a piece for each region. */
+/* Move regions with a separate output to the front; fill p and one piece per region. */
 static void pack_regions(struct packing *p, struct region *regions, struct scan_piece *pieces)
 {
     const size_t count = p->count;
@@ -216,7 +218,8 @@ static void pack_regions(struct packing *p, struct region *regions, struct scan_
     }
 }
 
-/* Wait, if the transfers are large enough to be timed, and add the time since *start. */
+/* End a phase: wait for the device if the wave is large enough to be timed by phase, then add
+ * the nanoseconds since *start to *total and set *start to now. */
 static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
                                   uint64_t *start, struct error *err)
 {
@@ -268,11 +271,11 @@ static enum status run_with_transfers(struct batch *batch, struct region *region
 
 /* ---- waves ---- */
 
-/* Can the regions share a wave? A region alone that says no has to be cut. */
+/* True if the regions fit into one wave. A single region that does not fit is run in boxes. */
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
-    uint64_t total = 0; /* no overflow: a span is at most INT64_MAX */
+    uint64_t total = 0; /* no overflow: each span has at most INT64_MAX bytes */
     bool fits = true;
     for (size_t i = 0; i < count && fits; i++) {
         const struct region *region = &regions[i];
@@ -288,7 +291,7 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
     return fits;
 }
 
-/* Run regions that fit and wait for them. */
+/* Run regions that fit into one wave, and wait for the device. */
 static enum status wave_run(struct batch *batch, struct region *regions, size_t count,
                             struct error *err)
 {
@@ -299,9 +302,10 @@ static enum status wave_run(struct batch *batch, struct region *regions, size_t 
     return status;
 }
 
-/* ---- sums that are handed on ---- */
+/* ---- carries between boxes ---- */
 
-/* `bytes` for the sums of lines; `sums`: what they are; NULL: anything. */
+/* Create batch->carry, a buffer of `bytes` bytes for the sums of lines, with a copy of `sums`.
+ * NULL: the initial content is undefined. */
 static enum status carry_create(struct batch *batch, size_t bytes, void *sums,
                                 struct error *err)
 {
@@ -313,8 +317,9 @@ static enum status carry_create(struct batch *batch, size_t bytes, void *sums,
                                                : status;
 }
 
-/* A region that does not fit alone: its elements are copied together, box by box, and back. The
- * sums of a line that is cut are handed on in a carry of their own, if the region has none. */
+/* Run a region that does not fit into one wave: for each box, copy the elements into a packed
+ * slab, run the box, and copy the results back. The boxes of a cut line pass its sum on through
+ * batch->carry; a region without a carry gets a temporary one. */
 static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
 {
     const struct scan_plan *plan = whole->piece.plan;
@@ -347,7 +352,7 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
             scan_box_copy(plan, &box, region_output(whole), slab_data(packed), true);
             intact = intact && !whole->in_place;
         }
-        batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
+        batch->report->inputs_intact = intact; /* the wave overwrote only the copy */
     }
     if (!carried) {
         opencl_release(&batch->carry);
@@ -374,7 +379,7 @@ static struct region make_region(const struct scan_job *job)
     return region;
 }
 
-/* Regions that fit together, or one that may not fit alone. */
+/* Run regions that fit into one wave, or a single region of any size. */
 static enum status run_regions(struct batch *batch, struct region *regions, size_t count,
                                struct error *err)
 {
@@ -382,7 +387,8 @@ static enum status run_regions(struct batch *batch, struct region *regions, size
                                             : run_boxes(batch, regions, err);
 }
 
-/* Add the last elements of all lines, on one side, to their sums: of integers. */
+/* Add the last element of each line of integers, from the input or the output, to the line's
+ * sum. */
 static void add_last(const struct scan_job *job, const struct region *region, bool output,
                      unsigned char *sums)
 {
@@ -404,10 +410,10 @@ static void add_last(const struct scan_job *job, const struct region *region, bo
     }
 }
 
-/* Run one slice. The sums that its lines begin with go to the device, and those after them come
- * back: by way of other memory where they take the place of the former, because a read that fails
- * may have written some of them. The sum after a line of integers is its last output, or that and
- * its last element where sums are exclusive. */
+/* Run one slice: upload the carry-in and download the carry-out. If both share job->carry, the
+ * download goes through temporary memory, so that a failed read leaves the carry-in unchanged.
+ * The carry-out of a line of integers is computed on the host: the last output, plus the last
+ * element if the scan is exclusive. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     struct region region = make_region(job);
@@ -445,7 +451,8 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     return status;
 }
 
-/* Zero a region's gaps, or leave them to its launch: kernels for CPUs zero some themselves. */
+/* Zero the gaps of a region's output, or leave them to the launch if the region runs in host
+ * memory: kernels for CPUs zero some gaps themselves. */
 static void settle_gaps(const struct batch *batch, struct region *region)
 {
     const struct scan_device *device = batch->device;

@@ -1,5 +1,5 @@
-/* An open device, for device.c, which opens it, and batch.c, which runs it. Thread: that of the
- * device. */
+/* The state of an open device: device.c opens and closes the device, batch.c runs jobs on it,
+ * and selftest.c tests it. Thread: that of the device. */
 #ifndef TALLY_KERNELS_BATCH_H
 #define TALLY_KERNELS_BATCH_H
 
@@ -9,10 +9,10 @@
 struct scan_device {
     struct opencl cl;
     struct launcher launcher;
-    struct transfer transfer; /* unless the device works in host memory */
-    bool verified;            /* a self-test has passed */
-    bool lookback_tried;      /* with any type */
-    bool lookback_failed;     /* with any type */
+    struct transfer transfer; /* unused if the device works in host memory */
+    bool verified;            /* a self-test of any type has passed */
+    bool lookback_tried;      /* the trial of look-back has run for at least one type */
+    bool lookback_failed;     /* the trial of look-back has failed for at least one type */
 };
 
 #endif

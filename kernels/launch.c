@@ -1,14 +1,16 @@
-/* Chooses the kernels of a set of pieces, and launches them, once for all pieces that a variant
- * runs. Those for GPUs take any number of pieces at once, work-groups sharing their lines, and a
- * piece goes one of three ways:
+/* Chooses a kernel variant for each piece of a set, and launches each variant once for all of
+ * its pieces. The kernels for GPUs process any number of pieces in one launch, and their
+ * work-groups share lines. On a GPU a piece of floats runs by EXACT_LINES, and a piece of
+ * integers by one of three variants:
  *
  *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
- *   GPU       reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
- *             superblocks and of lines that are more than a tile, or carry, and the scan itself
- *   GENERIC   so many columns that a work-item each is enough
+ *   GPU       reduce, then scan (gpu_reduce.cl): the scan itself, after three launches for the
+ *             sums of blocks, superblocks and lines if a line exceeds a tile or has a carry
+ *   GENERIC   one work-item a line, for enough columns to fill the device
  *
- * A table has an entry for each piece, then a row for each of their dimensions, then what work
- * items of cut lines hand on (chain.cl), zero. Failures: launcher.h. Thread: the device's. */
+ * A table has an entry for each piece, then a row for each dimension of the pieces, then the
+ * states of cut lines (chain.cl), initially zero. Failures: launcher.h. Thread: that of the
+ * device. */
 #include "kernels/launcher.h"
 
 #include "kernels/cl/gpu_tile.cl"
@@ -22,31 +24,32 @@ _Static_assert(SCAN_LOOKBACK_FALLBACK == TEST_FALLBACK && SCAN_LOOKBACK_DELAY ==
                    SCAN_LOOKBACK_OMIT == TEST_OMIT,
                "tests ask for what gpu_lookback.cl does");
 
-/* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size, and for
- * launches of 65535 work-items or more, in the middle of the launch. */
+/* Work-items per work-group. The sizes are fixed, because PoCL recompiles a kernel during the
+ * launch for each new size, and for launches of 65535 work-items or more. */
 enum {
     LOCAL_SIZE_CPU = 4,
-    LOCAL_SIZE_GPU = 64,      /* of kernels without tiles */
-    GENERIC_ITEMS_CPU = 65000 /* work-items of a launch of the generic kernel, about */
+    LOCAL_SIZE_GPU = 64,      /* for kernels without tiles */
+    GENERIC_ITEMS_CPU = 65000 /* approximate work-items of a launch of the generic kernel */
 };
 
-/* Our own driver runs a launch that is too small to be worth a second thread as one work-group,
- * in the thread that waits for it. Others would compile the kernel anew for each size. */
+/* Limits of a launch that the built-in driver runs as one work-group, in the thread that waits
+ * for the launch: waking another thread would cost more. Other drivers would recompile the
+ * kernel for each size of work-group. */
 enum {
-    ONE_GROUP_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
+    ONE_GROUP_BYTES = 64 << 10, /* some ten microseconds of work, about one thread wake-up */
     ONE_GROUP_ITEMS = 1 << 14
 };
 
-/* From where on a way of GPUs pays (docs/design/kernels.md). */
+/* Sizes from which on a GPU variant is faster (docs/design/kernels.md). */
 enum {
-    LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
-    GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
+    LOOKBACK_FROM = 1 << 15, /* elements of a line */
+    GENERIC_FROM = 1 << 15   /* columns or strided lines: one work-item each fills the device */
 };
 
 /* ---- room for tables ---- */
 
 enum {
-    TABLE_BYTES = 256 << 10, /* at least */
+    TABLE_BYTES = 256 << 10, /* minimum size */
     TABLE_ALIGN = 4096,
     RANGE_ALIGN = 64
 };
@@ -59,9 +62,9 @@ void launcher_drop_table(struct launcher *launcher)
     *table = (struct table){.host = NULL};
 }
 
-/* Make the table twice as large, or large enough for so many bytes, once the device is done
- * with what is in it. A queue with steady work soon has a table that is large enough, and waits
- * no more. */
+/* Replace the table by one of twice the size, or of `bytes` bytes if that is more. The function
+ * waits until the device no longer uses the old table; with steady work the table soon is large
+ * enough. Fails with OUT_OF_MEMORY, or as the OpenCL calls do. */
 static enum status table_grow(struct launcher *launcher, size_t bytes, struct error *err)
 {
     const struct opencl *device = launcher->device;
@@ -113,7 +116,7 @@ enum status launcher_build(struct launcher *launcher, enum scan_variant_id varia
 
 /* ---- the table of a launch ---- */
 
-/* What a piece's row says whoever divides it. */
+/* Return the entry of a piece, without the members that the variant's divide() sets. */
 static struct scan_entry make_entry(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
@@ -136,19 +139,20 @@ static struct scan_entry make_entry(const struct scan_piece *piece)
                                .lookahead_every = 1};
 }
 
-/* The table of a launch in launcher->table.mem, as its kernels are told. */
+/* Location and size of a launch's table in launcher->table.mem, as passed to the kernels. */
 struct launch_table {
-    cl_ulong entry_at; /* in 64-bit words */
+    cl_ulong entry_at; /* offset of the first entry, in 64-bit words */
     cl_uint entry_count;
-    cl_ulong items;    /* of all pieces */
-    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
-    /* of pieces with a spine */
+    cl_ulong items;    /* work items of all pieces */
+    cl_ulong chain_at; /* offset of tickets and states, in 64-bit words; 0: no line is cut */
+    /* totals of the pieces with ENTRY_SPINE */
     cl_ulong blocks;
     cl_ulong superblocks;
     cl_ulong lines;
 };
 
-/* Give an entry its numbers in the launch: those behind what is counted, which it is added to. */
+/* Set the first work item, block, superblock and line of an entry to the counts in *table, and
+ * add those of the entry to the counts. */
 static void number_entry(struct scan_entry *entry, uint64_t items, struct launch_table *table)
 {
     entry->first[BY_ITEM] = table->items;
@@ -164,8 +168,8 @@ static void number_entry(struct scan_entry *entry, uint64_t items, struct launch
     }
 }
 
-/* Take room for the table of a division's pieces, write it, and make it visible to the launches
- * that follow. */
+/* Allocate room for the table of a division's pieces, write the table, and make it visible to
+ * the launches that follow. Fails as table_grow() or the OpenCL calls do. */
 static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
                               scan_divide *divide, struct launch_table *table,
                               struct error *err)
@@ -174,7 +178,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     const struct scan_set *set = division->set;
     struct scan_entry *entries = launcher->entries;
     struct table *room = &launcher->table;
-    uint64_t states = 0; /* words */
+    uint64_t states = 0; /* 64-bit words of the states of cut lines */
     size_t dims = 0;
     *table = (struct launch_table){.entry_count = (cl_uint)set->count};
     for (size_t i = 0; i < set->count; i++) {
@@ -195,7 +199,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     }
     const size_t from = room->used;
     unsigned char *host = room->host + from;
-    /* the table's size is a multiple, so is what is left */
+    /* No overflow: the size of the table is a multiple of RANGE_ALIGN, too. */
     room->used += (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
     for (size_t i = 0; i < set->count; i++) {
         const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
@@ -215,7 +219,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
 
 /* ---- the kernels for GPUs ---- */
 
-/* Let scratch memory hold so many bytes of anything. */
+/* Grow scratch memory to at least `bytes` bytes; the content is undefined. */
 static enum status grow_scratch(const struct opencl *device, struct opencl_buffer *scratch,
                                 uint64_t bytes, struct error *err)
 {
@@ -223,7 +227,8 @@ static enum status grow_scratch(const struct opencl *device, struct opencl_buffe
     return opencl_poison(device, scratch->mem, (size_t)scratch->bytes, err);
 }
 
-/* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
+/* Enqueue the three launches that compute the sums before each tile: of blocks, superblocks,
+ * lines. */
 static enum status enqueue_spines(struct launcher *launcher, const struct scan_set *set,
                                   const cl_kernel *kernels, const struct launch_table *table,
                                   uint32_t *launches, struct error *err)
@@ -284,7 +289,7 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
                                 uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
-    /* slots for the totals of blocks, then for the S, then for the T of superblocks */
+    /* The slots hold the totals of blocks, then S, then T of superblocks (gpu_lookback.cl). */
     const cl_ulong anchors_at = table->blocks;
     const cl_ulong totals_at = anchors_at + table->superblocks;
     const cl_ulong slots = totals_at + table->superblocks;
@@ -308,7 +313,7 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_set
 
 /* ---- one variant ---- */
 
-/* Launches for all pieces, which go by one variant: of its kernel, or of each that is needed. */
+/* Enqueue the launches of one variant's kernels for all pieces of the set. */
 static enum status run_variant(struct launcher *launcher, const struct scan_set *set,
                                struct scan_type type, enum scan_variant_id variant,
                                uint32_t *launches, struct error *err)
@@ -340,7 +345,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
         return run_lookback(launcher, set, kernels, &table, launches, err);
     }
     const struct opencl_arg args[] = {
-        /* the last one: not of the generic kernel */
+        /* The generic kernel has no chain_at. */
         OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
         OPENCL_ARG(set->carry),     OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
@@ -362,7 +367,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
 
 /* ---- choosing ---- */
 
-/* The kernels that a GPU runs the piece by. */
+/* Return the variant by which a GPU runs the piece. */
 static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
                                            const struct scan_piece *piece)
 {
@@ -378,7 +383,7 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
     const bool contiguous = scan_dim_is_unit(&plan->axis);
     const bool rows = contiguous && plan->dims <= 1;
     const bool carries = piece->carry_in || piece->carry_out;
-    /* a test that asks for the kernels for GPUs by name gets them for every piece */
+    /* A test that names a variant of the kernels for GPUs gets it for every piece. */
     if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
         return SCAN_VARIANT_GENERIC;
     }
@@ -386,7 +391,7 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
                                                                       : SCAN_VARIANT_GPU;
 }
 
-/* Offsets up to the piece's last cell fit signed 32-bit indices. */
+/* True if the offset of the piece's last cell fits a signed 32-bit index. */
 static bool fits_32(const struct scan_piece *piece)
 {
     const uint64_t most = INT32_MAX;
@@ -405,8 +410,8 @@ static struct scan_type find_type(const struct opencl *device, const struct scan
     return (struct scan_type){first->dtype, narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
 }
 
-/* Pieces that go the same way share their launches: of the vector kernel that suits them best, of
- * the kernels for GPUs, or of the one that runs everything. */
+/* Pieces of the same variant share their launches. The variant is one of the kernels for GPUs,
+ * the vector kernel that suits the piece best, or else the kernel for any layout. */
 enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                          uint32_t *launches, struct error *err)
 {
@@ -436,7 +441,7 @@ enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
     for (int variant = 0; variant < SCAN_VARIANT_COUNT; variant++) {
         few.count = 0;
         for (size_t i = 0; few.pieces + i < pieces + set->count; i++) {
-            if (few.pieces[i].variant == variant) { /* behind those before it */
+            if (few.pieces[i].variant == variant) { /* swap to the front part */
                 const struct scan_piece piece = few.pieces[i];
                 few.pieces[i] = few.pieces[few.count];
                 few.pieces[few.count++] = piece;

@@ -1,7 +1,9 @@
-/* From pieces of scans to kernel launches: chooses the kernels, fills their tables, sets their
- * arguments and enqueues them. Knows buffers, not slabs: what lies where is decided before
- * (batch.c), what is waited for after. A launch fails as its OpenCL calls do, or OUT_OF_MEMORY;
- * what was enqueued before may still run. Thread: that of the device. */
+/* Converts pieces of scans into kernel launches: chooses the kernels, fills their tables, sets
+ * their arguments and enqueues them. The launcher works on buffers, not on slabs: the caller
+ * (batch.c) places the tensors before and waits for the device after.
+ *
+ * Failures: a launch fails as its OpenCL calls do (DEVICE_ERROR), or as OUT_OF_MEMORY; commands
+ * that were enqueued before may still run. Thread: that of the device. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
 
@@ -10,44 +12,48 @@
 _Static_assert(sizeof(ulong) == sizeof(uint64_t), "a row is of 64-bit words");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
 
-/* A buffer for the tables of launches, with its copy on the host, or in host memory itself where
- * the device works there. Launches take room from it until the queue has been emptied. */
+/* A buffer for the tables of launches. If the device works in host memory, `host` is the
+ * buffer's memory, else a copy of the content. Each launch allocates its table behind `used`
+ * until the queue is empty again. */
 struct table {
     unsigned char *host; /* owned */
-    cl_mem mem;          /* owned; over `host` where the device works in host memory */
-    size_t bytes;
-    size_t used; /* 0 whenever the queue is empty */
+    cl_mem mem;          /* owned; uses `host` if the device works in host memory */
+    size_t bytes;        /* size of the buffer */
+    size_t used;         /* bytes in use; 0 whenever the queue is empty */
 };
 
-/* All zero but for the device: nothing to free. */
+/* Initial state: all zero except `device`; such a launcher owns nothing. */
 struct launcher {
     const struct opencl *device; /* borrowed */
     struct programs programs;
     struct table table;
-    struct opencl_buffer blocks; /* sums that kernels for GPUs hand on */
-    struct opencl_buffer superblocks;
-    struct opencl_buffer lookback; /* sums that work-groups of a launch publish */
-    bool looks_back[DTYPE_COUNT];  /* look-back passed its trial for the type; SCAN_LOOKBACK_ON
-                                     needs no trial */
-    struct scan_entry *entries;    /* owned: of the table that is being filled */
-    size_t room;                   /* for so many */
+    struct opencl_buffer blocks;      /* owned: sums of blocks (kernels for GPUs) */
+    struct opencl_buffer superblocks; /* owned: sums of superblocks (kernels for GPUs) */
+    struct opencl_buffer lookback;    /* owned: sums that the work-groups of a launch publish */
+    bool looks_back[DTYPE_COUNT];     /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
+    struct scan_entry *entries;       /* owned: entries of the table that is being filled */
+    size_t room;                      /* capacity of `entries` */
 };
 
-/* The device is idle. */
+/* Free everything that the launcher owns. The device must be idle. */
 void launcher_deinit(struct launcher *launcher);
 
-/* Build the programs of a variant and an element type for offsets of any width. launcher_run()
- * builds, or takes from those compiled ahead, any program that does not exist yet. */
+/* Build the programs of a variant and an element type for every width of offsets. The call is
+ * optional: launcher_run() builds, or loads from the kernels compiled ahead, any missing
+ * program.
+ * err   DEVICE_ERROR: a program does not build; OUT_OF_MEMORY */
 MUST_CHECK enum status launcher_build(struct launcher *launcher, enum scan_variant_id variant,
                                       enum dtype dtype, struct error *err);
 
-/* Enqueue everything the set needs; adds to *launches. The order of the pieces may change. Nothing
- * of the set is borrowed after the call but its buffers. */
+/* Enqueue all launches of the set, without waiting for them, and add their number to *launches.
+ * The function may reorder set->pieces. After the call only the buffers of the set stay in use,
+ * until the queue is empty.
+ * err   DEVICE_ERROR, OUT_OF_MEMORY */
 MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
-/* The queue is empty, and the device does not work in host memory any more: tables are elsewhere
- * from now on. */
+/* Free the table, so that the next launch creates a new one: needed when the device stops
+ * working in host memory. The queue must be empty. */
 void launcher_drop_table(struct launcher *launcher);
 
 #endif

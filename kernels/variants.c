@@ -32,9 +32,10 @@ enum {
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
-    EXACT_NARROW = 32, /* bytes of a row of columns that are gathered one by one, at most */
-    EXACT_SHORT = 256, /* elements of a line of exact sums that is scanned by itself, at
+    EXACT_NARROW = 32,    /* bytes of a row of columns that are gathered one by one, at most */
+    EXACT_SHORT = 256,    /* elements of a line of exact sums that is scanned by itself, at
                                   least, if it is one of many and no row */
+    EXACT_SHORT_SET = 16, /* SHORT_AS_COLUMNS of exact_rows.cl */
     EXACT_SHARED_ROW = 512, /* bytes of a row in a strip of them, at least, for threads to share
                                 rows: of narrower strips memory fetches neighbours in vain */
     EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */
@@ -154,13 +155,26 @@ static bool wide_or_alone(const struct scan_piece *piece)
     return columns * element_bytes(piece) >= CACHE_LINE_BYTES || columns == piece->plan->lines;
 }
 
+/* Sets of short columns, one behind the other, that a block has several of. */
+static bool are_short_sets(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    const uint64_t inner = exact_neighbours(piece);
+    const uint64_t size = inner * plan->axis.size;
+    const struct scan_dim *sets = &plan->dim[0];
+    return inner > 1 && plan->dims == 2 && size <= EXACT_SHORT_SET && !piece->carry_in &&
+           !piece->carry_out && plan->axis.in_stride == inner &&
+           plan->axis.out_stride == inner && sets->in_stride == size &&
+           sets->out_stride == size;
+}
+
 /* Lines whose elements are neighbours, or too few lines for the lanes of a tile, or long ones too few
  * of which lie side by side for the lanes of a strip. */
 static bool few_or_rows(const struct scan_piece *piece)
 {
     const bool narrow =
         are_columns(piece) && exact_neighbours(piece) * element_bytes(piece) <= EXACT_NARROW;
-    return are_rows(piece) || piece->plan->lines < STRIDED_LINES ||
+    return are_rows(piece) || are_short_sets(piece) || piece->plan->lines < STRIDED_LINES ||
            (narrow && piece->plan->axis.size >= EXACT_SHORT);
 }
 
@@ -656,16 +670,16 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
      *                           can, prefer, work items */
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, 0, true},
-    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_partition", "exact_strip",
+    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_strip",
                                        "exact_tiles"),
                                  {"scan_exact_tiles", "total_exact_tiles"}, NULL,
                                  any_layout, many_gathered, divide_exact_tiles, 0, true},
-    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_partition", "exact_strip",
+    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_strip",
                                          "exact_columns"),
                                  {"scan_exact_columns", "total_exact_columns"}, NULL,
                                  are_columns, wide_or_alone, divide_exact_columns, 0, true},
-    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_partition", "exact_block",
-                                      "exact_total", "exact_rows"),
+    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_block",
+                                      "exact_total", "exact_strip", "exact_rows"),
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,
                                  any_layout, few_or_rows, divide_exact_rows, 0, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,

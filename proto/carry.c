@@ -1,4 +1,5 @@
-/* Sizes, checks, and both forms of a carry; see carry.h. */
+/* Sizes of carries, checks of a received carry, and conversion between both forms; see
+ * carry.h. */
 #include "proto/carry.h"
 
 #include "proto/little_endian.h"
@@ -8,7 +9,7 @@
 #include <isa-l/crc.h>
 #include <string.h>
 
-/* Where the header has what; docs/carry.md. */
+/* Byte offsets and flags of the header (docs/carry.md). */
 enum {
     AT_MAGIC = 0,
     AT_VERSION = 8,
@@ -26,20 +27,20 @@ enum {
     FLAGS_MOST = FLAG_EXCLUSIVE | FLAG_REVERSE | FLAG_NAN_SKIP
 };
 
-/* A line's descriptor, of floats. */
+/* Byte offsets and flags of the descriptor of a line of floats (docs/carry.md). */
 enum {
     LINE_AT_FLAGS = 0,
     LINE_AT_ZERO = 1,
-    LINE_AT_LOW = 2,   /* place of its lowest word: 64 bits each from the least number on */
-    LINE_AT_COUNT = 3, /* of words */
+    LINE_AT_LOW = 2,   /* index of the lowest stored word */
+    LINE_AT_COUNT = 3, /* number of stored words */
     LINE_BYTES = 4,
     LINE_NAN = EXACT_SUM_NAN,
     LINE_PLUS = EXACT_SUM_PLUS,
     LINE_MINUS = EXACT_SUM_MINUS,
-    LINE_ZEROS = 8, /* every element so far is -0.0, or there is none */
+    LINE_ZEROS = 8, /* every element so far is -0.0, or the line has no element yet */
     WORD_BYTES = 8,
     WORD_BITS = 64,
-    LINES_AT_ONCE = 16 << 10 /* between two steps */
+    LINES_AT_ONCE = 16 << 10 /* between two calls of parallel_step() */
 };
 
 enum status carry_part(const char *field, const char *text, enum scan_part *part,
@@ -117,7 +118,7 @@ uint64_t carry_answer_most(const struct scan_desc *desc, bool totals)
 uint64_t carry_answer_usual(const struct scan_desc *desc, bool totals)
 {
     enum {
-        USUAL_WORDS = 3 /* a float64 number with room to grow on both sides */
+        USUAL_WORDS = 3 /* enough for most float64 sums */
     };
     const uint64_t most = carry_answer_most(desc, totals);
     uint64_t lines = 0;
@@ -176,7 +177,7 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     };
     const bool floats = dtype_is_float(found.dtype);
     const uint64_t least = carry_sums_at(found.dtype, found.lines);
-    uint64_t sums = 0; /* bytes of an integer's */
+    uint64_t sums = 0; /* bytes of the sums of integers */
     if (found.position > INT64_MAX || carry_room(found.dtype, found.lines) == UINT64_MAX) {
         return REFUSE(err,
                       "the carry's header says %" PRIu64 " lines at position %" PRIu64
@@ -226,7 +227,7 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                       names[found->nan], names[part->nan]);
     }
     if (!carry_geometry(part, &lines, &elements)) {
-        return STATUS_OK; /* scan_plan_make() says what is wrong */
+        return STATUS_OK; /* scan_plan_make() reports the fault */
     }
     if (found->lines != lines) {
         return REFUSE(err,
@@ -248,7 +249,7 @@ enum status carry_check_size(const struct scan_desc *part, uint64_t bytes, struc
     uint64_t lines = 0;
     uint64_t elements = 0;
     if (!carry_geometry(part, &lines, &elements)) {
-        return STATUS_OK; /* scan_plan_make() says what is wrong */
+        return STATUS_OK; /* scan_plan_make() reports the fault */
     }
     if (bytes < carry_sums_at(part->dtype, lines) || bytes > carry_room(part->dtype, lines)) {
         return REFUSE(
@@ -261,7 +262,7 @@ enum status carry_check_size(const struct scan_desc *part, uint64_t bytes, struc
     return STATUS_OK;
 }
 
-/* ---- what was damaged ---- */
+/* ---- the checksum ---- */
 
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end)
 {
@@ -293,7 +294,7 @@ enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, u
 
 /* ---- a line ---- */
 
-/* Bits of the largest number of a type, in units of its least one. */
+/* Bits of a type's largest finite number, in units of its least positive number. */
 static unsigned largest_bits(enum dtype dtype)
 {
     const struct dtype_info *info = dtype_info(dtype);
@@ -301,7 +302,7 @@ static unsigned largest_bits(enum dtype dtype)
     return fraction + 1 + (1U << info->exponent_bits) - 3;
 }
 
-/* Bits that the sum of so many elements may have, its sign included. */
+/* Most bits of a sum of `position` elements, sign bit included. */
 static unsigned most_bits(enum dtype dtype, uint64_t position)
 {
     unsigned bits = largest_bits(dtype) + 1;
@@ -311,7 +312,8 @@ static unsigned most_bits(enum dtype dtype, uint64_t position)
     return bits;
 }
 
-/* Bits of the integer, its sign included, that begins with word `low`: its top word is there. */
+/* Bits of the integer in words low to low + count - 1, sign bit included; `top` is its top
+ * word. */
 static unsigned used_bits(unsigned low, unsigned count, uint64_t top)
 {
     const uint64_t magnitude = (int64_t)top < 0 ? ~top : top;
@@ -320,13 +322,14 @@ static unsigned used_bits(unsigned low, unsigned count, uint64_t top)
     return bits;
 }
 
-/* Does the top word of two say no more than the sign of the one below? */
+/* True if the word `top` only repeats the sign of the word below. */
 static bool repeats_sign(uint64_t top, uint64_t below)
 {
     return top == ((int64_t)below < 0 ? UINT64_MAX : 0);
 }
 
-/* What is wrong with a line's descriptor and words, of which `left` bytes are there; NULL: nothing. */
+/* Check the descriptor of a line and its words; `left` bytes follow `words` in the carry.
+ * Returns NULL if both are valid, else the fault as the end of a sentence (static text). */
 static const char *line_fault(const struct carry_head *head, const unsigned char *line,
                               const unsigned char *words, uint64_t left)
 {
@@ -389,7 +392,7 @@ static void line_decode(const struct carry_head *head, const unsigned char *line
     }
 }
 
-/* Write the descriptor, and the words, which may take the place of the sum itself. Returns the bytes
+/* Write the descriptor and the words of a line. `words` may overlap the sum. Returns the bytes
  * of the words. */
 static size_t line_encode(const struct carry_head *head, const struct exact_sum *sum,
                           unsigned char *line, unsigned char *words)
@@ -561,7 +564,8 @@ static void write_head(const struct carry_head *head, unsigned char *bytes)
     little_endian_store(bytes + CARRY_AT_POSITION, 8, head->position);
 }
 
-/* The words of a line are no more than its sum, so they end before the next line's sum. */
+/* Encoding in place is safe: the words of a line take no more bytes than its struct exact_sum,
+ * so the words end before the sum of the next line. */
 enum status carry_encode(const struct carry_head *head, unsigned char *bytes,
                          const struct parallel *parallel, uint64_t *count, struct error *err)
 {
@@ -572,7 +576,7 @@ enum status carry_encode(const struct carry_head *head, unsigned char *bytes,
     struct carry_crc crc = {.done = 0};
     uint64_t at = from;
     write_head(head, bytes);
-    if (floats && head->lines > 0) { /* the last descriptor, or what fills it up */
+    if (floats && head->lines > 0) { /* zero the padding behind the last descriptor, if any */
         memset(bytes + from - LINE_BYTES, 0, LINE_BYTES);
     }
     for (uint64_t i = 0; i < head->lines; i++) {

@@ -546,7 +546,6 @@ static enum status directml_complete(struct scan_call *call, void *input,
     TRY(framed_check_payload(payload_bytes, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
                              .types = dml->level->types,
-                             .any_spelling = true,
                              .field = "data",
                              .parallel = call->parallel};
     return json_tensor_read(&read, call->data,

@@ -480,10 +480,7 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
     if (kserve->framed.doc.root == NULL) {
         return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
     }
-    const struct json_read how = {.null_is_nan = true,
-                                  .bare_nan = true,
-                                  .any_spelling = true,
-                                  .parallel = call->parallel};
+    const struct json_read how = {.parallel = call->parallel};
     return framed_tensor_read_data(&kserve->inputs[TENSOR_X], how, input, err);
 }
 

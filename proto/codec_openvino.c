@@ -54,6 +54,22 @@ static enum status read_port(const struct json_doc *doc, bool axis, struct frame
 
 /* ---- the operator ---- */
 
+/* Refuse a precision outside a port. json_fields_known() would say that no precision is chosen
+ * here, but the clients of this dialect choose one in each port. */
+static enum status refuse_precision(const struct json_place *place, struct error *err)
+{
+    char path[JSON_PATH_MAX];
+    if (json_field(place, "precision") == NULL) {
+        return STATUS_OK;
+    }
+    json_path_of(place, "precision", -1, path);
+    return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
+                           "there is no field %s: the precision of a port is its element type "
+                           "and stands in the port, as inputs[0].precision; sums are always "
+                           "exact, and no attribute changes that",
+                           path);
+}
+
 static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
                                    struct error *err)
 {
@@ -63,6 +79,7 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     if (place.object == NULL) {
         return STATUS_OK;
     }
+    TRY(refuse_precision(&place, err));
     TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
     TRY(json_field_bool(&place, "exclusive", true, &desc->exclusive, err));
     return json_field_bool(&place, "reverse", true, &desc->reverse, err);
@@ -105,6 +122,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     TRY(framed_no_query(request, err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->framed.doc, err));
     struct json_place root = {.object = openvino->framed.doc.root, .path = ""};
+    TRY(refuse_precision(&root, err));
     TRY(framed_check_members(&root, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&root, &call->desc, err));
     TRY(read_inputs(&root, openvino, call, err));

@@ -3,8 +3,10 @@
  *     \x93NUMPY  major minor  length(2 or 4 bytes, little-endian)
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces \n
  *
- * The dict is parsed as the literal it is: keys in any order, either quote, spaces and a
- * trailing comma where Python allows them; everything else is refused. Possible failures:
+ * The dict is parsed as the literal it is: keys in any order, either quote, u before it as Python 2
+ * wrote it, spaces and a trailing comma where Python allows them; everything else is refused. A
+ * type is read by its code (<f4), its letter (<f) or its name (float32), as NumPy reads it on Linux.
+ * Possible failures:
  * INVALID_NPY (no magic, another version, a header that is cut off or holds no such dict),
  * INVALID_DTYPE (text, objects, complex numbers, ...), INVALID_SHAPE (too many dimensions). */
 #include "proto/npy_header.h"
@@ -23,14 +25,16 @@ enum {
     ALIGNMENT = 64
 };
 
-#define EXPECTED_TYPES "expected f2, f4, f8, i1, i2, i4, i8, u1, u2, u4 or u8, after < or >"
+#define EXPECTED_TYPES                                                                     \
+    "expected f2, f4, f8, i1, i2, i4, i8, u1, u2, u4 or u8, after < or >, or the name of " \
+    "such a type, as float32"
 #define TEXT_ADVICE                                                                        \
     "text has no sum: if it is numbers, send x.astype('int64') where all are whole, else " \
     "x.astype('float64'), which rounds to 53 bits"
-#define ONE_BYTE_ADVICE                                                                     \
-    "the file does not say of which type these bytes are (float8, int4, ...), and none of " \
-    "those has sums here: save x.astype('float32') of the array as it was, which holds "    \
-    "all of their values"
+#define ONE_BYTE_ADVICE                                                                    \
+    "the file does not say which type of one byte this is (float8, float4, int4, int2, "   \
+    "...), and none of them has sums here: from the array as it was before it was saved, " \
+    "save x.astype('float32') if its type is a float, x.astype('int64') if it is an integer"
 #define LONG_DOUBLE_ADVICE                                                            \
     "float64 is the widest float here: send x.astype('float64'), which rounds every " \
     "element to 53 bits and makes an infinity of one beyond 1.8e308"
@@ -137,15 +141,17 @@ static enum status syntax_error(const struct cursor *cursor, const char *expecte
                      "the NPY header is not valid: expected %s at '%s'", expected, found);
 }
 
-/* 'text' or "text" without escapes. */
+/* 'text' or "text" without escapes, perhaps with u in front, as Python 2 writes it. */
 static bool take_string(struct cursor *cursor, struct byte_view *out)
 {
     skip_space(cursor);
-    if (cursor->at == cursor->end || (*cursor->at != '\'' && *cursor->at != '"')) {
+    const char *quote = cursor->at;
+    quote += quote < cursor->end && (*quote | 0x20) == 'u';
+    if (quote == cursor->end || (*quote != '\'' && *quote != '"')) {
         return false;
     }
-    const char *begin = cursor->at + 1;
-    const char *close = memchr(begin, *cursor->at, (size_t)(cursor->end - begin));
+    const char *begin = quote + 1;
+    const char *close = memchr(begin, *quote, (size_t)(cursor->end - begin));
     if (close == NULL || memchr(begin, '\\', (size_t)(close - begin)) != NULL) {
         return false;
     }
@@ -157,6 +163,45 @@ static bool take_string(struct cursor *cursor, struct byte_view *out)
 static bool view_is(struct byte_view text, const char *word)
 {
     return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
+}
+
+/* The other spellings of NumPy's types, on Linux, where a C long has 8 bytes. */
+static const struct spelling {
+    const char *text;
+    const char *type; /* a descr without its byte order */
+} codes[] = {{"?", "b1"},  {"b", "i1"}, {"B", "u1"},  {"h", "i2"},  {"H", "u2"}, {"i", "i4"},
+             {"I", "u4"},  {"l", "i8"}, {"L", "u8"},  {"q", "i8"},  {"Q", "u8"}, {"n", "i8"},
+             {"N", "u8"},  {"p", "i8"}, {"P", "u8"},  {"e", "f2"},  {"f", "f4"}, {"d", "f8"},
+             {"g", "f16"}, {"F", "c8"}, {"D", "c16"}, {"G", "c32"}, {"c", "S1"}},
+  names[] = {{"bool", "b1"},      {"bool_", "b1"},       {"byte", "i1"},     {"ubyte", "u1"},
+             {"short", "i2"},     {"ushort", "u2"},      {"intc", "i4"},     {"uintc", "u4"},
+             {"int", "i8"},       {"int_", "i8"},        {"uint", "u8"},     {"intp", "i8"},
+             {"uintp", "u8"},     {"long", "i8"},        {"ulong", "u8"},    {"longlong", "i8"},
+             {"ulonglong", "u8"}, {"half", "f2"},        {"single", "f4"},   {"float", "f8"},
+             {"double", "f8"},    {"longdouble", "f16"}, {"float128", "f16"}};
+
+static struct byte_view respell(struct byte_view type, const struct spelling *spellings,
+                                size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (view_is(type, spellings[i].text)) {
+            return (struct byte_view){spellings[i].type, strlen(spellings[i].type)};
+        }
+    }
+    return type;
+}
+
+/* A type without its byte order, as NumPy writes it: i8 for l. A name has no byte order. */
+static struct byte_view usual_spelling(struct byte_view type, bool has_order)
+{
+    enum dtype dtype = DTYPE_F32;
+    if (!has_order && dtype_find(DTYPE_FAMILY_NAME, type.bytes, type.count, &dtype) &&
+        dtype_info(dtype)->npy != NULL) {
+        const char *npy = dtype_info(dtype)->npy + 1;
+        return (struct byte_view){npy, strlen(npy)};
+    }
+    const struct byte_view code = respell(type, codes, ARRAY_COUNT(codes));
+    return has_order ? code : respell(code, names, ARRAY_COUNT(names));
 }
 
 /* Advice for a descr that is no type of the service. Each step that it names keeps every sum
@@ -175,11 +220,13 @@ static const struct {
     {"U", TEXT_ADVICE},
     {"a", TEXT_ADVICE},
     {"T", TEXT_ADVICE},
-    {"bfloat16", "NPY has no bfloat16: send the bytes as application/octet-stream with "
-                 "dtype=bfloat16"},
+    {"bfloat16", "NPY has no bfloat16: send x.tobytes() as application/octet-stream with "
+                 "dtype=bfloat16 and its shape"},
     {"V2",
-     "the file does not say of which type these 2 bytes are; if it was bfloat16, which NumPy "
-     "saves so, send x.tobytes() as application/octet-stream with dtype=bfloat16"},
+     "the file does not say which type of 2 bytes this is; bfloat16 is one that NumPy saves "
+     "so: if the array was bfloat16 before it was saved, send its x.tobytes() as "
+     "application/octet-stream with dtype=bfloat16 and its shape, else convert it to a type "
+     "that has sums before it is saved"},
     {"V1", ONE_BYTE_ADVICE},
     {"f1", ONE_BYTE_ADVICE},
     {"V", "the file does not say of which type these bytes are: convert x to a type that has "
@@ -230,6 +277,7 @@ static enum status parse_descr(struct cursor *cursor, struct npy_header *out, st
         order = text[0];
         type = (struct byte_view){text + 1, descr.count - 1};
     }
+    type = usual_spelling(type, type.count < descr.count);
     for (int i = 0; i <= DTYPE_BOOL; i++) {
         const struct dtype_info *info = dtype_info((enum dtype)i);
         if (info->npy != NULL && view_is(type, info->npy + 1)) {

@@ -1,4 +1,5 @@
-/* First what the input is, then where it is cut, then how the bytes of a part are gathered. */
+/* Detects the tensor in the input, cuts the tensor into boxes, and reads boxes; see
+ * part_source.h. */
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
@@ -14,15 +15,17 @@ enum {
     HINT_TEXT = 256,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
     LEAST_LENGTH =
-        64 /* of a part along the axis: its carry, a sum a line, is small beside it */
+        64 /* elements along the axis of a part, so that the carry (a sum a line) is small */
 };
 
-/* ---- what the input is ---- */
+/* ---- the tensor of the input ---- */
 
-/* A file says by its length what an open size is. */
+/* Check the type and shape against the length of the input, and compute an open size from the
+ * length of a file. `hint` is appended to the refusal of a file; "": no hint. Returns
+ * EXIT_DONE, or EXIT_USAGE after complaining. */
 static int check_length(const struct source *source, struct tensor *tensor, const char *hint)
 {
-    uint64_t known = 1; /* elements, then bytes: of the sizes that are not open */
+    uint64_t known = 1; /* product of the sizes that are not open: elements, then bytes */
     bool fits = true;
     int open = -1;
     for (int i = 0; i < tensor->shape.count; i++) {
@@ -76,7 +79,8 @@ int tensor_of_raw(const struct settings *settings, struct source *source, struct
 {
     char hint[HINT_TEXT] = "";
     *tensor = (struct tensor){.shape = settings->shape};
-    (void)tally_dtype_find(settings->dtype, &tensor->dtype); /* it is one of the choices */
+    /* The option table admits known types only. */
+    (void)tally_dtype_find(settings->dtype, &tensor->dtype);
     if (!source->stream) {
         format_hint(source, FORMAT_RAW, hint, sizeof hint);
     }
@@ -150,7 +154,7 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
     return status;
 }
 
-/* ---- where it is cut ---- */
+/* ---- cutting ---- */
 
 static uint64_t parts_of(uint64_t size, uint64_t step)
 {
@@ -243,7 +247,7 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
     return (before * cutting->inner + box->column) * cutting->element_bytes;
 }
 
-/* ---- its bytes ---- */
+/* ---- reading boxes ---- */
 
 int part_source_read(const struct part_source *parts, const struct box *box, char *to)
 {
@@ -259,7 +263,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     return source_check_unchanged(parts->bytes);
 }
 
-/* The tensor is complete: so is what brought it. */
+/* Check that the stream has no bytes after the tensor. Returns EXIT_DONE or an exit status. */
 static int check_end(const struct part_source *parts)
 {
     struct source *bytes = parts->bytes;
@@ -276,7 +280,8 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     struct box *next = &parts->next;
     size_t taken = 0;
     bool chain = cutting->steps > 1;
-    /* What is cut: outer indices, or the axis at one of them; in units that are whole there. */
+    /* If `chain`, a box is a stretch of the axis at one outer index, else a range of outer
+     * indices. `unit`: bytes of one step along the axis, or of one outer index. */
     uint64_t unit =
         (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element_bytes;
     uint64_t left = chain ? cutting->length - next->at : cutting->outer - next->outer;

@@ -1,14 +1,20 @@
-/* Where the parts of a tensor come from: what the input's tensor is, and its cuts.
+/* The source of a tensor's parts: the type and shape of the tensor in the input, and the
+ * division of the tensor into boxes.
  *
- * A tensor is seen as [outer][length][inner], `length` being the axis. A part is a box of it:
- *   whole lines, if those of one outer index fit into a part: parts are independent
- *   else a stretch of the axis at one outer index: a lane of parts, each with the carry of the
- *   one before; and of as many columns as leave room for 64 elements along the axis, so that the
- *   carry, which holds a sum of every line, is small beside the part
- * A stream, and whatever goes to one, is cut in the order of its bytes, with all columns.
+ * The tensor has the shape [outer][length][inner], where `length` is the size of the axis. A
+ * part is a box of the tensor:
+ *   - some whole lines, if the lines of one outer index fit into a part: parts are independent;
+ *   - else a stretch of the axis at one outer index. The parts of one range of columns form a
+ *     lane, in which each part needs the carry of the part before. A part has only as many
+ *     columns as leave room for 64 elements along the axis, so that the carry, which contains a
+ *     sum of every line, is small compared to the part.
+ * A tensor that is read from or written to a stream is cut in the order of its bytes, with all
+ * columns in each part.
  *
- * Possible failures: input that is not what was said is EXIT_USAGE, of a file before anything
- * is sent. Thread: one at a time, but for part_source_read() of a file, which is for any. */
+ * Failures: functions that return int return EXIT_DONE, or an exit status after complaining.
+ * Input that does not match the given type and shape is EXIT_USAGE, for a file before anything
+ * is sent; failed reads are EXIT_LOCAL (source.h). Thread: one at a time; part_source_read() of
+ * a file: any number. */
 #ifndef TALLY_CLI_PART_SOURCE_H
 #define TALLY_CLI_PART_SOURCE_H
 
@@ -16,46 +22,50 @@
 #include "client/cli/options.h"
 #include "client/cli/text_reader.h"
 
-#define OPEN_SIZE UINT64_MAX /* the outermost size, until the stream ends */
+#define OPEN_SIZE UINT64_MAX /* the outermost size is unknown until the stream ends */
 
 struct tensor {
     enum tally_dtype dtype;
-    bool byte_swap;
-    bool fortran_order;       /* the sizes below are those of the file, reversed */
-    struct number_list shape; /* [0] is -1 if open */
-    uint64_t data_offset;
+    bool byte_swap;           /* the elements are big-endian */
+    bool fortran_order;       /* `shape` is the shape in the file, reversed */
+    struct number_list shape; /* elements; [0] is -1 if open */
+    uint64_t data_offset;     /* bytes before the first element */
 };
 
 struct cutting {
-    uint64_t outer; /* OPEN_SIZE: open; or length is */
-    uint64_t length;
-    uint64_t inner;
-    uint64_t outer_step; /* of a box, at most */
-    uint64_t length_step;
-    uint64_t inner_step;
-    uint64_t lanes; /* chains of boxes, which depend on no other */
-    uint64_t steps; /* boxes of a chain; 1: no carry */
-    bool reverse;
+    uint64_t outer;       /* product of the sizes before the axis; OPEN_SIZE: open */
+    uint64_t length;      /* size of the axis; OPEN_SIZE: open */
+    uint64_t inner;       /* product of the sizes after the axis: columns */
+    uint64_t outer_step;  /* largest size of a box, outer indices */
+    uint64_t length_step; /* largest size of a box, elements along the axis */
+    uint64_t inner_step;  /* largest size of a box, columns */
+    uint64_t lanes;       /* number of lanes; lanes are independent of each other */
+    uint64_t steps;       /* boxes of a lane; 1: no carry */
+    bool reverse;         /* lanes begin at the end of the axis */
     size_t element_bytes;
 };
 
 struct box {
-    uint64_t outer; /* first index, and how many */
-    uint64_t outers;
-    uint64_t at;
-    uint64_t count;
-    uint64_t column;
-    uint64_t columns;
+    uint64_t outer;   /* first outer index */
+    uint64_t outers;  /* number of outer indices */
+    uint64_t at;      /* first element along the axis */
+    uint64_t count;   /* number of elements along the axis */
+    uint64_t column;  /* first column */
+    uint64_t columns; /* number of columns */
 };
 
-/* Cut the tensor into parts of about part_bytes. in_order: in that of its bytes. */
+/* Cut the tensor into parts of about part_bytes bytes. in_order: the parts follow each other in
+ * the order of the tensor's bytes. */
 struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
                           uint64_t part_bytes, bool in_order);
 
+/* Return the box number `step` of a lane, in the order in which the axis is traversed. */
 struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t step);
+/* Return the bytes of the elements of a box. */
 uint64_t box_bytes(const struct cutting *cutting, const struct box *box);
 
-/* A box is so many runs of bytes that lie together in the tensor: where the i-th begins. */
+/* box_runs(): the number of contiguous runs of bytes that make up a box, and *run_bytes, the
+ * length of each. box_run_offset(): the bytes from the first element to run i. */
 uint64_t box_runs(const struct cutting *cutting, const struct box *box, uint64_t *run_bytes);
 uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, uint64_t i);
 
@@ -63,25 +73,28 @@ struct part_source {
     struct source *bytes; /* borrowed */
     struct tensor tensor;
     struct cutting cutting;
-    struct box next;         /* of a stream: where it is */
-    struct text_reader text; /* of FORMAT_TEXT and FORMAT_CSV */
-    bool is_text;
-    int gather_ms; /* how long a stream's part waits for more; -1: until it is full */
+    struct box next;         /* first indices of the next box of a stream */
+    struct text_reader text; /* used for FORMAT_TEXT and FORMAT_CSV */
+    bool is_text;            /* the input is FORMAT_TEXT or FORMAT_CSV */
+    int gather_ms; /* milliseconds to wait for a part of a stream to fill; -1: no limit */
 };
 
-/* What the input is; raw input by the settings. */
+/* Determine the type and shape of the input: from the settings (raw), the NPY header, or the
+ * first lines (text). tensor_of_npy() does not consume the header; tensor_of_text() fills
+ * parts->text and parts->tensor. */
 int tensor_of_raw(const struct settings *settings, struct source *source,
                   struct tensor *tensor);
-int tensor_of_npy(struct source *source, struct tensor *tensor); /* its head is left there */
+int tensor_of_npy(struct source *source, struct tensor *tensor);
 int tensor_of_text(const struct settings *settings, struct part_source *parts);
 
-/* Bytes of all of it; OPEN_SIZE if that is open. */
+/* Return the bytes of the whole tensor; OPEN_SIZE if a size is open. */
 uint64_t cutting_bytes(const struct cutting *cutting);
 
-/* Read a box of a file. */
+/* Read a box of a file to `to` (box_bytes() bytes), in the host's byte order. */
 int part_source_read(const struct part_source *parts, const struct box *box, char *to);
 
-/* Take the next box of a stream; box->outers is 0 at the end. */
+/* Read the next box of a stream to `to`, which has room for a part, in the host's byte order.
+ * Sets *box; box->outers is 0 at the end of the tensor. */
 int part_source_take(struct part_source *parts, struct box *box, char *to);
 
 #endif

@@ -1,31 +1,34 @@
 /* The exact sum of a line of floats, as an integer.
  *
- * Every finite element of a type is a multiple of the type's least positive number, 2^EXACT_LOW. So
- * a sum of elements is an integer times 2^EXACT_LOW, and EXACT_WORDS words of 64 bits hold the sum
- * of 2^63 elements of any size, in two's complement, the lowest word first. Integer addition is
- * associative: the order of the additions, and where a line is cut, cannot change a sum. The one
- * rounding is that of exact_round(), to nearest even, to the type of the elements.
+ * The unit of an element type is its least positive number. Every finite element is a multiple
+ * of the unit, so a sum of elements is an integer number of units. EXACT_WORDS words of 64 bits
+ * hold the sum of 2^63 elements of any size, in two's complement, lowest word first. Integer
+ * addition is associative: neither the order of the additions nor the places where a line is
+ * cut can change a sum. Only exact_round() rounds: to nearest even, to the type of the
+ * elements.
  *
- * What no integer says is kept in flags: a NaN, an infinity of either sign, and whether an element
- * other than -0.0 was added.
+ * Flags record the facts that no integer can express: a NaN, an infinity of either sign, and
+ * whether an element other than -0.0 was added.
  *
- *   exact_clear(s)       the sum of no elements
+ *   exact_clear(s)       set the sum to that of no elements
  *   exact_add(s, x)      add an element, given by its bits
  *   exact_add_wide(...)  add an integer of 128 bits
  *   exact_join(s, more)  add another sum
- *   exact_window(...)    the sum's 128 bits from a place on
- *   exact_round(s)       bits of the sum as an element: NaN is the positive quiet NaN without
- *                        payload; a sum out of range is an infinity; a sum of 0 is -0.0 if every
- *                        element is -0.0 and there is one, else +0.0
+ *   exact_window(...)    read 128 bits of the sum, from a given bit on
+ *   exact_round(s)       return the bits of the sum as an element: a NaN is the positive quiet NaN
+ *                        without payload; a sum out of range is an infinity; a sum of 0 is -0.0 if
+ *                        at least one element was added and every element was -0.0, else +0.0
  *
- * Integers alone are needed: no float64, no rounding mode, no subnormals of the device. An element
- * costs some nanoseconds: the vector kernels add whole blocks in another way, and fall back on this
- * where the exponents of a block are too far apart.
+ * The code needs integers only: no float64, no rounding mode, no subnormals of the device. One
+ * element costs some nanoseconds. The vector kernels add whole blocks by a faster method, and
+ * use this code for a block whose exponents are too far apart. exact_add() on a NaN or an
+ * infinity sets a flag; no function fails.
  *
  *   -DELEM_F16|BF16|F32|F64   element type
- *   -DINDEX=uint|ulong        wide enough for every offset of the launch
+ *   -DINDEX=uint|ulong        integer type wide enough for every offset of the launch
  *
- * The first part of a program: elem_t is an element as its bits, acc_t a line's sum. */
+ * This file is the first source of a program and defines elem_t, the bits of an element, and
+ * acc_t, the sum of a line. */
 typedef INDEX index_t;
 
 #if defined(ELEM_F16)
@@ -54,19 +57,20 @@ typedef ulong elem_t;
 
 #define EXACT_SIGN      (1UL << (EXACT_FRACTION + EXACT_EXPONENT))
 #define EXACT_HIDDEN    (1UL << EXACT_FRACTION)
-#define EXACT_EXPONENTS ((1UL << EXACT_EXPONENT) - 1)          /* the largest field */
-#define EXACT_INFINITY  (EXACT_EXPONENTS << EXACT_FRACTION)    /* magnitude bits */
-#define EXACT_NAN       (EXACT_INFINITY | (EXACT_HIDDEN >> 1)) /* quiet, without payload */
+#define EXACT_EXPONENTS ((1UL << EXACT_EXPONENT) - 1)          /* largest exponent field */
+#define EXACT_INFINITY  (EXACT_EXPONENTS << EXACT_FRACTION)    /* bits of the magnitude */
+#define EXACT_NAN       (EXACT_INFINITY | (EXACT_HIDDEN >> 1)) /* quiet NaN without payload */
 
 #define EXACT_HAS_NAN   1u
-#define EXACT_HAS_PLUS  2u  /* +Infinity */
-#define EXACT_HAS_MINUS 4u  /* -Infinity */
-#define EXACT_HAS_ANY   8u  /* an element */
-#define EXACT_HAS_MORE  16u /* an element other than -0.0 */
+#define EXACT_HAS_PLUS  2u  /* +Infinity among the elements */
+#define EXACT_HAS_MINUS 4u  /* -Infinity among the elements */
+#define EXACT_HAS_ANY   8u  /* at least one element */
+#define EXACT_HAS_MORE  16u /* an element other than -0.0, or an exclusive scan */
 
-/* A line's sum. Words below `low` are 0, words from `high` on repeat the sign, and the words in
- * between are as few as possible; the sum 0 has none. Between launches, and between parts of a line,
- * a sum is kept in memory as it is. */
+/* The sum of a line. Only words[low] to words[high - 1] are stored: words below `low` are 0,
+ * and words from `high` on repeat the sign. The number of stored words is minimal; a sum of 0
+ * has none. Memory holds sums in this form between launches and between parts of a line; the
+ * host reads them as struct exact_sum (proto/exact_sum.h). */
 struct exact {
     uint flags;
     uchar low;
@@ -82,19 +86,19 @@ static inline void exact_clear(struct exact *s)
     s->high = 0;
 }
 
-/* 0, or all bits set. */
+/* Return the sign extension of the sum: 0, or all bits set if the sum is negative. */
 static inline ulong exact_sign(const struct exact *s)
 {
     return s->high > s->low ? (ulong)((long)s->words[s->high - 1] >> 63) : 0;
 }
 
-/* Word i of the sum, which may be outside of those that are kept. */
+/* Return word i of the sum; the word need not be stored. */
 static inline ulong exact_word(const struct exact *s, uint i)
 {
     return i < s->low ? 0 : i < s->high ? s->words[i] : exact_sign(s);
 }
 
-/* Add the integer (high : low), in two's complement, times 2^place units. */
+/* Add 2^place units times the two's complement integer (high : low). */
 static inline void exact_add_wide(struct exact *s, ulong low, ulong high, uint place)
 {
     const uint at = place / 64;
@@ -108,7 +112,7 @@ static inline void exact_add_wide(struct exact *s, ulong low, ulong high, uint p
     if ((low | high) == 0) {
         return;
     }
-    /* Keep the words that the integer reaches, and one more for what the sum may grow by. */
+    /* Store the words that the integer reaches, and one more word for a carry. */
     const ulong fill = exact_sign(s);
     if (begin == end) {
         begin = end = at;
@@ -138,7 +142,7 @@ static inline void exact_add_wide(struct exact *s, ulong low, ulong high, uint p
     s->high = (uchar)end;
 }
 
-/* Add another sum: the sum of the elements of both. */
+/* Add the sum `more` and its flags to s. */
 static inline void exact_join(struct exact *s, const struct exact *more)
 {
     s->flags |= more->flags;
@@ -148,17 +152,18 @@ static inline void exact_join(struct exact *s, const struct exact *more)
     }
 }
 
-/* The number of an element that is finite, without its sign, in units of 2^place. */
+/* Return the magnitude of a finite element as a multiple of 2^*place units. */
 static inline ulong exact_number(ulong magnitude, uint *place)
 {
     const ulong field = magnitude >> EXACT_FRACTION;
     const ulong fraction = magnitude & (EXACT_HIDDEN - 1);
-    *place = (uint)(field > 0 ? field - 1 : 0); /* subnormal numbers have the least one's */
+    *place = (uint)(field > 0 ? field - 1 : 0); /* field 0: subnormal, same weight as 1 */
     return field > 0 ? fraction | EXACT_HIDDEN : fraction;
 }
 
-/* Add a number of at most 53 bits, or subtract it, where the words that are kept stay the same ones.
- * Returns false, and the sum is as it was, where that is not sure. */
+/* Fast path: add a number of at most 53 bits times 2^place units, or subtract it if `minus`.
+ * Returns false and leaves the sum unchanged unless `low` and `high` certainly stay the
+ * same. */
 static inline bool exact_add_inside(struct exact *s, ulong number, uint place, bool minus)
 {
     const uint at = place / 64;
@@ -174,7 +179,7 @@ static inline bool exact_add_inside(struct exact *s, ulong number, uint place, b
     const ulong next = minus ? w[1] - high : w[1] + high;
     const ulong second = minus ? next - carry : next + carry;
     const bool more = minus ? w[1] < high || next < carry : next < high || second < carry;
-    /* The highest word must have room for what is added, and be more than a sign afterwards. */
+    /* The highest word must not overflow, and must not become a mere sign word. */
     const bool reaches_top = at + 2 == s->high;
     const ulong top = reaches_top ? second : s->words[s->high - 1];
     const ulong before = s->words[s->high - 1];
@@ -207,7 +212,8 @@ static inline void exact_add(struct exact *s, elem_t bits)
     }
 }
 
-/* The sum divided by 2^place units, rounded down: its lower 128 bits. */
+/* Divide the sum by 2^place units, round down, and return the lower 128 bits of the
+ * quotient. */
 static inline void exact_window(const struct exact *s, uint place, ulong *low, ulong *high)
 {
     const uint at = place / 64;
@@ -232,8 +238,8 @@ static inline elem_t exact_round(const struct exact *s)
         const bool minus = (s->flags & (EXACT_HAS_ANY | EXACT_HAS_MORE)) == EXACT_HAS_ANY;
         return (elem_t)(minus ? EXACT_SIGN : 0);
     }
-    /* The magnitude: all bits inverted if negative, and 1 added, which ends in the lowest word as
-     * that is not 0. The highest word may be nothing but sign. */
+    /* Negate a negative sum: invert all bits and add 1. The lowest stored word is not 0, so the
+     * addition carries into no other word. The highest word may hold sign bits only. */
     const uint low = s->low;
     const ulong invert = exact_sign(s);
     uint top = s->high - 1;
@@ -244,13 +250,13 @@ static inline elem_t exact_round(const struct exact *s)
     }
     const ulong next =
         top > low ? (s->words[top - 1] ^ invert) + (top - 1 == low ? invert & 1 : 0) : 0;
-    /* The first 64 bits, of which the first is 1, and whether more follow. */
+    /* `head`: the 64 bits from the leading 1 on; `more`: a bit below `head` is set. */
     const uint zeros = (uint)clz(first);
     const ulong head = zeros > 0 ? first << zeros | next >> (64 - zeros) : first;
     const bool more = (zeros > 0 ? next << zeros : next) != 0 || top > low + 1;
-    const uint leading = 64 * top + 63 - zeros; /* the place of the first */
+    const uint leading = 64 * top + 63 - zeros; /* bit position of the leading 1 */
     const ulong sign = invert & EXACT_SIGN;
-    if (leading < EXACT_FRACTION) { /* subnormal, and exact: all of it is in the lowest word */
+    if (leading < EXACT_FRACTION) { /* subnormal: exact, within the lowest word */
         return (elem_t)(sign | first);
     }
     const uint dropped =
@@ -259,7 +265,7 @@ static inline elem_t exact_round(const struct exact *s)
     const ulong rest = head << (64 - dropped);
     const ulong middle = 1UL << 63;
     const bool up = rest > middle || (rest == middle && (more || (kept & 1) != 0));
-    /* The hidden bit counts the exponent up by one, and so does a carry out of the fraction. */
+    /* The hidden bit adds one to the exponent field, as does a carry out of the fraction. */
     const ulong field = leading - EXACT_FRACTION;
     const ulong rounded = (field << EXACT_FRACTION) + kept + (up ? 1 : 0);
     return (elem_t)(sign | (rounded < EXACT_INFINITY ? rounded : EXACT_INFINITY));

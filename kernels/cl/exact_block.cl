@@ -161,8 +161,6 @@ INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const boo
 }
 #endif
 
-#define EXACT_INFINITE (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS)
-
 /* The exact sum itself, element by element. Once it is infinite or NaN, numbers do not change it, and
  * are not added. */
 NOINLINE void add_one_by_one(const elem_t *in, elem_t *out, uint count, bool exclusive,
@@ -238,6 +236,27 @@ INLINE void add_limbs(struct exact *sum, const whole_t *after, const whole_t *be
     }
 }
 
+/* -0.0 that a line begins with, where its sum has no other element yet. */
+INLINE uint minus_zeros(const elem_t *in, uint count, uint flags)
+{
+    uint lead = 0;
+    while (lead < count && (flags & EXACT_HAS_MORE) == 0 && in[lead] == EXACT_SIGN) {
+        lead++;
+    }
+    return lead;
+}
+
+/* The sums of so many -0.0 are -0.0, but for the first exclusive one. */
+INLINE void minus_zeros_store(elem_t *out, uint count, uint lead, bool exclusive, elem_t first)
+{
+    for (uint k = 0; k < lead; k++) {
+        out[k] = exclusive && k == 0 ? first : (elem_t)EXACT_SIGN;
+    }
+    if (exclusive && lead > 0 && lead < count) {
+        out[lead] = (elem_t)EXACT_SIGN;
+    }
+}
+
 /* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
 INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
                        const bool exclusive, struct exact *sum)
@@ -252,17 +271,18 @@ INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
     int place;
     ulong w0;
     ulong w1;
-    if ((sum->flags & EXACT_HAS_MORE) == 0 && in[0] == EXACT_SIGN) {
-        add_one_by_one(in, out, count, exclusive, sum); /* -0.0 stays while there is no more */
+    const uint lead = minus_zeros(in, count, sum->flags);
+    const elem_t first = lead > 0 && exclusive ? exact_round(sum) : 0;
+    if (range.special) {
+        add_one_by_one(in, out, count, exclusive, sum);
         return;
     }
-    sum->flags |= EXACT_HAS_ANY | EXACT_HAS_MORE;
+    sum->flags |= EXACT_HAS_ANY | (lead < count ? EXACT_HAS_MORE : 0);
     exact_places(sum, &sum_top, &sum_low);
     /* EXACT_BLOCK elements are 2^10 times as large as one, at most */
     const int top = max(range.zero ? 0 : range.top + 10, sum_top) + 1;
     const int low = range.zero ? sum_low : min(range.low, sum_low);
-    enum way way = choose_way(top, low, &place);
-    way = range.special ? ONE_BY_ONE : way;
+    const enum way way = choose_way(top, low, &place);
     exact_window(sum, (uint)place, &w0, &w1);
     if (way == ONE_BY_ONE) {
         add_one_by_one(in, out, count, exclusive, sum);
@@ -302,6 +322,7 @@ INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
         add_limbs(sum, carry, before, 3, place);
 #endif
     }
+    minus_zeros_store(out, count, lead, exclusive, first);
 }
 
 /* ---- short rows ---- */
@@ -311,8 +332,8 @@ INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
 /* `rows` short rows, one behind the other, EXACT_BLOCK elements at most: no sums before them, and none
  * after. A row's last vector runs into the rows behind it, whose results are written after it: the
  * elements are in a buffer by then, and so are results that would run out of the block. */
-INLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint length,
-                            const bool exclusive)
+NOINLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint length,
+                              bool exclusive)
 {
     elem_t cells[EXACT_BLOCK + STRIDE] __attribute__((aligned(64)));
     elem_t results[EXACT_BLOCK + STRIDE] __attribute__((aligned(64)));
@@ -336,7 +357,8 @@ INLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint lengt
         const elem_t *from = cells + r * length;
         const bool inside = r * length + vectors * WIDTH <= count;
         elem_t *to = inside ? out + r * length : results + r * length;
-        if (way == ONE_BY_ONE || (!exclusive && from[0] == EXACT_SIGN)) {
+        const uint lead = exclusive ? 0 : minus_zeros(from, length, 0);
+        if (way == ONE_BY_ONE) {
             struct exact sum;
             exact_clear(&sum);
             sum.flags = exclusive ? EXACT_HAS_MORE : 0;
@@ -360,6 +382,7 @@ INLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint lengt
             add_three_limbs(from, to, length, exclusive, &three, carry);
 #endif
         }
+        minus_zeros_store(to, length, lead, false, 0);
     }
     for (uint r = rows; r > 0 && (r - 1) * length + vectors * WIDTH > count; r--) {
         __builtin_memcpy(out + (r - 1) * length, results + (r - 1) * length,

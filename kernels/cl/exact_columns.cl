@@ -3,21 +3,16 @@
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Columns of a strip that are fewer than a stride, one tile after the other, by way of a buffer. */
-INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
+/* Columns that are fewer than a stride, by way of a buffer that has zeros beside them. */
+INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
 {
-    elem_t cells[TILE_ROWS * STRIDE] __attribute__((aligned(64)));
-    const struct tile buffered = {cells, cells, STRIDE, STRIDE, t->rows};
+    const struct tile buffered = {cells, cells, s->columns, s->columns, t->rows};
     for (uint r = 0; r < t->rows; r++) {
-        for (uint i = 0; i < STRIDE; i++) {
-            cells[r * STRIDE + i] = i < columns ? t->in[(long)r * t->in_step + i] : 0;
-        }
+        row_copy(cells + r * s->columns, t->in + (long)r * t->in_step, columns);
     }
     strip_add(s, &buffered);
     for (uint r = 0; r < t->rows && s->results != NO_RESULTS; r++) {
-        for (uint i = 0; i < columns; i++) {
-            t->out[(long)r * t->out_step + i] = cells[r * STRIDE + i];
-        }
+        row_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
     }
 }
 
@@ -25,17 +20,21 @@ INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns)
  * first: row 0 of it in the order of traversal, steps with its direction. */
 NOINLINE void columns_scan(struct tile first, uint columns, const struct partition *p, ulong line)
 {
+    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     struct strip s;
     strip_begin(&s, sums, columns, p, line);
     const ulong tile_rows = strip_tile_rows(&s);
+    for (uint i = 0; i < TILE_BYTES / ELEM_BYTES && columns < STRIDE; i++) {
+        cells[i] = 0;
+    }
     for (ulong r = 0; r < p->length; r += tile_rows) {
         struct tile t = first;
         t.in += (long)r * t.in_step;
         t.out += (long)r * t.out_step;
         t.rows = (uint)min(tile_rows, p->length - r);
         if (columns < STRIDE) {
-            narrow_add(&s, &t, columns);
+            narrow_add(&s, &t, columns, cells);
         } else {
             strip_add(&s, &t);
         }

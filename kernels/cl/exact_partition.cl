@@ -53,6 +53,13 @@ INLINE void line_begin(const struct partition *p, ulong line, struct exact *sum)
     }
 }
 
+/* Whether nothing lies before the partition, or its total is wanted: every sum before it is that of
+ * no elements. */
+INLINE bool partition_begins_with_zero(const struct partition *p)
+{
+    return p->total || (p->entry->partitions == 1 && (p->entry->flags & ENTRY_CARRY_IN) == 0);
+}
+
 /* The sum of a line before the partition; 0 for its total. */
 INLINE void partition_begin(const struct partition *p, ulong line, struct exact *sum)
 {

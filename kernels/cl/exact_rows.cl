@@ -6,8 +6,13 @@
 #define TOTALS_NAME total_exact_rows
 
 /* Lines whose elements are apart are scanned side by side, a block of each: neighbours in memory share
- * cache lines. */
+ * cache lines. The blocks of all of them stay in the first two levels of cache. */
 #define LINES_TOGETHER 16
+#define TOGETHER_BYTES (1 << 15)
+
+/* Short rows, and sets of short columns, of at most so many elements become columns
+ * (exact_transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
+#define SHORT_AS_COLUMNS 16
 
 /* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
 struct stretch {
@@ -118,28 +123,45 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
-/* Several lines to a block, one behind the other on both sides, and by themselves. */
-INLINE bool are_short_rows(__global const struct scan_entry *e)
+/* Short sets by columns, in a buffer: `cells` has the sets, and SIDE elements more, and zeros behind
+ * them up to a multiple of 8 sets. Transposed, the first elements of all lines are the first row. */
+NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint inner,
+                                    bool exclusive)
 {
-    const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
-    return e->length <= SHORT_ROW && e->partitions == 1 && (e->flags & others) == 0 &&
-           e->axis_in == 1 && e->axis_out == 1 && e->dims == 1 &&
-           entry_dim(e, 0)[1] == e->length && entry_dim(e, 0)[2] == e->length;
+    elem_t columns[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS] __attribute__((aligned(64)));
+    struct exact sums[STRIP_COLUMNS];
+    const uint width = inner * sets;
+    const struct tile tile = {columns, columns, width, width, length};
+    struct strip strip;
+    strip_begin_zero(&strip, sums, width, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
+    transpose(columns, sets, cells, length * inner, sets, length * inner);
+    strip_add(&strip, &tile);
+    transpose(cells, length * inner, columns, sets, length * inner, sets);
 }
 
-/* Short rows backwards: turned round together, the last row is the first. */
-NOINLINE void short_rows_reversed(const elem_t *in, elem_t *out, uint rows, uint length,
-                                  bool exclusive)
+/* `sets` short sets of lines, one behind the other. step: 1, or -1, where the first element in the
+ * order of traversal is the last one in memory. */
+NOINLINE void short_sets(const elem_t *in, elem_t *out, long step, uint sets, uint length,
+                         uint inner, bool exclusive)
 {
-    elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
-    const uint count = rows * length;
-    cells_gather(cells, in + count - 1, -1, count);
-    if (exclusive) {
-        short_rows_scan(cells, cells, rows, length, true);
-    } else {
-        short_rows_scan(cells, cells, rows, length, false);
+    elem_t cells[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS + SIDE] __attribute__((aligned(64)));
+    const uint size = length * inner;
+    const uint count = sets * size;
+    const uint padded = (sets + 7) / 8 * 8;
+    if (size > SHORT_AS_COLUMNS && step == 1) {
+        short_rows_scan(in, out, sets, length, exclusive);
+        return;
     }
-    cells_scatter(cells, out + count - 1, -1, count);
+    cells_gather(cells, in, step, count);
+    if (size > SHORT_AS_COLUMNS) {
+        short_rows_scan(cells, cells, sets, length, exclusive);
+    } else {
+        for (uint i = count; i < padded * size; i++) {
+            cells[i] = 0;
+        }
+        short_sets_by_columns(cells, padded, length, inner, exclusive);
+    }
+    cells_scatter(cells, out, step, count);
 }
 
 /* The partition of a line. */
@@ -157,10 +179,63 @@ INLINE struct stretch stretch_of(const struct partition *p, ulong line)
     return s;
 }
 
+/* Columns that lie side by side without gaps, and are all there are in a row; 0: they do not. */
+INLINE uint neighbours_of(__global const struct scan_entry *e)
+{
+    if (e->dims == 0) {
+        return 0;
+    }
+    __global const ulong *inner = entry_dim(e, e->dims - 1);
+    const bool dense = inner[1] == 1 && inner[2] == 1 && inner[0] == e->axis_in &&
+                       inner[0] == e->axis_out && inner[0] > 1;
+    return dense && inner[0] <= LINES_TOGETHER ? (uint)inner[0] : 0;
+}
+
 /* Lines of the entry that are scanned side by side. */
 INLINE uint lines_together(__global const struct scan_entry *e)
 {
-    return e->axis_in == 1 && e->axis_out == 1 ? 1 : LINES_TOGETHER;
+    const uint neighbours = neighbours_of(e);
+    return e->axis_in == 1 && e->axis_out == 1 ? 1 : neighbours > 0 ? neighbours : LINES_TOGETHER;
+}
+
+/* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
+ * buffer. */
+NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong length,
+                              enum results results, struct exact *sums)
+{
+    elem_t lines[TOGETHER_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
+    elem_t rows[TOGETHER_BYTES / ELEM_BYTES + SIDE] __attribute__((aligned(64)));
+    const bool reverse = first->in_step < 0;
+    const uint most = min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
+                          (uint)EXACT_BLOCK);
+    /* turned round, the last of the neighbours is the first */
+    const long step = reverse ? -1 : 1;
+    const long corner = reverse ? count - 1 : 0;
+    for (ulong from = 0; from < length; from += most) {
+        const uint block = (uint)min(length - from, (ulong)most);
+        const uint padded = (block + STRIDE - 1) / STRIDE * STRIDE;
+        cells_gather(rows, first->in + (long)from * first->in_step + corner, step, block * count);
+        transpose(lines, most, rows, count, block, count);
+        for (uint i = 0; i < count; i++) {
+            struct exact *sum = &sums[reverse ? count - 1 - i : i];
+            elem_t *line = lines + i * most;
+            for (uint k = block; k < padded; k++) {
+                line[k] = 0;
+            }
+            if (results == NO_RESULTS) {
+                line_total(line, block, sum);
+            } else if (results == EXCLUSIVE) {
+                block_scan(line, line, block, padded, true, sum);
+            } else {
+                block_scan(line, line, block, padded, false, sum);
+            }
+        }
+        if (results != NO_RESULTS) {
+            transpose(rows, count, lines, most, count, block);
+            cells_scatter(rows, first->out + (long)from * first->out_step + corner, step,
+                          block * count);
+        }
+    }
 }
 
 /* The partition of LINES_TOGETHER lines at most. */
@@ -174,7 +249,11 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
         stretches[i] = stretch_of(p, line + i);
         partition_begin(p, line + i, &sums[i]);
     }
-    for (ulong from = 0; from < p->length; from += turn) {
+    if (count > 1 && neighbours_of(p->entry) == count) {
+        neighbours_scan(&stretches[0], count, p->length, results, sums);
+    }
+    const bool apart = count == 1 || neighbours_of(p->entry) != count;
+    for (ulong from = 0; from < p->length && apart; from += turn) {
         const ulong to = min(from + turn, p->length);
         for (uint i = 0; i < count; i++) {
             if (results == NO_RESULTS) {
@@ -191,6 +270,23 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     }
 }
 
+/* Several sets of lines to a block, one behind the other on both sides, and by themselves: a set is a
+ * short row, or the lines of neighbours. The lines of a set; 0: the lines are not so. */
+INLINE uint short_set_of(__global const struct scan_entry *e)
+{
+    const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
+    const bool rows = e->axis_in == 1 && e->axis_out == 1;
+    const ulong inner = rows ? 1 : neighbours_of(e);
+    const ulong size = e->length * inner;
+    const ulong most = rows ? SHORT_ROW : SHORT_AS_COLUMNS;
+    const ulong dims = rows ? 1 : 2;
+    if (inner == 0 || size > most || e->partitions > 1 || (e->flags & others) != 0 ||
+        e->dims != dims || entry_dim(e, 0)[1] != size || entry_dim(e, 0)[2] != size) {
+        return 0;
+    }
+    return (uint)inner;
+}
+
 /* An item is item_lines lines of the entry, the last what is left of them, or a partition of
  * these. */
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
@@ -201,20 +297,19 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     const uint together = lines_together(e);
     ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
-    if (are_short_rows(e)) {
-        const uint most = EXACT_BLOCK / (uint)e->length;
+    const uint inner = short_set_of(e);
+    if (inner > 0) {
+        const uint size = (uint)e->length * inner;
+        const uint most = min(EXACT_BLOCK / size, (uint)STRIP_COLUMNS / inner / 8 * 8);
         const struct line_walk walk = line_walk_start(e, (index_t)line);
         const elem_t *from = AS_PRIVATE(launch->in + walk.in);
         elem_t *to = AS_PRIVATE(launch->out + walk.out);
-        for (; line < end; line += most, from += most * e->length, to += most * e->length) {
-            const uint rows = (uint)min((ulong)most, end - line);
-            if ((e->flags & ENTRY_REVERSE) != 0) {
-                short_rows_reversed(from, to, rows, (uint)e->length, exclusive);
-            } else if (exclusive) {
-                short_rows_scan(from, to, rows, (uint)e->length, true);
-            } else {
-                short_rows_scan(from, to, rows, (uint)e->length, false);
-            }
+        const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+        for (; line < end; line += most * inner, from += most * size, to += most * size) {
+            const uint sets = (uint)min((ulong)most, (end - line) / inner);
+            const ulong first = reverse ? sets * size - 1 : 0;
+            short_sets(from + first, to + first, reverse ? -1 : 1, sets, (uint)e->length, inner,
+                       exclusive);
         }
         return;
     }

@@ -12,12 +12,19 @@
  * All columns share the form. Where a tile does not fit, the sums become exact ones, and then those of
  * a form that has room for more than the tile needs, so that this happens seldom.
  *
- * NaN and infinities are kept apart, as flags of each lane, and are zeros in the sums. In place is
- * fine: elements are read before their sums are written. */
+ * NaN and infinities are kept apart, as flags of each lane, and are zeros in the sums. So is whether a
+ * lane has an element other than -0.0, because the sum of nothing but -0.0 is -0.0. In place is fine:
+ * elements are read before their sums are written. */
 #define STRIP_COLUMNS 512
 #define STRIP_VECTORS (STRIP_COLUMNS / WIDTH)
 #define TILE_BYTES    (1 << 14)
 #define TILE_ROWS     256 /* at most */
+
+/* Columns of a strip are a multiple of this: whole vectors, and whole squares (exact_transpose.cl). */
+#define STRIP_UNIT ((uint)max(WIDTH, SIDE))
+
+/* Flags that a strip keeps for each lane. */
+#define STRIP_FLAGS (EXACT_INFINITE | EXACT_HAS_MORE)
 
 enum form {
     REALS,
@@ -41,14 +48,16 @@ enum form {
 
 struct strip {
     enum form form;
-    uint columns; /* a multiple of STRIDE */
+    uint columns; /* a multiple of STRIP_UNIT */
     enum results results;
+    bool fresh;       /* `sums` are not written: each is 0, with these flags */
+    uint fresh_flags; /* EXACT_HAS_ANY, _MORE */
     bool special;                   /* a NaN or an infinity was among the elements */
     bool more;                      /* every column has an element other than -0.0 */
     int place;                      /* of the lowest limb, or what every sum is a multiple of */
     int top;                        /* sums are smaller than 2^top */
-    whole_t limb[3][STRIP_VECTORS]; /* the lowest first; REALS: float64 numbers in the first */
-    whole_t flags[STRIP_VECTORS];   /* EXACT_HAS_NAN, _PLUS, _MINUS */
+    whole_t limb[STRIP_VECTORS][3]; /* the lowest first; REALS: float64 numbers in the first */
+    whole_t flags[STRIP_VECTORS];   /* EXACT_HAS_NAN, _PLUS, _MINUS, _MORE */
     struct exact *sums;             /* of each column; out of date but for EXACT */
 };
 
@@ -76,20 +85,24 @@ INLINE whole_t special_flags(real_t *x)
     const whole_t nan = special & ((BITS_OF(*x) & LIMB_MASK) != 0);
     const whole_t minus = special & ~nan & (BITS_OF(*x) < 0);
     const whole_t plus = special & ~nan & ~minus;
+    const whole_t more = BITS_OF(*x) != LONG_MIN; /* -0.0 */
     *x = REAL_OF(BITS_OF(*x) & ~special);
-    return (nan & EXACT_HAS_NAN) | (plus & EXACT_HAS_PLUS) | (minus & EXACT_HAS_MINUS);
+    return (nan & EXACT_HAS_NAN) | (plus & EXACT_HAS_PLUS) | (minus & EXACT_HAS_MINUS) |
+           (more & EXACT_HAS_MORE);
 }
 
-/* Results of lanes that have flags are infinities, or NaN. */
+/* Results of lanes that have flags are infinities, or NaN, and those of lanes that have nothing but
+ * -0.0 are -0.0. */
 INLINE real_t special_results(real_t result, whole_t flags)
 {
     const long both = EXACT_HAS_PLUS | EXACT_HAS_MINUS;
     const whole_t infinity = (whole_t)(0x7FFL << LIMB_BITS);
     const whole_t nan = ((flags & EXACT_HAS_NAN) != 0) | ((flags & both) == both);
     const whole_t sign = ((flags & EXACT_HAS_MINUS) != 0) & (whole_t)(1L << 63);
-    const whole_t any = flags != 0;
+    const whole_t none = (flags & EXACT_HAS_MORE) == 0;
+    const whole_t any = (flags & (both | EXACT_HAS_NAN)) != 0;
     const whole_t instead = infinity | (nan & (1L << (LIMB_BITS - 1))) | (sign & ~nan);
-    return REAL_OF((any & instead) | (~any & BITS_OF(result)));
+    return REAL_OF((any & instead) | (~any & BITS_OF(result)) | (none & LONG_MIN));
 }
 
 /* Ask for a row of the next tile: into the second-level cache, for rows that are a power of two apart
@@ -101,14 +114,35 @@ INLINE void row_prefetch(const elem_t *row, uint columns)
     }
 }
 
+/* The exponents of `count` elements that are contiguous. The last vector overlaps the one before it
+ * where they are no whole strides. */
+INLINE void extremes_add_run(struct extremes *all, const elem_t *in, uint count)
+{
+    elem_t few[STRIDE] __attribute__((aligned(64)));
+    const uint rest = count % STRIDE;
+    extremes_add(all, in, count - rest);
+    if (rest > 0 && count >= STRIDE) {
+        extremes_add(all, in + count - STRIDE, STRIDE);
+    } else if (rest > 0) {
+        for (uint i = 0; i < STRIDE; i++) {
+            few[i] = i < rest ? in[i] : 0;
+        }
+        extremes_add(all, few, STRIDE);
+    }
+}
+
 /* The exponents of a tile, but for those of special elements. */
 NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
 {
     /* Rows without gaps are one run of memory, which the processor fetches ahead by itself. */
+    const bool is_run = t->in_step == (long)s->columns;
     const bool writes_apart =
         s->results != NO_RESULTS && abs(t->out_step) != (ulong)s->columns;
     struct extremes all = extremes_begin();
-    for (uint r = 0; r < t->rows; r++) {
+    if (is_run) {
+        extremes_add_run(&all, t->in, t->rows * s->columns);
+    }
+    for (uint r = 0; r < t->rows && !is_run; r++) {
         row_prefetch(t->in + (long)(r + t->rows) * t->in_step, s->columns);
         if (writes_apart) {
             row_prefetch(t->out + (long)(r + t->rows) * t->out_step, s->columns);
@@ -127,7 +161,7 @@ NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
             const bool special = (in[i] & (EXACT_SIGN - 1)) >= EXACT_INFINITY;
             cells[i] = special ? 0 : in[i];
         }
-        extremes_add(&all, cells, s->columns);
+        extremes_add_run(&all, cells, s->columns);
     }
     range = extremes_range(&all);
     range.special = true;
@@ -157,6 +191,11 @@ INLINE long limb_zero(enum form form, int k)
 /* The sums as exact ones. */
 NOINLINE void strip_to_exact(struct strip *s)
 {
+    for (uint i = 0; i < s->columns && s->fresh; i++) {
+        exact_clear(&s->sums[i]);
+        s->sums[i].flags = s->fresh_flags;
+    }
+    s->fresh = false;
     for (uint j = 0; j < s->columns / WIDTH; j++) {
         for (uint i = 0; i < WIDTH && s->form != EXACT; i++) {
             struct exact *sum = &s->sums[j * WIDTH + i];
@@ -165,13 +204,13 @@ NOINLINE void strip_to_exact(struct strip *s)
             sum->flags = flags | (uint)s->flags[j][i];
             if (s->form == REALS) {
                 const double number =
-                    REAL_OF(s->limb[0][j])[i] * power(-(s->place + EXACT_UNIT));
+                    REAL_OF(s->limb[j][0])[i] * power(-(s->place + EXACT_UNIT));
                 const long integer = (long)number;
                 exact_add_wide(sum, (ulong)integer, (ulong)(integer >> 63), (uint)s->place);
                 continue;
             }
             for (int k = 0; k < limbs_of(s->form); k++) {
-                const long limb = s->limb[k][j][i] - limb_zero(s->form, k);
+                const long limb = s->limb[j][k][i] - limb_zero(s->form, k);
                 exact_add_wide(sum, (ulong)limb, (ulong)(limb >> 63),
                                (uint)(s->place + LIMB_BITS * k));
             }
@@ -191,15 +230,27 @@ NOINLINE void strip_from_exact(struct strip *s, enum form form, int place)
             if (form == REALS) {
                 exact_window(sum, (uint)place, &w0, &w1);
                 const double number = wide_to_double(w0, w1) * power(place + EXACT_UNIT);
-                s->limb[0][j][i] = as_long(number);
+                s->limb[j][0][i] = as_long(number);
                 continue;
             }
             for (int k = 0; k < limbs_of(form); k++) {
                 exact_window(sum, (uint)(place + LIMB_BITS * k), &w0, &w1);
                 const bool highest = k == limbs_of(form) - 1;
-                s->limb[k][j][i] =
+                s->limb[j][k][i] =
                     (long)(highest ? w0 : w0 & (ulong)LIMB_MASK) + limb_zero(form, k);
             }
+        }
+    }
+    s->form = form;
+    s->place = place;
+}
+
+/* Sums of 0 in a form. */
+INLINE void strip_from_zero(struct strip *s, enum form form, int place)
+{
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        for (int k = 0; k < 3; k++) {
+            s->limb[j][k] = (whole_t)(form == REALS ? 0 : limb_zero(form, k));
         }
     }
     s->form = form;
@@ -236,10 +287,13 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
         s->top = top;
         return;
     }
-    int exact_top;
-    int exact_low;
-    strip_to_exact(s);
-    strip_places(s, &exact_top, &exact_low);
+    const bool zero = s->form == EXACT && s->fresh;
+    int exact_top = 0;
+    int exact_low = 64 * EXACT_WORDS;
+    if (!zero) {
+        strip_to_exact(s);
+        strip_places(s, &exact_top, &exact_low);
+    }
     const int need_top = max(tile_top, exact_top) + 1;
     const int need_low = min(min(tile_low, exact_low), need_top);
     const int bits = need_top - need_low;
@@ -252,30 +306,36 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
 #endif
     s->top = need_top;
     if (form == EXACT || need_top + EXACT_UNIT > 900) {
+        strip_to_exact(s);
         return;
     }
     const int spare = form == REALS ? 0 : (room_of(form) - bits) / 2;
-    strip_from_exact(s, form, max(need_low - spare, 0));
+    const int place = max(need_low - spare, 0);
+    if (zero) {
+        strip_from_zero(s, form, place);
+    } else {
+        strip_from_exact(s, form, place);
+    }
 }
 
-/* After a tile: what is over in lower limbs goes to the next, and s->top is as the sums are. */
+/* Between two tiles: what is over in lower limbs goes to the next, and s->top is as the sums are. */
 INLINE void strip_settle(struct strip *s)
 {
     const int limbs = limbs_of(s->form);
     whole_t most = (whole_t)(0); /* of REALS the largest magnitude, else all bits of all */
     for (uint j = 0; j < s->columns / WIDTH && s->form == REALS; j++) {
-        const whole_t magnitude = s->limb[0][j] & LONG_MAX;
+        const whole_t magnitude = s->limb[j][0] & LONG_MAX;
         most = magnitude > most ? magnitude : most;
     }
     for (uint j = 0; j < s->columns / WIDTH && s->form != REALS; j++) {
         for (int k = 0; k + 1 < limbs; k++) {
-            const whole_t limb = s->limb[k][j];
+            const whole_t limb = s->limb[j][k];
             const natural_t over = __builtin_astype(limb, natural_t) >> LIMB_BITS;
             const long zero = limb_zero(s->form, k) & ~LIMB_MASK;
-            s->limb[k + 1][j] += __builtin_astype(over, whole_t) - (zero >> LIMB_BITS);
-            s->limb[k][j] = (limb & LIMB_MASK) + zero;
+            s->limb[j][k + 1] += __builtin_astype(over, whole_t) - (zero >> LIMB_BITS);
+            s->limb[j][k] = (limb & LIMB_MASK) + zero;
         }
-        const whole_t high = s->limb[limbs - 1][j] - limb_zero(s->form, limbs - 1);
+        const whole_t high = s->limb[j][limbs - 1] - limb_zero(s->form, limbs - 1);
         most |= high ^ (high >> 63);
     }
     ulong bits = 0;
@@ -319,15 +379,15 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
                 s->flags[j] |= more;
             }
             if (form == REALS) {
-                const real_t before = REAL_OF(s->limb[0][j]);
+                const real_t before = REAL_OF(s->limb[j][0]);
                 const real_t after = before + x;
-                s->limb[0][j] = BITS_OF(after);
+                s->limb[j][0] = BITS_OF(after);
                 result = exclusive ? before : after;
 #if defined(WHOLES)
             } else if (form == ONE) {
-                const whole_t before = s->limb[0][j];
+                const whole_t before = s->limb[j][0];
                 const whole_t after = before + CONVERT(x * (real_t)(power(-unit)), whole_t);
-                s->limb[0][j] = after;
+                s->limb[j][0] = after;
                 const float_vec_t up = (float_vec_t)((float)unit);
                 result = CONVERT(wholes_results(exclusive ? before : after, up), real_t);
 #endif
@@ -338,9 +398,9 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
                 for (int k = limbs - 1; k >= 0; k--) {
                     const real_t with = x + limb[k];
                     x -= with - limb[k];
-                    before[k] = s->limb[k][j];
+                    before[k] = s->limb[j][k];
                     after[k] = before[k] + (BITS_OF(with) - bits[k]);
-                    s->limb[k][j] = after[k];
+                    s->limb[j][k] = after[k];
                 }
                 whole_t *sum = exclusive ? before : after;
                 real_t part[3];
@@ -382,8 +442,8 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
         for (uint i = 0; i < WIDTH; i++) {
             const uint flags = s->sums[j * WIDTH + i].flags;
             more = more && (flags & EXACT_HAS_MORE) != 0;
-            s->flags[j][i] = flags & (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS);
-            s->special = s->special || s->flags[j][i] != 0;
+            s->flags[j][i] = flags & STRIP_FLAGS;
+            s->special = s->special || (flags & EXACT_INFINITE) != 0;
         }
     }
     s->more = more;
@@ -400,9 +460,9 @@ INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum re
         const elem_t *in = t->in + (long)r * t->in_step;
         elem_t *out = t->out + (long)r * t->out_step;
         for (uint j = 0; j < vectors; j++) {
-            const whole_t before = s->limb[0][j];
+            const whole_t before = s->limb[j][0];
             const whole_t after = before + wholes_load(in + j * WIDTH, down);
-            s->limb[0][j] = after;
+            s->limb[j][0] = after;
             if (results != NO_RESULTS) {
                 const float_vec_t f = wholes_results(results == EXCLUSIVE ? before : after, up);
                 ((elems_any_t *)(out + j * WIDTH))[0] = __builtin_astype(f, elems_t);
@@ -414,6 +474,7 @@ INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum re
 
 NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
 {
+    const bool special = s->special || !s->more;
 #if defined(ELEM_F64)
 #define WITH_FORM(results, special)              \
     if (s->form == TWO) {                        \
@@ -430,7 +491,7 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
     }
 #endif
 #if defined(WHOLES)
-    if (s->form == ONE && !s->special) {
+    if (s->form == ONE && !special) {
         if (s->results == NO_RESULTS) {
             tile_add_wholes(s, t, NO_RESULTS);
         } else if (s->results == EXCLUSIVE) {
@@ -441,7 +502,7 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
         return;
     }
 #endif
-    if (s->special) {
+    if (special) {
         WITH_FORM(s->results, true)
     } else if (s->results == NO_RESULTS) {
         WITH_FORM(NO_RESULTS, false)
@@ -455,53 +516,98 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
 /* A column may begin with -0.0, which a sum in another form than EXACT does not keep. */
 INLINE bool begins_with_minus_zero(const struct strip *s, const struct tile *t)
 {
-    for (uint i = 0; i < s->columns; i++) {
-        if (t->in[i] == EXACT_SIGN) {
-            return true;
-        }
+    elems_t least = ~(elems_t)(0); /* 0 where an element is -0.0 */
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        const elems_t x = ((const elems_any_t *)(t->in + j * WIDTH))[0] ^ (elem_t)EXACT_SIGN;
+        least = x < least ? x : least;
     }
-    return false;
+    return __builtin_reduce_min(least) == 0;
+}
+
+/* Flags that every column has from now on. */
+INLINE void strip_add_flags(struct strip *s, uint flags)
+{
+    s->fresh_flags |= flags;
+    for (uint i = 0; i < s->columns && !s->fresh; i++) {
+        s->sums[i].flags |= flags;
+    }
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        s->flags[j] |= flags & STRIP_FLAGS;
+    }
+    s->more = s->more || (flags & EXACT_HAS_MORE) != 0;
+}
+
+/* Whether every column has an element other than -0.0. */
+INLINE bool strip_has_more(const struct strip *s)
+{
+    whole_t all = (whole_t)(-1);
+    for (uint j = 0; j < s->columns / WIDTH; j++) {
+        all &= s->flags[j];
+    }
+    return !any_lane((all & EXACT_HAS_MORE) == 0);
 }
 
 NOINLINE void strip_add(struct strip *s, const struct tile *t)
 {
     const struct range range = tile_range(s, t);
-    if (!s->more && begins_with_minus_zero(s, t)) {
+    const bool minus = !s->more && begins_with_minus_zero(s, t);
+    if (minus && s->results == EXCLUSIVE) {
         strip_to_exact(s);
         tile_add_exact(s, t);
         return;
     }
-    for (uint i = 0; i < s->columns && !s->more; i++) {
-        s->sums[i].flags |= EXACT_HAS_ANY | EXACT_HAS_MORE;
+    if (!s->more) {
+        strip_add_flags(s, EXACT_HAS_ANY | (minus ? 0 : EXACT_HAS_MORE));
     }
-    s->more = true;
     s->special = s->special || range.special;
+    if (s->form != EXACT) {
+        strip_settle(s);
+    }
     strip_prepare(s, &range, t->rows);
     if (s->form == EXACT) {
         tile_add_exact(s, t);
-    } else {
-        tile_add_in_form(s, t);
-        strip_settle(s);
+        return;
+    }
+    tile_add_in_form(s, t);
+    if (minus && strip_has_more(s)) {
+        strip_add_flags(s, EXACT_HAS_MORE);
     }
 }
 
 /* ---- a strip ---- */
 
-/* Begin a strip of `columns` lines from `line` on, whose sums are in `sums`, with those before the
- * partition. Columns up to a whole number of strides are added to it; their elements are to be
- * zeros. */
-INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
-                        const struct partition *p, ulong line)
+/* Begin a strip of so many columns, a multiple of STRIP_UNIT, whose sums are 0. */
+INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
+                             enum results results, bool exclusive)
 {
-    const uint infinite = EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS;
     s->form = EXACT;
-    s->columns = (columns + STRIDE - 1) / STRIDE * STRIDE;
-    s->results = results_of(p);
+    s->columns = columns;
+    s->results = results;
+    s->fresh = true;
+    s->fresh_flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
     s->special = false;
-    s->more = true;
+    s->more = exclusive;
     s->place = 0;
     s->top = 0;
     s->sums = sums;
+    for (uint j = 0; j < columns / WIDTH; j++) {
+        s->flags[j] = (whole_t)((long)s->fresh_flags);
+    }
+}
+
+/* Begin a strip of `columns` lines from `line` on, whose sums are in `sums`, with those before the
+ * partition. Columns up to a multiple of STRIP_UNIT are added to it; their elements are to be
+ * zeros, or those of another column. */
+INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
+                        const struct partition *p, ulong line)
+{
+    const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
+    strip_begin_zero(s, sums, (columns + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT, results_of(p), exclusive && !p->total);
+    if (partition_begins_with_zero(p)) {
+        return;
+    }
+    s->fresh = false;
+    s->more = true;
     for (uint i = 0; i < s->columns; i++) {
         if (i < columns) {
             partition_begin(p, line + i, &sums[i]);
@@ -509,8 +615,8 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
             exact_clear(&sums[i]);
             sums[i].flags = EXACT_HAS_MORE;
         }
-        s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & infinite;
-        s->special = s->special || (sums[i].flags & infinite) != 0;
+        s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & STRIP_FLAGS;
+        s->special = s->special || (sums[i].flags & EXACT_INFINITE) != 0;
         s->more = s->more && (sums[i].flags & EXACT_HAS_MORE) != 0;
     }
 }

@@ -1,15 +1,18 @@
-/* What exact sums by vectors have in common, for processors: elements as float64 vectors and back,
- * limbs, and the exponents of elements.
+/* Vector code shared by the kernels for exact sums on CPUs: conversion of elements to and from
+ * float64 vectors, limbs, and the exponent range of elements.
  *
- * A limb is what an addition of 1.5 * 2^(52 + k) leaves of an element in the lowest bits: a multiple
- * of 2^k, to nearest, and what is left is exact. Limbs are added up apart from each other as
- * integers, whose sums are the exact parts of a result.
+ * Limbs: adding 1.5 * 2^(52 + k) to an element rounds the element to the nearest multiple of
+ * 2^k and leaves this multiple, the limb, in the lowest bits of the result. The rest of the
+ * element is exact. The limbs of each position are added as 64-bit integers; their sums are the
+ * exact parts of a result.
  *
- * Results narrower than float64 are rounded twice. That is harmless unless the float64 number is in
- * the middle of two numbers of the type: such a vector is rounded to odd first.
+ * Results narrower than float64 are rounded twice. The second rounding is wrong only if the
+ * float64 number lies halfway between two numbers of the type; such a vector is first rounded
+ * to odd.
  *
- * Rounding is to nearest even, and subnormal numbers are numbers. */
-/* Memory is memory to a processor. */
+ * Failure modes: none. The code relies on rounding to nearest even and on subnormal support of
+ * the processor (no flush to zero). */
+/* A CPU has one address space, so a pointer can change its OpenCL address space. */
 #define AS_PRIVATE(p)       ((elem_t *)(ulong)(p))
 #define INLINE              static inline __attribute__((always_inline))
 #define NOINLINE            static __attribute__((noinline))
@@ -35,8 +38,9 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
 #define REAL_OF(x)     __builtin_astype(x, real_t)
 #define CONVERT(x, to) __builtin_convertvector(x, to)
 
-/* Zeros, as lanes that are moved in. Clang would move lanes by masks where it knows that they are
- * zeros, and a mask takes longer than a shuffle: rows of float32 took 2.5 times as long. */
+/* ZEROS(v): the zero lanes that UP() shifts in. On AVX-512, HIDE() hides their value from
+ * clang, which would otherwise use masked moves; these are slower than a shuffle (rows of
+ * float32 took 2.5 times as long). */
 #if defined(__AVX512F__)
 #define HIDE(v) __asm__("" : "+v"(v))
 #else
@@ -49,7 +53,8 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
         zeros_;                                    \
     })
 
-/* v moved up by d lanes, zeros moved in; the last lane in all. */
+/* UP(v, d): v shifted up by d lanes, with zeros shifted in. LAST(v): the last lane in all
+ * lanes. PREFIXES(v): inclusive prefix sums of the lanes, in place. */
 #define UP_LANE(d, l)   WIDTH - (d) + (l)
 #define LAST_LANE(d, l) WIDTH - 1
 #define UP(v, d)        __builtin_shufflevector(ZEROS(v), v, LANES(UP_LANE, d))
@@ -69,19 +74,22 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
     } while (0)
 #endif
 
-/* Units of 2^EXACT_LOW are 2^EXACT_UNIT. */
+/* Exponent of the unit of exact sums (exact.cl): the unit is 2^EXACT_UNIT. */
 #define EXACT_UNIT (2 - (1 << (EXACT_EXPONENT - 1)) - EXACT_FRACTION)
+
+#define EXACT_INFINITE (EXACT_HAS_NAN | EXACT_HAS_PLUS | EXACT_HAS_MINUS)
 
 #define LIMB_BITS 52
 #define LIMB_MASK ((1L << LIMB_BITS) - 1)
 
-/* 2^e, a normal number. */
+/* Return 2^e, which must be a normal number. */
 INLINE double power(int e)
 {
     return as_double((ulong)(e + 1023) << 52);
 }
 
-/* What leaves multiples of 2^k in the lowest bits of a number that it is added to. */
+/* Return the constant whose addition rounds a number to a multiple of 2^k, in the lowest
+ * bits. */
 INLINE double limb_of(int k)
 {
     return 1.5 * power(52 + k);
@@ -115,11 +123,11 @@ INLINE float_vec_t halves_to_floats(elems_t x)
     const uint_vec_t half_bits = CONVERT(x, uint_vec_t);
     const uint_vec_t magnitude = (half_bits & 0x7FFF) << 13;
     const uint_vec_t rebias = magnitude + (112u << 23);
-    /* subnormal: one binade up, where the hidden bit can be taken off again */
+    /* subnormal half: build a float with a hidden bit, then subtract the hidden bit */
     const float_vec_t up = __builtin_astype(rebias + (1u << 23), float_vec_t);
     const uint_vec_t small = __builtin_astype(up - as_float(113u << 23), uint_vec_t);
     uint_vec_t bits = magnitude < (1u << 23) ? small : rebias;
-    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits; /* Inf, NaN */
+    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits; /* infinity, NaN */
     return __builtin_astype(bits | (half_bits & 0x8000) << 16, float_vec_t);
 }
 INLINE elems_t floats_to_halves(float_vec_t x)
@@ -127,18 +135,18 @@ INLINE elems_t floats_to_halves(float_vec_t x)
     const uint_vec_t bits = __builtin_astype(x, uint_vec_t);
     const uint_vec_t magnitude = bits & 0x7FFFFFFF;
     const uint_vec_t sign = bits >> 16 & 0x8000;
-    /* below 2^-14: adding 0.5 leaves the half's bits at the bottom, rounded by it */
+    /* magnitude below 2^-14: adding 0.5 rounds to the half's bits, in the lowest bits */
     const float_vec_t half_up = __builtin_astype(magnitude, float_vec_t) + 0.5f;
     const uint_vec_t small = __builtin_astype(half_up, uint_vec_t) - as_uint(0.5f);
     const uint_vec_t normal = (magnitude + (magnitude >> 13 & 1) + 0xFFF - (112u << 23)) >> 13;
     uint_vec_t rounded = magnitude < (113u << 23) ? small : normal;
-    rounded = magnitude >= (143u << 23) ? (uint_vec_t)(0x7C00) : rounded; /* 2^16 and more */
+    rounded = magnitude >= (143u << 23) ? (uint_vec_t)(0x7C00) : rounded; /* 2^16 or more */
     rounded = magnitude > 0x7F800000 ? (uint_vec_t)(0x7E00) : rounded;
     return CONVERT(sign | rounded, elems_t);
 }
 #endif
 
-/* Elements as float64, which is exact. */
+/* Load WIDTH elements as float64; the conversion is exact. */
 INLINE real_t elems_load(const elem_t *p)
 {
     const elems_t x = ((const elems_any_t *)p)[0];
@@ -154,7 +162,8 @@ INLINE real_t elems_load(const elem_t *p)
 }
 
 #if !defined(ELEM_F64)
-/* Does the number lie in the middle of two numbers of the type, as far as its fraction says? */
+/* Return a mask of the lanes whose fraction lies halfway between two fractions of the type. The
+ * test ignores the exponent. */
 INLINE whole_t are_middles(real_t x)
 {
     const long middle = 1L << (51 - EXACT_FRACTION);
@@ -174,20 +183,20 @@ INLINE bool any_lane(whole_t mask)
     return (two.x | two.y) != 0;
 }
 
-/* a + b rounded to odd: to the neighbour whose last bit is 1, unless exact. */
+/* Return a + b rounded to odd: an inexact sum becomes the neighbour whose last bit is 1. */
 INLINE real_t odd_sum(real_t a, real_t b)
 {
     const real_t sum = a + b;
     const real_t of_b = sum - a;
     const real_t error = (a - (sum - of_b)) + (b - of_b);
     const whole_t bits = BITS_OF(sum);
-    /* inexact and even: one up or down, towards the exact sum */
+    /* Move an inexact even result by one unit in the last place towards the exact sum. */
     const whole_t fix = (error != (real_t)(0.0)) & ((bits & 1) == 0);
     const whole_t step = ((BITS_OF(error) ^ bits) >> 63) | 1;
     return REAL_OF(bits + (fix & step));
 }
 
-/* a + b, which are exact, as results_store() wants it. */
+/* Return the sum of two exact parts, rounded as results_store() requires. */
 INLINE real_t sum_of_two(real_t a, real_t b)
 {
     real_t sum = a + b;
@@ -199,7 +208,8 @@ INLINE real_t sum_of_two(real_t a, real_t b)
     return sum;
 }
 
-/* a + b + c, which are exact: b and c have no bits in common, nor have a and b but for its sign. */
+/* Return the sum of three exact parts, rounded as results_store() requires. b and c are not
+ * negative, and a, b and c occupy disjoint ranges of bits, from high to low. */
 INLINE real_t sum_of_three(real_t a, real_t b, real_t c)
 {
     const real_t sum = a + b;
@@ -208,7 +218,8 @@ INLINE real_t sum_of_three(real_t a, real_t b, real_t c)
     return sum_of_two(sum, odd_sum(error, c));
 }
 
-/* Store results, each of which is exact, or rounded once and no middle, or rounded to odd. */
+/* Store WIDTH results. Each result is exact, or was rounded once and is not a halfway case, or
+ * was rounded to odd. */
 INLINE void results_store(elem_t *p, real_t x)
 {
 #if defined(ELEM_F64)
@@ -216,7 +227,8 @@ INLINE void results_store(elem_t *p, real_t x)
 #elif defined(ELEM_F32)
     const elems_t out = __builtin_astype(CONVERT(x, float_vec_t), elems_t);
 #else
-    /* As a float that is rounded to odd, in which 16-bit floats round as in the number itself. */
+    /* Round to odd to float32: 16-bit floats then round as they would from the float64
+     * number. */
     const whole_t low = (1L << 29) - 1;
     const whole_t bits = BITS_OF(x);
     const float_vec_t f = CONVERT(REAL_OF((bits | ((bits & low) + low)) & ~low), float_vec_t);
@@ -233,8 +245,8 @@ INLINE void results_store(elem_t *p, real_t x)
 /* ---- sums as integers ---- */
 
 #if defined(ELEM_F32) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-/* Sums of 62 bits are integers of 64 bits, which the processor converts to float32 with one rounding:
- * as fast as float64 numbers, of 53 bits. */
+/* Sums of up to 62 bits are added as 64-bit integers, which the processor converts to float32
+ * with one rounding. This tier is as fast as float64 additions, which allow 53 bits only. */
 #define WHOLES     1
 #define WHOLE_BITS 62
 
@@ -243,14 +255,16 @@ INLINE float_vec_t floats_scaled(float_vec_t x, float_vec_t exponents)
     return __builtin_ia32_scalefps256_mask(x, exponents, x, 0xFF);
 }
 
-/* Elements as multiples of 2^place: place + EXACT_UNIT negated is in all lanes of `down`. */
+/* Load WIDTH elements as multiples of 2^place units. All lanes of `down` are
+ * -(place + EXACT_UNIT). */
 INLINE whole_t wholes_load(const elem_t *p, float_vec_t down)
 {
     const elems_t x = ((const elems_any_t *)p)[0];
     return CONVERT(floats_scaled(__builtin_astype(x, float_vec_t), down), whole_t);
 }
 
-/* Such multiples as results, rounded once; a result that is subnormal is exact. */
+/* Convert multiples of 2^place units to results with one rounding; subnormal results are exact.
+ * All lanes of `up` are place + EXACT_UNIT. */
 INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 {
     return floats_scaled(CONVERT(sums, float_vec_t), up);
@@ -260,14 +274,14 @@ INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 /* ---- the exponents of a block ---- */
 
 struct range {
-    bool special; /* a NaN or an infinity is among the elements */
-    bool zero;    /* nothing but zeros */
-    int top;      /* in units of 2^EXACT_LOW: elements are smaller than 2^top */
-    int low;      /* and multiples of 2^low */
+    bool special; /* at least one element is a NaN or an infinity */
+    bool zero;    /* every element is a zero */
+    int top;      /* magnitudes are less than 2^top units */
+    int low;      /* elements are multiples of 2^low units */
 };
 
 #if defined(ELEM_F64)
-typedef VECTOR(uint, 2 * WIDTH) words_t; /* of which the upper ones have the exponent */
+typedef VECTOR(uint, 2 * WIDTH) words_t; /* upper words hold the exponents */
 #define WORD_COUNT  (2 * WIDTH)
 #define FIELD_SHIFT 21
 #elif defined(ELEM_F32)
@@ -280,12 +294,12 @@ typedef VECTOR(ushort, 4 * WIDTH) words_t;
 #define FIELD_SHIFT (EXACT_FRACTION + 1)
 #endif
 typedef words_t words_any_t __attribute__((aligned(ELEM_BYTES)));
-#define STRIDE (sizeof(words_t) / ELEM_BYTES) /* elements: a block is whole ones */
+#define STRIDE (sizeof(words_t) / ELEM_BYTES) /* elements; divides a block's size */
 
-/* The largest and the smallest magnitude of elements, in each lane. */
+/* Largest and smallest magnitude per lane. */
 struct extremes {
-    words_t most;  /* twice the magnitude */
-    words_t least; /* one less than that, so that 0 becomes the largest */
+    words_t most;  /* 2 * magnitude */
+    words_t least; /* 2 * magnitude - 1: 0 wraps around to the largest value */
 };
 
 INLINE struct extremes extremes_begin(void)
@@ -317,19 +331,17 @@ INLINE void extremes_add(struct extremes *all, const elem_t *in, uint count)
 
 INLINE struct range extremes_range(const struct extremes *all)
 {
-    uint top = 0;
-    uint low = ~0u;
+    words_t most = all->most;
+    words_t least = all->least;
 #if defined(ELEM_F64)
-    const int from = 1;
-    const int step = 2;
-#else
-    const int from = 0;
-    const int step = 1;
+    /* Lower words hold no exponent: make them neutral for the maximum and the minimum. */
+    typedef VECTOR(ulong, WIDTH) pairs_t;
+    const ulong lower = 0xFFFFFFFF;
+    most = __builtin_astype(__builtin_astype(most, pairs_t) & ~lower, words_t);
+    least = __builtin_astype(__builtin_astype(least, pairs_t) | lower, words_t);
 #endif
-    for (int i = from; i < WORD_COUNT; i += step) {
-        top = max(top, (uint)all->most[i]);
-        low = min(low, (uint)all->least[i]);
-    }
+    uint top = __builtin_reduce_max(most);
+    uint low = __builtin_reduce_min(least);
     top >>= FIELD_SHIFT;
     low >>= FIELD_SHIFT;
     struct range r;
@@ -340,6 +352,7 @@ INLINE struct range extremes_range(const struct extremes *all)
     return r;
 }
 
+/* Return the exponent range of `count` elements, a multiple of STRIDE. */
 INLINE struct range range_of(const elem_t *in, uint count)
 {
     struct extremes all = extremes_begin();
@@ -347,7 +360,8 @@ INLINE struct range range_of(const elem_t *in, uint count)
     return extremes_range(&all);
 }
 
-/* The same, and ask for as many elements behind them: into the second-level cache. */
+/* Return range_of(in, count), and prefetch the next `count` elements into the second-level
+ * cache. */
 INLINE struct range range_ahead(const elem_t *in, uint count)
 {
     const uint line = CACHE_LINE_BYTES / ELEM_BYTES;
@@ -361,7 +375,7 @@ INLINE struct range range_ahead(const elem_t *in, uint count)
 
 /* ---- exact sums ---- */
 
-/* Places of a sum: |sum| < 2^top, a multiple of 2^low. */
+/* Bound a sum, in units: |sum| < 2^*top, and the sum is a multiple of 2^*low. */
 INLINE void exact_places(const struct exact *s, int *top, int *low)
 {
     if (s->low == s->high) {
@@ -375,12 +389,12 @@ INLINE void exact_places(const struct exact *s, int *top, int *low)
     *low = 64 * s->low + 63 - (int)clz(lowest & (0 - lowest));
 }
 
-/* (high : low) as a float64 number that has at most 53 bits. */
+/* Convert the two's complement integer (high : low), which has at most 53 significant bits. */
 INLINE double wide_to_double(ulong low, ulong high)
 {
     const bool minus = (long)high < 0;
     const ulong l = minus ? 0 - low : low;
     const ulong h = minus ? ~high + (low == 0) : high;
-    const double magnitude = (double)h * 0x1p64 + (double)l; /* no bit is lost */
+    const double magnitude = (double)h * 0x1p64 + (double)l; /* exact: at most 53 bits */
     return minus ? -magnitude : magnitude;
 }

@@ -19,7 +19,7 @@ enum {
 struct masks {
     uint64_t comma;
     uint64_t mark;     /* [ ] or " (and some letters: look) */
-    uint64_t fraction; /* . e E */
+    uint64_t fraction; /* a point or a letter: part of no integer (and ':' to '@') */
 };
 
 struct walk {
@@ -51,10 +51,10 @@ static void classify_block(const char *bytes, struct masks *out)
         bracket = _mm_and_si128(bracket, _mm_cmpgt_epi8(c, _mm_set1_epi8('X')));
         __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
         __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
-        __m128i e = _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
+        __m128i letter = _mm_andnot_si128(bracket, _mm_cmpgt_epi8(c, _mm_set1_epi8('9')));
         masks.comma |= bits_of(_mm_cmpeq_epi8(c, _mm_set1_epi8(',')), part);
         masks.mark |= bits_of(_mm_or_si128(bracket, quote), part);
-        masks.fraction |= bits_of(_mm_or_si128(dot, e), part);
+        masks.fraction |= bits_of(_mm_or_si128(dot, letter), part);
     }
     *out = masks;
 }
@@ -66,7 +66,7 @@ static void classify_block(const char *bytes, struct masks *out)
         char c = bytes[i];
         masks.comma |= (uint64_t)(c == ',') << i;
         masks.mark |= (uint64_t)(c == '[' || c == ']' || c == '"') << i;
-        masks.fraction |= (uint64_t)(c == '.' || c == 'e' || c == 'E') << i;
+        masks.fraction |= (uint64_t)(c == '.' || (c > '9' && c != '[' && c != ']')) << i;
     }
     *out = masks;
 }
@@ -237,7 +237,7 @@ static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
             break;
         }
         for (int i = 0; walk->array->integers && i < BLOCK; i++) {
-            fraction |= (bytes[i] == '.') | ((bytes[i] | 0x20) == 'e');
+            fraction |= (bytes[i] == '.') | (bytes[i] > '9');
         }
         commas += found;
         walk->array->integers &= fraction == 0;

@@ -626,6 +626,16 @@ template <typename F> void store_special(bool negative, bool nan, void *out)
     memcpy(out, &value, sizeof value);
 }
 
+/* Whether the letters are those of a name in lower case, in any case. */
+bool spells(const char *text, size_t bytes, const char *name)
+{
+    size_t same = 0;
+    while (same < bytes && name[same] != '\0' && (text[same] | 0x20) == name[same]) {
+        same++;
+    }
+    return same == bytes && name[same] == '\0';
+}
+
 /* What is known of the text of a type. */
 struct type_text {
     number_reader read;
@@ -714,12 +724,14 @@ char *number_print(enum dtype dtype, const void *value, char *out)
 
 bool number_special(enum dtype dtype, const char *text, size_t bytes, void *out)
 {
-    bool nan = bytes == 3 && memcmp(text, "NaN", 3) == 0;
-    bool plus = bytes == 8 && memcmp(text, "Infinity", 8) == 0;
-    bool minus = bytes == 9 && memcmp(text, "-Infinity", 9) == 0;
-    if (types[dtype].special == nullptr || !(nan || plus || minus)) {
+    const bool has_sign = bytes > 0 && (*text == '-' || *text == '+');
+    const char *word = text + has_sign;
+    const size_t length = bytes - has_sign;
+    const bool nan = !has_sign && spells(word, length, "nan");
+    const bool infinity = spells(word, length, "inf") || spells(word, length, "infinity");
+    if (types[dtype].special == nullptr || !(nan || infinity)) {
         return false;
     }
-    types[dtype].special(minus, nan, out);
+    types[dtype].special(has_sign && *text == '-', nan, out);
     return true;
 }

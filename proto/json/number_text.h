@@ -61,8 +61,9 @@ int number_text_max(enum dtype dtype);
 /* The text of one element; ends with NUL instead of the comma. Returns its end. */
 char *number_print(enum dtype dtype, const void *value, char out[NUMBER_ROOM]);
 
-/* Store what the strings "NaN", "Infinity", "-Infinity" (without quotes) mean at out. False if
- * the text is none of them or the type has no such value. */
+/* Store the value of a word at out: NaN, Inf or Infinity in any case, the last two with or without
+ * a sign. Returns false, and leaves out untouched, if the text is no such word or the type has no
+ * such value. */
 bool number_special(enum dtype dtype, const char *text, size_t bytes, void *out);
 
 #ifdef __cplusplus

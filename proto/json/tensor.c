@@ -18,7 +18,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     EXCERPT = 24,
@@ -81,15 +80,21 @@ static void element_path(const struct json_read *read, uint64_t element, char *p
     }
 }
 
-/* What stands at p, cut short and made printable. */
+/* What stands at p, cut short and made printable: a string up to its closing quote, anything else up
+ * to what may follow an element. */
 static void make_excerpt(const char *p, const char *end, char text[EXCERPT + 4])
 {
+    const bool quoted = p < end && *p == '"';
     size_t n = 0;
-    while (n < EXCERPT && p + n < end && strchr(",]} \n\r\t", p[n]) == NULL) {
-        text[n] = (char)(p[n] > ' ' && p[n] < 0x7F ? p[n] : '?');
+    while (n < EXCERPT && p + n < end && (quoted || strchr(",]} \n\r\t", p[n]) == NULL)) {
+        text[n] = (char)(p[n] >= ' ' && p[n] < 0x7F ? p[n] : '?');
         n++;
+        if (quoted && n > 1 && text[n - 1] == '"') {
+            break;
+        }
     }
-    memcpy(text + n, n == EXCERPT ? "..." : "", n == EXCERPT ? 4 : 1);
+    const bool whole = n < EXCERPT || (quoted && text[n - 1] == '"');
+    memcpy(text + n, whole ? "" : "...", whole ? 1 : 4);
 }
 
 static const char *syntax_hint(enum dtype dtype, const char *p)
@@ -99,24 +104,22 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
     }
     switch (*p) {
     case 'N':
+    case 'n':
     case 'I':
+    case 'i':
     case '-':
-        if (*p == '-' && p[1] != 'I') {
+        if (*p == '-' && (p[1] | 0x20) != 'i') {
             return "which is no JSON number";
         }
         return dtype_is_float(dtype)
-                   ? "expected a number; write \"NaN\", \"Infinity\" and \"-Infinity\" in "
-                     "quotes"
-                   : "expected a number; only float types have NaN and infinity, in quotes";
+                   ? "expected a number, NaN, Infinity, -Infinity or null, which is NaN"
+                   : "expected a number; only float types have NaN, infinity and null";
     case ',':
     case ']':
         return "expected a number: one is missing here";
     case '+':
     case '.':
         return "which is no JSON number: it begins with a digit or '-'";
-    case '"':
-        return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
-               "of float types";
     case '{':
         return "expected a number, not an object";
     case 't':
@@ -202,51 +205,43 @@ static enum status count_error(const struct cursor *cursor, const struct json_pa
                            found < expected ? "only" : "more than", found, expected);
 }
 
-/* Store what a word without its quotes stands for. */
-static bool store_word(const struct json_read *read, const char *word, size_t length, void *out)
-{
-    static const struct {
-        const char *spelling;
-        const char *name;
-    } loose[] = {{"nan", "NaN"},
-                 {"inf", "Infinity"},
-                 {"infinity", "Infinity"},
-                 {"-inf", "-Infinity"},
-                 {"-infinity", "-Infinity"}};
-    if (!read->any_spelling) {
-        return number_special(read->dtype, word, length, out);
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(loose); i++) {
-        if (strlen(loose[i].spelling) == length &&
-            strncasecmp(loose[i].spelling, word, length) == 0) {
-            return number_special(read->dtype, loose[i].name, strlen(loose[i].name), out);
-        }
-    }
-    return false;
-}
-
 /* A word that stands for a value of a float type; p is at its first byte. */
-static const char *read_word(const struct cursor *cursor, const char *p, void *out)
+static const char *read_word(enum dtype dtype, const char *p, const char *end, void *out)
 {
     enum {
-        LONGEST = 9
+        LONGEST = 9 /* "-Infinity" */
     };
-    bool quoted = *p == '"';
+    const bool quoted = *p == '"';
     const char *word = p + quoted;
-    size_t length = 0;
-    while (length <= LONGEST && word + length < cursor->end &&
-           (word[length] == '-' || is_letter(word[length]))) {
+    size_t length = *word == '-' || *word == '+';
+    while (length <= LONGEST && word + length < end && is_letter(word[length])) {
         length++;
     }
     const char *after = word + length + quoted;
     if (quoted && word[length] != '"') {
         return NULL;
     }
-    if (!quoted && cursor->read->null_is_nan && length == 4 && memcmp(word, "null", 4) == 0) {
-        return number_special(cursor->read->dtype, "NaN", 3, out) ? after : NULL;
+    if (!quoted && length == 4 && memcmp(word, "null", 4) == 0) {
+        return number_special(dtype, "NaN", 3, out) ? after : NULL;
     }
-    bool allowed = quoted || cursor->read->bare_nan;
-    return allowed && store_word(cursor->read, word, length, out) ? after : NULL;
+    return number_special(dtype, word, length, out) ? after : NULL;
+}
+
+static bool is_wide_integer(enum dtype dtype)
+{
+    return dtype_info(dtype)->bytes == sizeof(uint64_t) && !dtype_is_float(dtype);
+}
+
+/* A number in quotes; p is at the first of them. */
+static const char *read_quoted(number_reader reader, const char *p, const char *end, void *out,
+                               enum number_result *result)
+{
+    const char *after = reader(p + 1, end, out, result);
+    if (after != NULL && *after != '"') {
+        *result = NUMBER_SYNTAX;
+        return NULL;
+    }
+    return after != NULL ? after + 1 : NULL;
 }
 
 static bool is_word(const char *p)
@@ -287,7 +282,8 @@ static inline const char *open_brackets(struct cursor *cursor, const char *p, bo
     return p;
 }
 
-/* true and false, of the type bool alone. */
+/* Read true or false, which the type bool alone takes. Returns the first byte after it; NULL if
+ * neither stands at p. */
 static const char *read_boolean(const struct cursor *cursor, const char *p, void *to)
 {
     const size_t left = (size_t)(cursor->end - p);
@@ -299,15 +295,21 @@ static const char *read_boolean(const struct cursor *cursor, const char *p, void
     return p + (on ? 4 : 5);
 }
 
-/* What stands at p to `to`; returns what follows it, NULL with *result if it is no number of the
- * type. */
+/* Read the value at p to `to`. 64-bit integers are also read from strings, because many languages
+ * pass a number in JSON through a double. Returns the first byte after the value; NULL, with
+ * *result set, if it is no value of the type. */
 static inline const char *read_value(const struct cursor *cursor, number_reader reader,
                                      const char *p, void *to, enum number_result *result)
 {
-    if (cursor->read->dtype == DTYPE_BOOL) {
+    const enum dtype dtype = cursor->read->dtype;
+    if (dtype == DTYPE_BOOL) {
         return read_boolean(cursor, p, to);
     }
-    return is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, result);
+    if (!is_word(p)) {
+        return reader(p, cursor->end, to, result);
+    }
+    return *p == '"' && is_wide_integer(dtype) ? read_quoted(reader, p, cursor->end, to, result)
+                                               : read_word(dtype, p, cursor->end, to);
 }
 
 /* The types that take what stands at p, which the one that was asked for does not; or "". None
@@ -330,6 +332,32 @@ static void takers_text(const struct cursor *cursor, const char *p, char text[TA
     dtype_takers(cursor->read->dtype, takers, text, TAKERS_TEXT);
 }
 
+/* How to write what stands in the string at p, which is no word of a float type. */
+static const char *string_hint(const struct cursor *cursor, const char *p)
+{
+    const enum dtype dtype = cursor->read->dtype;
+    const unsigned wide = 1U << DTYPE_I64 | 1U << DTYPE_U64;
+    const bool has_wide = cursor->read->types == 0 || (cursor->read->types & wide) == wide;
+    enum number_result unused = NUMBER_OK;
+    double number = 0;
+    if (is_wide_integer(dtype)) {
+        return "expected a whole number, such as 12 or \"12\": digits, with nothing but '-' "
+               "before them";
+    }
+    if (read_quoted(number_reader_of(DTYPE_F64), p, cursor->end, &number, &unused) != NULL) {
+        return has_wide
+                   ? "expected a number: write it without the quotes; only int64 and uint64 "
+                     "take whole numbers in quotes"
+                   : "expected a number: write it without the quotes";
+    }
+    return dtype_is_float(dtype) ? "expected a number without quotes, such as 12 or 0.5; the "
+                                   "only strings of float "
+                                   "types are \"NaN\", \"Infinity\" and \"Inf\", in any case, "
+                                   "the last two with or "
+                                   "without a sign"
+                                 : "expected a whole number without quotes, such as 12";
+}
+
 static enum status element_error(const struct cursor *cursor, const char *p,
                                  enum number_result reason, struct error *err)
 {
@@ -337,6 +365,7 @@ static enum status element_error(const struct cursor *cursor, const char *p,
     char found[EXCERPT + 4];
     char range[RANGE_TEXT];
     char takers[TAKERS_TEXT];
+    double special = 0;
     const char *name = dtype_info(cursor->read->dtype)->name;
     if (cursor->given_up) {
         return parallel_given_up(err);
@@ -366,13 +395,16 @@ static enum status element_error(const struct cursor *cursor, const char *p,
     case NUMBER_SYNTAX:
         break;
     }
-    if (takers[0] != '\0') {
+    const bool other_string =
+        *p == '"' && read_word(DTYPE_F64, p, cursor->end, &special) == NULL;
+    if (takers[0] != '\0' && !other_string) {
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is '%s', which %s has not%s", n, found, name,
                                takers);
     }
     return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
-                           syntax_hint(cursor->read->dtype, p));
+                           other_string ? string_hint(cursor, p)
+                                        : syntax_hint(cursor->read->dtype, p));
 }
 
 /* The element at p to `to`; returns what follows it, NULL with the error set. */

@@ -3,7 +3,11 @@
  * Reading takes two passes. json_tensor_measure() finds the end of the array, its shape and
  * what its numbers look like without converting any; json_tensor_read() converts. Measuring
  * counts brackets and commas, reading checks every byte between them: what both accept is valid
- * JSON.
+ * JSON, but for the words below.
+ *
+ * An element is a JSON number. Elements of float types are also the words NaN, Inf and Infinity, in
+ * any case, in quotes or bare, the last two with a sign ('+' in quotes only), and null, which is
+ * NaN. Elements of int64 and uint64 are also numbers in quotes. All dialects read the same forms.
  *
  * A long text is read in parts: json_tensor_cut() cuts it at element boundaries, and the parts may
  * be read in parallel to one output. Thread: any. */
@@ -23,7 +27,8 @@ struct json_array {
     int rank;                  /* nesting: 1 for a flat array */
     int64_t sizes[LIMIT_RANK]; /* elements per level; of the first of each level if ragged */
     uint64_t elements;         /* numbers in it, at any depth */
-    bool integers;             /* no number has '.' or an exponent, and there is no string */
+    bool integers;             /* every element is written as an integer: no point, no letter,
+                                * no string */
     bool ragged;               /* siblings differ in length or depth */
     char where[112];           /* its path below the array: "[1][2]" */
     uint64_t found;            /* its elements */
@@ -59,9 +64,6 @@ enum dtype json_tensor_infer(const struct json_array *array);
 struct json_read {
     enum dtype dtype;
     unsigned types;       /* bit i: the array could be of type i instead, for errors; 0: any */
-    bool null_is_nan;     /* accept null as NaN for float types */
-    bool bare_nan;        /* accept NaN, Infinity, -Infinity without quotes */
-    bool any_spelling;    /* accept Inf, -Inf too, and all of them in any case */
     const char *field;    /* path of the array, for errors: "data" */
     int rank;             /* 0 or 1: flat; else errors name an element's place in this shape */
     const int64_t *sizes; /* of rank > 1. Borrowed */

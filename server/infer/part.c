@@ -1,4 +1,4 @@
-/* Parts and totals, from one carry to the next; see part.h. */
+/* Parts and totals, from the carry of the request to the carry of the answer; see part.h. */
 #include "server/infer/part.h"
 
 #include "kernels/device.h"
@@ -8,13 +8,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Is a carry answered? */
+/* True if the answer contains a carry. */
 static bool hands_on(const struct request *request)
 {
     return carry_answer_most(&request->call.desc, request->call.totals) > 0;
 }
 
-/* What the carry's header says when the request is done. False: more than can be addressed. */
+/* Compute the header of the carry to answer. Returns false if the carry would not fit in
+ * INT64_MAX bytes of memory. */
 static bool head_of(const struct request *request, struct carry_head *head)
 {
     const struct scan_desc *desc = &request->call.desc;
@@ -32,7 +33,8 @@ static bool head_of(const struct request *request, struct carry_head *head)
 enum status part_measure(const struct request *request, uint64_t *memory, struct error *err)
 {
     struct carry_head head;
-    const bool in_head = request->codec_request.carry_bytes > 0; /* and counted there */
+    /* A carry in the head of the request is counted with the head. */
+    const bool in_head = request->codec_request.carry_bytes > 0;
     if (!head_of(request, &head)) {
         return memory_never_fits(request->server->memory, UINT64_MAX, err);
     }
@@ -41,7 +43,8 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
     return STATUS_OK;
 }
 
-/* The sums of the carry that came, or those of lines that begin. */
+/* Write the initial sum of each line to part->sums: those of the received carry, or of no
+ * elements. */
 static enum status take_sums(const struct request *request, const struct part *part,
                              struct error *err)
 {
@@ -80,7 +83,8 @@ enum status part_prepare(struct request *request, struct error *err)
                                                         : STATUS_OK;
 }
 
-/* Reserved for the answer's text is what a carry of ordinary data takes: now its size is known. */
+/* Adjust the memory charged for the answer's text: the reservation assumed a carry of ordinary
+ * data, and the actual size of the carry is now known. Fails as infer_charge() does. */
 static enum status settle_text(struct request *request, uint64_t carry_bytes, struct error *err)
 {
     const uint64_t reserved = infer_text_bytes(request);

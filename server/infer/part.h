@@ -1,12 +1,12 @@
-/* A tensor that is summed in parts along its axis, the totals of a tensor, and a tensor whose lines
- * begin with a value (initial): all are one scan whose lines begin with the sums of the carry in
- * front, or of that value, if there is one, and whose sums after the last element become the carry
- * of the answer. Totals are a scan whose output is not answered.
+/* Parts of a tensor that is summed in parts along its axis, totals of a tensor, and a tensor whose
+ * lines begin with a value (initial). All are one scan whose lines begin with the sums of the received
+ * carry, or of that value, if there is one. The sums after the last element become the carry of the
+ * answer. A scan for totals answers no output.
  *
- *     carry in front  ->  a sum a line  ->  scan (slices.c)  ->  a sum a line  ->  carry to answer
+ *     received carry -> a sum a line -> scan (slices.c) -> a sum a line -> carry to answer
  *
- * The sums of all lines and the carry that they become share one piece of memory (carry_encode()).
- * Failures: there is no memory (OUT_OF_MEMORY, TOO_LARGE); the carry holds what no carry does
+ * The sums of all lines and the encoded carry share one block of memory (carry_encode()).
+ * Failures: lack of memory (OUT_OF_MEMORY, TOO_LARGE); bytes that no valid carry contains
  * (INVALID_DATA). Thread: the owner of the request. */
 #ifndef TALLY_SERVER_PART_H
 #define TALLY_SERVER_PART_H
@@ -15,36 +15,40 @@
 #include "server/sched/request.h"
 
 struct part {
-    struct carry_head head;      /* of the carry to answer */
-    struct scan_slicing slicing; /* of the request's plan; it has elements */
-    bool carries;     /* the lines begin with sums: those of a carry that came, or of initial */
-    size_t sum_bytes; /* of one sum, as kernels have it */
-    unsigned char *sums; /* in `carry`: one for each line, in the order of the plan's */
-    struct text carry;   /* owned */
+    struct carry_head head;      /* header of the carry to answer */
+    struct scan_slicing slicing; /* slices of the plan; unset if the plan has no elements */
+    bool carries;        /* the lines begin with sums: of a received carry, or of initial */
+    size_t sum_bytes;    /* bytes of one sum, in the form that kernels use */
+    unsigned char *sums; /* within `carry`: one sum for each line, in the plan's order */
+    struct text carry;   /* owned; sums, then the encoded carry */
 };
 
-/* Also of a whole tensor whose lines begin with a value: they begin with its sum. */
+/* True if the request is a part, asks for totals, or has lines that begin with a value. */
 static inline bool part_is_one(const struct request *request)
 {
     const struct scan_desc *desc = &request->call.desc;
     return desc->part != SCAN_PART_WHOLE || request->call.totals || desc->has_initial;
 }
 
-/* Bytes of memory besides tensors and the carry that came. The request is planned.
+/* Compute *memory: bytes for the sums and the carry to answer, and for a received carry that is
+ * not in the head of the request. Requires a planned request.
  * err   TOO_LARGE */
 MUST_CHECK enum status part_measure(const struct request *request, uint64_t *memory,
                                     struct error *err);
 
-/* The input is complete: make the part, with the sums that its lines begin with. The memory was
- * reserved.
- * err   OUT_OF_MEMORY; INVALID_DATA; CLIENT_GONE: given up */
+/* Create request->part, with the initial sums of its lines. Requires a complete input and the
+ * reservation of the memory that part_measure() returned. The request owns the part, also after
+ * a failure, until part_destroy().
+ * err   OUT_OF_MEMORY; INVALID_DATA; CLIENT_GONE: the work was given up */
 MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
-/* The part is scanned: make the carry the head of the answer, if one is answered.
- * err   CLIENT_GONE: given up; OUT_OF_MEMORY, TOO_LARGE: as text the carry of extraordinary data is
- *       larger than what was reserved, and there is no more */
+/* Encode the carry after the scan and make it the head of the answer; do nothing if the answer
+ * has no carry. The answer borrows the bytes from the part.
+ * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
+ *       unusually long carry exceeds the reservation, and the difference cannot be charged */
 MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 
-void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */
+/* Free the part and its memory; NULL is fine. */
+void part_destroy(struct part *part, struct memory *memory);
 
 #endif

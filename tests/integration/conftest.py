@@ -11,6 +11,7 @@ from support import fixtures  # noqa: E402
 from support.tallyd import MODE, Tallyd  # noqa: E402
 
 log_dir, server = fixtures.log_dir, fixtures.server
+two, pair = fixtures.two, fixtures.pair
 
 
 def pytest_configure(config):

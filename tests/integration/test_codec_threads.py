@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import gzip
 import json
+import math
 import pathlib
 import re
 import threading
@@ -76,13 +77,13 @@ def pack_much(elements):
     return send
 
 
-def pack_noise(elements):
+def pack_noise(elements, coding="gzip"):
     """What packs slowly."""
     noise = np.random.default_rng(1).integers(-128, 127, elements, np.int8).tobytes()
 
     def send(client, headers=None):
         path = f"/v1/cumsum?dtype=int8&shape={elements}"
-        return client.post(path, noise, calls.RAW, {"Accept-Encoding": "gzip", **(headers or {})})
+        return client.post(path, noise, calls.RAW, {"Accept-Encoding": coding, **(headers or {})})
 
     return send
 
@@ -168,25 +169,55 @@ def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
     server.stop()
 
 
-def expect_too_late(send):
-    """The deadline is in the midst of what it takes, most of it a codec's. How long that is the request
-    before says; on a busy machine it may have been far longer, or shorter."""
-    send({})  # it waits for its pages, the others find them
+def print_lines(accept=calls.JSON):
+    """Eight KiB of numbers that strides make thousands of equal lines of. To read and sum the lines takes
+    a small part of the time that printing takes."""
+    line = np.random.default_rng(1).standard_normal(1000)
+
+    def send(client, headers=None):
+        path = "/v1/cumsum?dtype=float64&strides=0,1&shape=6000,1000&axis=1"
+        return client.post(path, line.tobytes(), calls.RAW, {"Accept": accept, **(headers or {})})
+
+    return send
+
+
+def computed(client):
+    """Requests whose sums the devices have computed."""
+    return sum(device["requests"] for device in client.get("/v1/devices").json()["devices"])
+
+
+def total_ms(answer):
+    assert answer.status == 200, answer
+    return float(re.search(r"total;dur=([0-9.]+)", answer.headers["Server-Timing"])[1])
+
+
+def expect_too_late(client, bare, send):
+    """Check that a deadline passes after the sums are computed and before their answer is written.
+
+    The bare request has the same sums and answers them as they are. So the other request's answer is
+    written between the total times of the two. The deadline is the geometric mean of these times: either
+    of them may change by the same factor before the deadline falls outside. On a busy machine both may
+    change by more, so each try measures them anew."""
+    send(client)  # it waits for its pages, the others find them
+    tries = []
     for _ in range(20):
-        answer = send({})
-        assert answer.status == 200
-        total_ms = float(re.search(r"total;dur=([0-9.]+)", answer.headers["Server-Timing"])[1])
+        least_ms, most_ms = total_ms(bare(client)), total_ms(send(client))
+        deadline_ms = max(1, round(math.sqrt(least_ms * most_ms)))
+        before, answer = computed(client), None
         with contextlib.suppress(ConnectionError):  # it passed while the body was sent
-            answer = send({"X-Request-Timeout-Ms": str(int(total_ms * 0.25))})
-        if answer.status != 200 and "written" in answer.json()["error"]:
-            break
-    calls.expect_error(answer, 504, "deadline_passed", says="written")
+            answer = send(client, {"X-Request-Timeout-Ms": str(deadline_ms)})
+            late = answer.status != 200 and "answer written" in answer.json()["error"]
+            if late and computed(client) == before + 1:
+                calls.expect_error(answer, 504, "deadline_passed")
+                return
+        tries.append((least_ms, deadline_ms, most_ms, answer))
+    raise AssertionError(f"no deadline passed while the answer was written: {tries}")
 
 
 def test_a_deadline_passes_while_an_answer_is_printed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
-    expect_too_late(lambda deadline: print_much(12000000, deadline)(client))
+    expect_too_late(client, print_lines(calls.RAW), print_lines())
     counted = 'tally_requests_total{route="cumsum",outcome="deadline_passed"}'
     assert metric(client, counted) >= 1
     client.close()
@@ -196,8 +227,7 @@ def test_a_deadline_passes_while_an_answer_is_printed(start_server):
 def test_a_deadline_passes_while_an_answer_is_packed(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
-    send = pack_noise(32 * MIB)
-    expect_too_late(lambda deadline: send(client, deadline))
+    expect_too_late(client, pack_noise(8 * MIB, "identity"), pack_noise(8 * MIB))
     client.close()
     server.stop()
 

@@ -151,23 +151,94 @@ def test_unknown_field_names_the_known_ones(client):
         assert name in document["error"]
 
 
+V2 = "/v2/models/cumsum/infer"
+V2_X = {"name": "x", "shape": [1], "datatype": "INT32", "data": [1]}
+DIRECTML = "/v1/directml/cumulative_summation"
+DIRECTML_TENSOR = {"DataType": "INT32", "Sizes": [1]}
+DIRECTML_DESC = {
+    "InputTensor": DIRECTML_TENSOR,
+    "OutputTensor": DIRECTML_TENSOR,
+    "Axis": 0,
+    "AxisDirection": "INCREASING",
+    "HasExclusiveSum": False,
+}
+OPENVINO = "/v1/openvino/cumsum-3"
+OPENVINO_PORT = {"precision": "I32", "shape": [1], "data": [1]}
+WIDE = {"precision": "wide"}
+# Documents that are right but for a precision, and the field that is to blame.
+PRECISIONS = {
+    "json": ("/v1/cumsum", {"data": [1], **WIDE}, "precision"),
+    "v2": (V2, {"inputs": [V2_X], "parameters": WIDE}, "parameters.precision"),
+    "v2 input": (
+        V2,
+        {"inputs": [{**V2_X, "parameters": WIDE}]},
+        "inputs[0].parameters.precision",
+    ),
+    "directml": (DIRECTML, {"desc": DIRECTML_DESC, "data": [1], **WIDE}, "precision"),
+    "directml desc": (
+        DIRECTML,
+        {"desc": {**DIRECTML_DESC, **WIDE}, "data": [1]},
+        "desc.precision",
+    ),
+    "directml tensor": (
+        DIRECTML,
+        {"desc": {**DIRECTML_DESC, "InputTensor": {**DIRECTML_TENSOR, **WIDE}}, "data": [1]},
+        "desc.InputTensor.precision",
+    ),
+}
+
+
+@pytest.mark.parametrize("path, document, field", PRECISIONS.values(), ids=PRECISIONS)
+def test_the_refusal_of_precision_says_that_sums_are_always_exact(client, path, document, field):
+    says = ["known here: ", "sums are always exact"]
+    calls.expect_error(client.post_json(path, document), 400, "unknown_field", field, says=says)
+
+
 @pytest.mark.parametrize(
-    "send",
+    "path, body, content_type, length",
     [
-        lambda client: client.post_json("/v1/cumsum", {"data": [1], "precision": "wide"}),
-        lambda client: client.post("/v1/cumsum?dtype=int8&shape=1&precision=wide", b"1", calls.RAW),
-        lambda client: client.post(
+        ("/v1/cumsum?dtype=int8&shape=1&precision=wide", b"1", calls.RAW, {}),
+        ("/v1/cumsum?precision=wide", calls.npy_bytes(np.int8([1])), calls.NPY, {}),
+        (
             "/v2/models/cumsum_int32/infer?precision=wide",
             bytes(4),
             None,
             {"Inference-Header-Content-Length": "0"},
         ),
     ],
-    ids=["json", "raw", "v2 raw"],
+    ids=["raw", "npy", "v2 raw"],
 )
-def test_the_refusal_of_precision_says_that_sums_are_always_exact(client, send):
-    says = ["sums are always exact"]
-    calls.expect_error(send(client), 400, "unknown_field", "precision", says=says)
+def test_the_refusal_of_precision_in_a_query_says_that_sums_are_always_exact(
+    client, path, body, content_type, length
+):
+    answer = client.post(path, body, content_type, length)
+    says = ["known are: ", "sums are always exact"]
+    calls.expect_error(answer, 400, "unknown_field", "precision", says=says)
+
+
+@pytest.mark.parametrize(
+    "document, field",
+    [
+        ({"precision": "FP32", "inputs": [OPENVINO_PORT]}, "precision"),
+        ({"attributes": WIDE, "inputs": [OPENVINO_PORT]}, "attributes.precision"),
+    ],
+    ids=["root", "attributes"],
+)
+def test_openvino_refuses_a_precision_outside_a_port_and_names_that_of_ports(
+    client, document, field
+):
+    answer = client.post_json(OPENVINO, document)
+    says = ["sums are always exact", "inputs[0].precision", "element type"]
+    refusal = calls.expect_error(answer, 400, "unknown_field", field, says=says)
+    assert "none is chosen" not in refusal["error"]
+
+
+def test_the_precision_of_an_openvino_port_is_its_element_type(client):
+    answer = client.post_json(OPENVINO, {"inputs": [OPENVINO_PORT]})
+    assert answer.json() == {"outputs": [OPENVINO_PORT]}
+    answer = client.post_json(OPENVINO, {"inputs": [{**OPENVINO_PORT, **WIDE}]})
+    refusal = calls.expect_error(answer, 400, "invalid_dtype", "inputs[0].precision")
+    assert "sums are always exact" not in refusal["error"]
 
 
 @pytest.mark.parametrize("name", ["axis", "axes"])

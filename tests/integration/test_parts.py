@@ -2,7 +2,6 @@
 parts are scanned, the outputs are those of one request; carries that do not fit are refused."""
 
 import base64
-import contextlib
 import json
 import pathlib
 import random
@@ -16,7 +15,8 @@ import pytest
 from support import calls, carries, dtypes
 from support.calls import JSON, NPY, RAW
 from support.http import Client, post_bytes
-from support.tallyd import BINARY, POCL, Tallyd
+from support.parts import LENGTH, cut_at, in_parts, post, raw_part, split
+from support.tallyd import BINARY
 from support.waiting import until
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -24,58 +24,13 @@ sys.path.insert(0, str(TOP / "tests" / "fleet"))
 
 import replicas  # noqa: E402
 
-LENGTH = "Tally-Carry-Length"
 EDGES = [0, 1, 255, 256, 257, 1023, 1024, 1025, 65536]  # around blocks of kernels and slices
-
-
-@pytest.fixture(scope="module")
-def two(log_dir):
-    """Two servers that have nothing in common but the contract."""
-    flags = {
-        "own": ["--slice-bytes", "16KiB"],
-        "pocl": [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"],
-    }
-    servers = []
-    with contextlib.ExitStack() as stack:
-        for name, words in flags.items():
-            servers.append(Tallyd(log_dir / f"parts-{name}.log", words))
-            stack.callback(servers[-1].stop)  # also where the other one does not start
-        yield servers
-        for server in servers:
-            server.check_alive()
-
-
-@pytest.fixture
-def pair(two):
-    clients = [server.client() for server in two]
-    yield clients
-    for client in clients:
-        client.close()
 
 
 def random_stored(dtype, shape, rng):
     if dtype.is_float:
         return dtype.store(rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, shape))
     return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.bytes), dtype.storage).reshape(shape)
-
-
-def post(client, dtype, stored, carry=b"", path="/v1/cumsum", **attributes):
-    query = calls.query(dtype=dtype.name, shape=list(stored.shape), **attributes)
-    headers = {LENGTH: str(len(carry))} if carry else {}
-    body = carry + np.ascontiguousarray(stored).tobytes()
-    return client.post(path + query, body, RAW, headers)
-
-
-def split(answer):
-    assert answer.status == 200, answer
-    length = int(answer.headers.get(LENGTH, "0"))
-    return answer.body[:length], answer.body[length:]
-
-
-def raw_part(client, dtype, stored, carry, **attributes):
-    answer = post(client, dtype, stored, carry, **attributes)
-    assert answer.headers["Tally-Shape"] == ",".join(map(str, stored.shape)), answer
-    return split(answer)
 
 
 def npy_part(client, dtype, stored, carry, **attributes):
@@ -138,36 +93,6 @@ def v2_part(binary_in, binary_out):
         return out["carry"], out["y"]
 
     return part
-
-
-def cut_at(size, cuts):
-    edges = [0, *sorted(cuts), size]
-    return list(zip(edges, edges[1:], strict=False))
-
-
-def in_parts(clients, part, dtype, stored, cuts, axis, reverse=False, **attributes):
-    """The outputs of all parts together; each goes to the next of the clients."""
-    size = stored.shape[axis]
-    out = np.empty_like(stored)
-    ranges = cut_at(size, cuts)
-    carry, names = b"", ["first"] + ["next"] * (len(ranges) - 2) + ["last"]
-    for k, ((begin, end), name) in enumerate(zip(ranges, names, strict=True)):
-        if reverse:
-            begin, end = size - end, size - begin
-        where = (slice(None),) * axis + (slice(begin, end),)
-        carry, bytes_out = part(
-            clients[k % len(clients)],
-            dtype,
-            np.ascontiguousarray(stored[where]),
-            carry,
-            part=name,
-            axis=axis,
-            reverse=reverse,
-            **attributes,
-        )
-        out[where] = np.frombuffer(bytes_out, stored.dtype).reshape(out[where].shape)
-        assert (carry == b"") == (name == "last")
-    return out
 
 
 def layouts(size):

@@ -95,6 +95,41 @@ static void headers_are_parsed_as_the_literals_they_are(void **state)
     }
 }
 
+/* Spellings of one type, with the byte order in front where it stands. */
+static const struct {
+    const char *descr;
+    enum dtype dtype;
+    bool byte_swap;
+} spellings[] = {
+    {"'float32'", DTYPE_F32, false}, {"'half'", DTYPE_F16, false},
+    {"'e'", DTYPE_F16, false},       {"'>d'", DTYPE_F64, true},
+    {"'float'", DTYPE_F64, false},   {"'<l'", DTYPE_I64, false},
+    {"'>l'", DTYPE_I64, true},       {"'|L'", DTYPE_U64, false},
+    {"'=q'", DTYPE_I64, false},      {"'i'", DTYPE_I32, false},
+    {"'intp'", DTYPE_I64, false},    {"'>b'", DTYPE_I8, false},
+    {"'uint16'", DTYPE_U16, false},  {"'ubyte'", DTYPE_U8, false},
+    {"u'<f4'", DTYPE_F32, false},    {"u\">i2\"", DTYPE_I16, true},
+    {"U'int8'", DTYPE_I8, false},
+};
+
+static void a_type_is_read_in_every_spelling_of_numpys(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
+        char dict[200];
+        struct npy_header header;
+        struct error err;
+        (void)snprintf(dict, sizeof dict,
+                       "{u'descr': %s, 'fortran_order': False, u\"shape\": (2,)}",
+                       spellings[i].descr);
+        if (parse(dict, &header, &err) != STATUS_OK) {
+            fail_msg("%s: %s", dict, err.detail);
+        }
+        assert_int_equal(header.dtype, spellings[i].dtype);
+        assert_int_equal(header.byte_swap, spellings[i].byte_swap);
+    }
+}
+
 #define REST "'fortran_order': False, 'shape': (2,)}"
 static const struct {
     const char *dict;
@@ -141,9 +176,13 @@ static const struct {
     {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "points in time have no sum"},
     {"{'descr': '<M8[ns]', " REST, STATUS_INVALID_DTYPE, "numpy.diff(x).astype('int64')"},
     {"{'descr': '>m8[ns]', " REST, STATUS_INVALID_DTYPE, "send x.astype('int64') without NaT"},
-    {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE, "if it was bfloat16"},
+    {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE,
+     "does not say which type of 2 bytes this is; bfloat16 is one"},
+    {"{'descr': '|V2', " REST, STATUS_INVALID_DTYPE, "if the array was bfloat16 before"},
     {"{'descr': '<V2', " REST, STATUS_INVALID_DTYPE, "x.tobytes()"},
-    {"{'descr': '|V1', " REST, STATUS_INVALID_DTYPE, "does not say of which type"},
+    {"{'descr': '|V1', " REST, STATUS_INVALID_DTYPE, "does not say which type of one byte"},
+    {"{'descr': '<V1', " REST, STATUS_INVALID_DTYPE,
+     "x.astype('float32') if its type is a float, x.astype('int64') if it is an integer"},
     {"{'descr': '<f1', " REST, STATUS_INVALID_DTYPE, "float8"},
     {"{'descr': '|V16', " REST, STATUS_INVALID_DTYPE, "does not say of which type"},
     {"{'descr': 'bfloat16', " REST, STATUS_INVALID_DTYPE, "with dtype=bfloat16"},
@@ -155,6 +194,15 @@ static const struct {
     {"{'descr': '', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '<', " REST, STATUS_INVALID_DTYPE, "expected f2"},
     {"{'descr': '<<f4', " REST, STATUS_INVALID_DTYPE, "expected f2"},
+    {"{'descr': '<float32', " REST, STATUS_INVALID_DTYPE, "the name of such a type"},
+    {"{'descr': 'Float32', " REST, STATUS_INVALID_DTYPE, "expected f2"},
+    {"{'descr': 'l8', " REST, STATUS_INVALID_DTYPE, "expected f2"},
+    {"{'descr': '<g', " REST, STATUS_INVALID_DTYPE, "rounds every element"},
+    {"{'descr': 'D', " REST, STATUS_INVALID_DTYPE, "send x.real and x.imag"},
+    {"{'descr': 'c', " REST, STATUS_INVALID_DTYPE, "text has no sum"},
+    {"{'descr': b'<f4', " REST, STATUS_INVALID_NPY, "a string"},
+    {"{'descr': u<f4, " REST, STATUS_INVALID_NPY, "a string"},
+    {"{'descr': u", STATUS_INVALID_NPY, "a string"},
     {"{'descr': [('a', '<f4')], " REST, STATUS_INVALID_DTYPE, "structured"},
     {"{'descr': ('<f4', (2,)), " REST, STATUS_INVALID_DTYPE, "structured"},
 };
@@ -403,6 +451,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_are_parsed_as_the_literals_they_are),
+        cmocka_unit_test(a_type_is_read_in_every_spelling_of_numpys),
         cmocka_unit_test(headers_that_are_anything_else_are_refused),
         cmocka_unit_test(no_advice_names_a_step_that_makes_sums_wrong),
         cmocka_unit_test(more_than_64_dimensions_are_refused),

@@ -164,6 +164,11 @@ static void unknown_attributes_and_members_are_refused(void **state)
                        NULL),
             STATUS_UNKNOWN_FIELD, "inputs[0].dims");
     refused("{\"inputs\":[],\"axis\":0}", STATUS_UNKNOWN_FIELD, "axis");
+    refused("{\"inputs\":[" DATA_INPUT "],\"precision\":\"FP32\"}", STATUS_UNKNOWN_FIELD,
+            "precision");
+    refused(request_of("{\"precision\":\"FP32\"}", DATA_INPUT, NULL), STATUS_UNKNOWN_FIELD,
+            "attributes.precision");
+    assert_non_null(strstr(probe.error.detail, "inputs[0].precision"));
 }
 
 /* ---- inputs ---- */
@@ -294,6 +299,19 @@ static void t_is_any_numeric_type_by_ir_name_or_element_type(void **state)
             gives(request_of(NULL, data, NULL), want);
         }
     }
+}
+
+static void non_finite_data_are_words_bare_or_quoted_or_null(void **state)
+{
+    (void)state;
+    gives(request_of(NULL,
+                     "{\"precision\":\"f16\",\"shape\":[1,8],\"data\":[\"NaN\",NaN,null,"
+                     "\"Infinity\",Infinity,-Infinity,\"inf\",\"+Infinity\"]}",
+                     NULL),
+          "{\"outputs\":[{\"precision\":\"f16\",\"shape\":[1,8],\"data\":[\"NaN\",\"NaN\","
+          "\"NaN\",\"Infinity\",\"Infinity\",\"-Infinity\",\"Infinity\",\"Infinity\"]}]}");
+    refused(request_of(NULL, "{\"precision\":\"I8\",\"shape\":[2],\"data\":[1,null]}", NULL),
+            STATUS_INVALID_DATA, "inputs[0].data[1]");
 }
 
 static void other_types_are_refused(void **state)
@@ -437,6 +455,7 @@ int main(void)
         cmocka_unit_test(an_axis_out_of_range_is_refused),
         cmocka_unit_test(the_axis_is_a_scalar_or_one_element),
         cmocka_unit_test(t_is_any_numeric_type_by_ir_name_or_element_type),
+        cmocka_unit_test(non_finite_data_are_words_bare_or_quoted_or_null),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(booleans_have_sums_of_64_bits),
         cmocka_unit_test(t_axis_is_int64_or_int32),

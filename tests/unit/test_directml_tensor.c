@@ -330,15 +330,18 @@ static void data_must_be_flat_and_cover_the_layout(void **state)
     refused(tensor, tensor, "[1,2,3,\"x\"]", STATUS_INVALID_DATA, "data[3]");
 }
 
-static void non_finite_data_are_words_in_any_case(void **state)
+static void non_finite_data_are_words_in_any_case_bare_or_quoted(void **state)
 {
     (void)state;
     const char *tensor = F32("\"Sizes\":[1,2]");
     gives(tensor, tensor, "[\"NaN\",\"nan\"]", "[\"NaN\",\"NaN\"]");
     gives(tensor, tensor, "[\"Inf\",\"-inf\"]", "[\"Infinity\",\"-Infinity\"]");
     gives(tensor, tensor, "[\"-INF\",\"Infinity\"]", "[\"-Infinity\",\"Infinity\"]");
-    refused(tensor, tensor, "[NaN,1]", STATUS_INVALID_DATA, "data[0]");
-    refused(tensor, tensor, "[null,1]", STATUS_INVALID_DATA, "data[0]");
+    gives(tensor, tensor, "[NaN,null]", "[\"NaN\",\"NaN\"]");
+    gives(tensor, tensor, "[-Infinity,\"+Infinity\"]", "[\"-Infinity\",\"Infinity\"]");
+    const char *integers = "{\"DataType\":\"INT32\",\"Sizes\":[1,2]}";
+    refused(integers, integers, "[1,NaN]", STATUS_INVALID_DATA, "data[1]");
+    refused(integers, integers, "[1,null]", STATUS_INVALID_DATA, "data[1]");
 }
 
 /* ---- binary requests ---- */
@@ -447,7 +450,7 @@ int main(void)
         cmocka_unit_test(owned_by_dml_is_for_inputs_only),
         cmocka_unit_test(flags_are_a_name_or_an_array_of_names),
         cmocka_unit_test(data_must_be_flat_and_cover_the_layout),
-        cmocka_unit_test(non_finite_data_are_words_in_any_case),
+        cmocka_unit_test(non_finite_data_are_words_in_any_case_bare_or_quoted),
         cmocka_unit_test(a_number_out_of_range_is_offered_types_of_the_level_only),
         cmocka_unit_test(binary_requests_are_answered_in_the_same_framing),
         cmocka_unit_test(binary_input_is_the_total_or_the_minimum_rounded_or_not),

@@ -1,10 +1,10 @@
 /* JSON arrays to tensors and back. */
+#include "proto/json/number_text.h"
 #include "proto/json/tensor.h"
 #include "proto/limits.h"
 #include "tests/lib/unit.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +266,11 @@ static void the_type_is_inferred_by_numpys_rule(void **state)
     assert_int_equal(infer("[1e2]"), DTYPE_F64);
     assert_int_equal(infer("[]"), DTYPE_F64);
     assert_int_equal(infer("[1,\"NaN\"]"), DTYPE_F64);
+    assert_int_equal(infer("[1,\"2\"]"), DTYPE_F64); /* which refuses it: no type is guessed */
+    assert_int_equal(infer("[1,NaN]"), DTYPE_F64);
+    assert_int_equal(infer("[-Infinity,1]"), DTYPE_F64);
+    assert_int_equal(infer("[1,inf]"), DTYPE_F64);
+    assert_int_equal(infer("[null,1]"), DTYPE_F64);
     assert_int_equal(infer("[9223372036854775807]"), DTYPE_I64);
     assert_int_equal(infer("[-9223372036854775808]"), DTYPE_I64);
     assert_int_equal(infer("[1,2,                        1234567890123456789]"), DTYPE_I64);
@@ -307,27 +312,55 @@ static const struct {
     {DTYPE_F64, "[1e309]", "data[0]", "(at most 1.7976931348623157e308)"},
     {DTYPE_I16, "[1,\"-Infinity\"]", "data[1]",
      "element 1 is '\"-Infinity\"', which int16 has not; float64 takes it"},
-    {DTYPE_I16, "[NaN]", "data[0]", "only float types have NaN and infinity, in quotes"},
-    {DTYPE_I16, "[-Infinity]", "data[0]", "only float types have NaN and infinity, in quotes"},
+    {DTYPE_I16, "[NaN]", "data[0]",
+     "element 0 is 'NaN', which int16 has not; float64 takes it"},
+    {DTYPE_I16, "[1,-Infinity]", "data[1]", "element 1 is '-Infinity', which int16 has not"},
     {DTYPE_I32, "[1.]", "data[0]", "a digit must follow"},
     {DTYPE_I32, "[1e]", "data[0]", "a digit must follow"},
     {DTYPE_I8, "[1,2,300]", "data[2]", "-128 to 127"},
     {DTYPE_F16, "[65536]", "data[0]", "65504"},
     {DTYPE_F32, "[1e39]", "data[0]", "float32"},
     {DTYPE_F64, "[1e309]", "data[0]", "float64"},
-    {DTYPE_F64, "[NaN]", "data[0]", "in quotes"},
-    {DTYPE_F64, "[1,Infinity]", "data[1]", "in quotes"},
-    {DTYPE_F64, "[-Infinity]", "data[0]", "in quotes"},
-    {DTYPE_F64, "[\"nan\"]", "data[0]", "the only strings"},
-    {DTYPE_F64, "[\"1\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[1,+Infinity]", "data[1]", "it begins with a digit or '-'"},
+    {DTYPE_F64, "[\"null\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[\"+NaN\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[-NaN]", "data[0]", "no JSON number"},
+    {DTYPE_F64, "[NULL]", "data[0]", "expected a number, NaN, Infinity, -Infinity or null"},
+    {DTYPE_F64, "[-Infinit]", "data[0]", "expected a number, NaN, Infinity, -Infinity or null"},
+    {DTYPE_F64, "[Infinityx]", "data[0]",
+     "expected a number, NaN, Infinity, -Infinity or null"},
+    {DTYPE_F64, "[NaN7]", "data[0]", "after element 0 stands '7'"},
+    {DTYPE_F64, "[\"1\"]", "data[0]",
+     "'\"1\"', expected a number: write it without the quotes; only int64 and uint64 take"},
+    {DTYPE_I32, "[7,\"12\"]", "data[1]", "write it without the quotes; only int64 and uint64"},
+    {DTYPE_F32, "[\"1e999\"]", "data[0]", "expected a number without quotes"},
+    {DTYPE_I64, "[\"9007199254740993\" , \"-5\",6,\"7.0\",\"8e0\"]", NULL, NULL},
+    {DTYPE_U64, "[[\"18446744073709551615\"],[0]]", NULL, NULL},
+    {DTYPE_U64, "[1,\"18446744073709551616\"]", "data[1]",
+     "element 1 is \"18446744073709551616\", out of range for uint64"},
+    {DTYPE_U64, "[\"-1\"]", "data[0]", "); int64 takes it"},
+    {DTYPE_I64, "[\"9223372036854775808\"]", "data[0]", "); uint64 takes it"},
+    {DTYPE_I64, "[\"1.5\"]", "data[0]", "element 0 is \"1.5\", expected a whole number"},
+    {DTYPE_I64, "[\"\"]", "data[0]", "'\"\"', expected a whole number, such as 12 or \"12\""},
+    {DTYPE_I64, "[\" 5\"]", "data[0]", "'\" 5\"', expected a whole number, such as 12"},
+    {DTYPE_I64, "[\"5 \"]", "data[0]", "'\"5 \"', expected a whole number, such as 12"},
+    {DTYPE_I64, "[\"+5\"]", "data[0]", "digits, with nothing but '-' before them"},
+    {DTYPE_I64, "[\"1,000\"]", "data[0]", "'\"1,000\"', expected a whole number, such as 12"},
+    {DTYPE_U64, "[\"0x10\"]", "data[0]", "expected a whole number, such as 12"},
+    {DTYPE_U64, "[\"007\"]", "data[0]", "expected a whole number, such as 12"},
+    {DTYPE_I64, "[\"5]", "data[0]", "expected a whole number, such as 12"},
+    {DTYPE_I64, "[\"5\"6]", "data[0]", "after element 0 stands '6'"},
+    {DTYPE_I64, "[\"NaN\"]", "data[0]", "'\"NaN\"', which int64 has not; float64 takes it"},
+    {DTYPE_U8, "[\"Inf\"]", "data[0]", "'\"Inf\"', which uint8 has not; float64 takes it"},
+    {DTYPE_F64, "[\"abcdefghijklmnopqrstuvw\"]", "data[0]", "'\"abcdefghijklmnopqrstuvw...'"},
+    {DTYPE_F64, "[\"abcdefghijklmnopqrstuv\"]", "data[0]", "'\"abcdefghijklmnopqrstuv\"',"},
     {DTYPE_F64, "[\"NaN]", "data[0]", "the only strings"},
     {DTYPE_F64, "[\"NaN,1\"]", "data[0]", "the only strings"},
-    {DTYPE_I32, "[\"abc\"]", "data[0]", "the only strings"},
-    {DTYPE_I64, "[NaNs]", "data[0]", "only float types have NaN and infinity, in quotes"},
-    {DTYPE_U8, "[Infinity]", "data[0]", "only float types have NaN and infinity, in quotes"},
-    {DTYPE_I64, "[null]", "data[0]", "'null', expected a number"},
+    {DTYPE_I32, "[\"abc\"]", "data[0]", "expected a whole number without quotes, such as 12"},
+    {DTYPE_I64, "[NaNs]", "data[0]", "only float types have NaN, infinity and null"},
+    {DTYPE_U8, "[Infinity]", "data[0]", "'Infinity', which uint8 has not; float64 takes it"},
+    {DTYPE_I64, "[0,null]", "data[1]", "element 1 is 'null', which int64 has not; float64"},
     {DTYPE_U8, "[true]", "data[0]", "true and false are of type bool"},
-    {DTYPE_F64, "[null]", "data[0]", "null"},
     {DTYPE_F64, "[{}]", "data[0]", "an object"},
     {DTYPE_F64, "[01]", "data[0]", "no zeros"},
     {DTYPE_F64, "[+1]", "data[0]", "no JSON number"},
@@ -352,7 +385,8 @@ static void every_byte_between_brackets_is_checked(void **state)
         char *text = exact_copy(reads[i].text);
         err = (struct error)ERROR_INIT;
         if (json_tensor_measure(text, strlen(reads[i].text), NULL, &array, &err) != STATUS_OK) {
-            assert_string_equal(reads[i].text, "[\"NaN]");
+            assert_null(
+                strchr(strchr(reads[i].text, '"') + 1, '"')); /* the string has no end */
             free(text);
             continue;
         }
@@ -421,24 +455,79 @@ static void another_count_than_expected_is_refused_without_writing_beyond(void *
     free(out);
 }
 
-static void lenient_readers_take_null_and_bare_specials(void **state)
+/* The sign of the infinity that it is; 0: NaN. */
+static const struct {
+    const char *text;
+    int sign;
+} words[] = {
+    {"\"NaN\"", 0},        {"NaN", 0},       {"nan", 0},          {"\"nan\"", 0},
+    {"\"NAN\"", 0},        {"null", 0},      {"\"Infinity\"", 1}, {"Infinity", 1},
+    {"-Infinity", -1},     {"\"Inf\"", 1},   {"\"inf\"", 1},      {"\"+Infinity\"", 1},
+    {"\"-Infinity\"", -1}, {"Inf", 1},       {"inf", 1},          {"-Inf", -1},
+    {"-inf", -1},          {"\"-INF\"", -1}, {"\"+inf\"", 1},     {"INFINITY", 1},
+};
+
+static void the_words_of_float_types_are_read_in_every_form(void **state)
 {
     (void)state;
-    struct error err = ERROR_INIT;
-    struct json_read read = {
-        .dtype = DTYPE_F32, .field = "data", .null_is_nan = true, .bare_nan = true};
-    float out[4];
-    const char *text = "[null,NaN,Infinity,-Infinity]";
-    const struct json_cut cut = {text, strlen(text)};
-    assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_OK);
-    assert_true(out[0] != out[0] && out[1] != out[1]);
-    assert_true(isinf(out[2]) && out[2] > 0 && isinf(out[3]) && out[3] < 0);
-    const char *quoted = "[\"null\"]";
-    const struct json_cut string = {quoted, strlen(quoted)};
-    assert_int_equal(json_tensor_read(&read, string, 1, out, &err), STATUS_INVALID_DATA);
-    read.dtype = DTYPE_I32;
-    err = (struct error)ERROR_INIT;
-    assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_INVALID_DATA);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (int type = 0; type < DTYPE_COUNT; type++) {
+            const enum dtype dtype = (enum dtype)type;
+            const struct json_read read = {.dtype = dtype, .field = "data"};
+            const bool is_float = dtype_is_float(dtype);
+            const char *want = words[i].sign > 0   ? "\"Infinity\""
+                               : words[i].sign < 0 ? "\"-Infinity\""
+                                                   : "\"NaN\"";
+            struct error err = ERROR_INIT;
+            uint64_t out[3] = {0};
+            char printed[NUMBER_ROOM];
+            char text[64];
+            (void)snprintf(text, sizeof text, "[1, %s ,2]", words[i].text);
+            char *copy = exact_copy(text);
+            const struct json_cut cut = {copy, strlen(text)};
+            assert_int_equal(json_tensor_read(&read, cut, 3, out, &err),
+                             is_float ? STATUS_OK : STATUS_INVALID_DATA);
+            if (is_float) {
+                (void)number_print(dtype, (const char *)out + dtype_info(dtype)->bytes,
+                                   printed);
+                assert_string_equal(printed, want);
+            } else {
+                assert_string_equal(err.field, "data[1]");
+                assert_memory_equal(err.detail, "element 1 is ", 13);
+                assert_non_null(strstr(err.detail, "; float64 takes it"));
+            }
+            free(copy);
+        }
+    }
+}
+
+static void quoted_integers_have_the_values_of_bare_ones(void **state)
+{
+    (void)state;
+    static const char *const numbers[] = {
+        "0", "-0", "9007199254740993", "9223372036854775807", "1.0", "12e3", "3"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        for (int type = 0; type < DTYPE_COUNT; type++) {
+            const struct json_read read = {.dtype = (enum dtype)type, .field = "data"};
+            const bool wide = type == DTYPE_I64 || type == DTYPE_U64;
+            struct error err = ERROR_INIT;
+            uint64_t out[2] = {0};
+            char text[64];
+            (void)snprintf(text, sizeof text, "[\"%s\",%s]", numbers[i],
+                           wide ? numbers[i] : "1");
+            char *copy = exact_copy(text);
+            const struct json_cut cut = {copy, strlen(text)};
+            assert_int_equal(json_tensor_read(&read, cut, 2, out, &err),
+                             wide ? STATUS_OK : STATUS_INVALID_DATA);
+            if (wide) {
+                assert_int_equal(out[0], out[1]);
+            } else {
+                assert_string_equal(err.field, "data[0]");
+                assert_non_null(strstr(err.detail, "without the quotes"));
+            }
+            free(copy);
+        }
+    }
 }
 
 static void parts_together_read_what_the_whole_reads(void **state)
@@ -626,7 +715,8 @@ int main(void)
         cmocka_unit_test(a_number_that_is_too_long_is_said_to_be),
         cmocka_unit_test(a_nested_element_is_blamed_by_all_its_indices),
         cmocka_unit_test(another_count_than_expected_is_refused_without_writing_beyond),
-        cmocka_unit_test(lenient_readers_take_null_and_bare_specials),
+        cmocka_unit_test(the_words_of_float_types_are_read_in_every_form),
+        cmocka_unit_test(quoted_integers_have_the_values_of_bare_ones),
         cmocka_unit_test(parts_together_read_what_the_whole_reads),
         cmocka_unit_test(an_array_with_empty_ones_is_not_cut),
         cmocka_unit_test(a_text_without_commas_for_long_is_not_cut),

@@ -549,7 +549,7 @@ static void numbers_longer_than_the_limit_are_refused(void **state)
     free(text);
 }
 
-static void specials_are_the_three_names_and_for_floats_only(void **state)
+static void specials_are_words_in_any_case_and_for_floats_only(void **state)
 {
     (void)state;
     for (int i = 0; i < DTYPE_COUNT; i++) {
@@ -563,9 +563,16 @@ static void specials_are_the_three_names_and_for_floats_only(void **state)
         assert_true(!is_float || !strcmp(print(dtype, &bits, out), "\"Infinity\""));
         assert_int_equal(number_special(dtype, "-Infinity", 9, &bits), is_float);
         assert_true(!is_float || !strcmp(print(dtype, &bits, out), "\"-Infinity\""));
-        assert_false(number_special(dtype, "nan", 3, &bits));
-        assert_false(number_special(dtype, "Inf", 3, &bits));
-        assert_false(number_special(dtype, "", 0, &bits));
+        assert_int_equal(number_special(dtype, "+iNF", 4, &bits), is_float);
+        assert_true(!is_float || !strcmp(print(dtype, &bits, out), "\"Infinity\""));
+        assert_int_equal(number_special(dtype, "nan", 3, &bits), is_float);
+        assert_true(!is_float || !strcmp(print(dtype, &bits, out), "\"NaN\""));
+        static const char *const others[] = {"",     "+",    "-",     "-nan", "+NaN",
+                                             "nanx", "infi", "--inf", "null", "\x0eaN"};
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            assert_false(number_special(dtype, others[k], strlen(others[k]), &bits));
+        }
+        assert_true(!is_float || !strcmp(print(dtype, &bits, out), "\"NaN\""));
     }
 }
 
@@ -585,7 +592,7 @@ int main(void)
         cmocka_unit_test(whole_numbers_with_a_point_or_an_exponent_are_integers),
         cmocka_unit_test(only_json_numbers_are_numbers),
         cmocka_unit_test(numbers_longer_than_the_limit_are_refused),
-        cmocka_unit_test(specials_are_the_three_names_and_for_floats_only),
+        cmocka_unit_test(specials_are_words_in_any_case_and_for_floats_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

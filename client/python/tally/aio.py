@@ -1,11 +1,11 @@
-"""The client for asyncio, on asyncio's own transports: with threads beneath, small calls would cost
-three times as much processor time, and with StreamReader, large ones twice as much.
+"""The client for asyncio, on asyncio's transports. Threads would take three times as much processor
+time for small calls, and StreamReader twice as much for large ones.
 
-    _run()      as tally.transport's run()
-      _Wire     a connection: bytes that came for nobody yet, or straight to where they belong
+    _run()      same contract as run() of tally.transport
+      _Wire     a connection, which buffers received bytes or stores them directly in the output
 
-Failure: as tally.transport. A call that is cancelled closes its connection; nothing is stored
-after that. Thread: the event loop's. A client may be used on several loops one after the other.
+Failure: same as tally.transport. A cancelled call closes its connection and stores nothing after
+that. Thread: the event loop's. Several loops may use a client one after the other.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from tally.errors import Busy, ServerError, TallyError
 from tally.layout import Array, Scan
 from tally.parts import PARALLEL, Meter, apart, blocks, chains
 
-PIECE_BYTES = 1 << 18  # written, or read, before the loop turns to others
-WAITING_BYTES = 1 << 18  # that came for nobody yet; more is left in the socket
+PIECE_BYTES = 1 << 18  # bytes written or read before other tasks of the loop run
+WAITING_BYTES = 1 << 18  # maximum of unread bytes; reading then pauses
 
 
 class _Lost(ConnectionError):
@@ -71,24 +71,24 @@ class _Wire(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport: Any = None
-        self.kept = False  # it has been idle, so the server may have closed it
-        self.waiting = bytearray()  # what came for nobody yet
-        self.interim_room = 0  # bytes of interim answers that may come while a request is sent
+        self.kept = False  # the connection was idle, so the server may have closed it
+        self.waiting = bytearray()  # received bytes that no call has read yet
+        self.interim_room = 0  # bytes of interim answers still accepted
         self.scratch = memoryview(bytearray(1 << 14))
-        self.into: memoryview | None = None  # where what comes belongs
-        self.stored = 0
-        self.ended: BaseException | None = None
+        self.into: memoryview | None = None  # target of received bytes; None: `waiting`
+        self.stored = 0  # bytes stored in `into`
+        self.ended: BaseException | None = None  # cause of the end of the connection
         self.writable = True
-        self.paused = False
-        self.waiter: asyncio.Future[None] | None = None
+        self.paused = False  # reading is paused
+        self.waiter: asyncio.Future[None] | None = None  # resolved by the next event
         self.alarm: asyncio.TimerHandle | None = None
 
-    # ---- what asyncio calls ----
+    # ---- callbacks of asyncio ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        # Writing is paused while anything is left to send: a request is sent whole, or not. TLS
-        # pauses at its limit, the others above theirs.
+        # Writing pauses while any byte is unsent, so `writable` means that the request is sent
+        # completely. The TLS transport pauses at the limit, the other transports above the limit.
         encrypted = transport.get_extra_info("ssl_object") is not None
         self.transport.set_write_buffer_limits(high=1 if encrypted else 0)
 
@@ -129,7 +129,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.writable = True
         self._wake()
 
-    # ---- what calls use ----
+    # ---- interface for calls ----
 
     def is_idle(self) -> bool:
         return self.ended is None and not self.waiting
@@ -139,7 +139,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport.abort()
 
     def watch(self, give_up: float) -> None:
-        """End the connection at that time of the monotonic clock."""
+        """Close the connection at `give_up`, in seconds of the monotonic clock; inf: never."""
         if self.alarm is not None:
             self.alarm.cancel()
             self.alarm = None
@@ -153,7 +153,8 @@ class _Wire(asyncio.BufferedProtocol):
         self._wake()
 
     async def send(self, head: bytes, body: memoryview) -> bool:
-        """Send a request; False if the server answered, or left, before it had all of it."""
+        """Send a request. Returns False if the server answered or closed the connection before the
+        request was sent completely."""
         self.interim_room = HEAD_BYTES
         self.transport.write(head + body[:PIECE_BYTES])
         for at in range(PIECE_BYTES, len(body), PIECE_BYTES):
@@ -162,13 +163,13 @@ class _Wire(asyncio.BufferedProtocol):
             if self._is_answered():
                 return False
             self.transport.write(body[at : at + PIECE_BYTES])
-            await asyncio.sleep(0)  # to see whether an answer has come already
+            await asyncio.sleep(0)  # let the loop deliver an early answer
         while not self.writable and not self._is_answered():
             await self._change()
         return self.writable
 
     def _is_answered(self) -> bool:
-        """Whether an answer has begun, or the connection ended. Interim ones are dropped."""
+        """Return whether a final answer began or the connection ended. Drops interim answers."""
         end = interim_bytes(self.waiting)
         if end is None or end > self.interim_room:
             return True
@@ -177,7 +178,8 @@ class _Wire(asyncio.BufferedProtocol):
         return self.ended is not None
 
     async def line(self) -> bytes:
-        """The next line; without its end if the connection ended, or it is too long."""
+        """Return the next line. The newline is missing if the connection ended or the line is too
+        long."""
         start = 0
         while True:
             end = self.waiting.find(b"\n", start) + 1
@@ -190,7 +192,7 @@ class _Wire(asyncio.BufferedProtocol):
             return self._take(end)
 
     async def read(self, count: int) -> bytes:
-        """So many bytes; fewer if the connection ended."""
+        """Return the next `count` bytes; fewer if the connection ended."""
         text = bytearray()
         while len(text) < count:
             if not self.waiting:
@@ -201,7 +203,7 @@ class _Wire(asyncio.BufferedProtocol):
         return bytes(text)
 
     async def fill(self, into: memoryview) -> int:
-        """Store the next bytes there; fewer than it holds if the connection ended."""
+        """Fill `into` with the next bytes and return their number; less if the connection ended."""
         early = self._take(len(into))
         into[: len(early)] = early
         if len(early) == len(into) or self.ended is not None:
@@ -217,15 +219,15 @@ class _Wire(asyncio.BufferedProtocol):
         return len(early) + self.stored
 
     def _read_what_came(self) -> None:
-        """A request that could not be written may have been refused before: asyncio closes the
-        socket with what says so in it."""
+        """Read the bytes that the socket still holds. The server may have refused a request before
+        a write failed, and asyncio closes the socket without reading the refusal."""
         if self.transport.get_extra_info("ssl_object") is None:
             file = self.transport.get_extra_info("socket").fileno()
             try:
                 while len(self.waiting) < WAITING_BYTES and (came := os.read(file, 1 << 14)):
                     self.waiting += came
             except OSError:
-                pass  # no more
+                pass  # the socket has no more bytes
 
     def _take(self, count: int) -> bytes:
         taken = bytes(self.waiting[:count])
@@ -236,7 +238,7 @@ class _Wire(asyncio.BufferedProtocol):
         return taken
 
     async def _change(self) -> None:
-        """Until something has come, the connection ended or may be written to."""
+        """Wait until bytes were received, or the connection ended or became writable."""
         self.waiter = self.loop.create_future()
         try:
             await self.waiter
@@ -258,7 +260,8 @@ def taking(
     [Callable[..., Coroutine[Any, Any, Returned]]],
     Callable[Concatenate[Any, Given], Coroutine[Any, Any, Returned]],
 ]:
-    """For a coroutine that takes what a method of the other client takes, and shows so."""
+    """Return a decorator that gives a coroutine the signature of a method of the blocking
+    client."""
 
     def mark(own: Any) -> Any:
         own.__signature__ = inspect.signature(method)
@@ -272,7 +275,7 @@ class AsyncParts(CarriedSum):
 
     @taking(Parts.cumsum)
     async def cumsum(self, x: Any, **options: Any) -> Array:
-        """The sums of the next part, as :meth:`Parts.cumsum`."""
+        """Return the sums of the next part; same contract as :meth:`Parts.cumsum`."""
         with self._alone():
             scan, request = self._next(x, **options)
             self.carry = await self._run(request)
@@ -280,7 +283,7 @@ class AsyncParts(CarriedSum):
 
 
 class AsyncClient(Options[AsyncParts]):
-    """Sums arrays on a Tally server, for asyncio. Tasks of a loop may share one."""
+    """Client of a Tally server for asyncio. The tasks of a loop may share a client."""
 
     _parts = AsyncParts
     _wires: collections.deque[_Wire]
@@ -297,7 +300,7 @@ class AsyncClient(Options[AsyncParts]):
         await self.close()
 
     async def close(self) -> None:
-        """Close idle connections and give shared memory back."""
+        """Close idle connections and release shared memory."""
         self._drop_wires()
         if self._regions is not None:
             await asyncio.to_thread(self._regions.close)
@@ -307,25 +310,26 @@ class AsyncClient(Options[AsyncParts]):
     async def cumsum(
         self, x: Any, axis: Any = None, *, progress: Any = None, **options: Any
     ) -> Array:
-        """The cumulative sum of ``x`` along ``axis``, as :meth:`Client.cumsum`.
+        """Return the cumulative sum of ``x`` along ``axis``; see :meth:`Client.cumsum`.
 
-        ``x`` and ``out`` are the call's until it is done. Cancelled, it closes its connection and
-        leaves both alone from then on; with ``shm`` it first waits for the server.
+        The call owns ``x`` and ``out`` until the call ends. A cancelled call closes its connection
+        and does not access ``x`` and ``out`` afterwards; with ``shm`` the call first waits for the
+        server.
         """
         scan = prepare(x, axis, **options)
         array, _, axis = scan.operand
         with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
-                # No task: a loop that ends cancels all tasks, and the thread would go on.
+                # A task would be cancelled at the end of the loop while its thread still runs.
                 loop = asyncio.get_running_loop()
                 work = loop.run_in_executor(None, self._regions.cumsum, scan)
                 try:
                     await asyncio.shield(work)
                 except asyncio.CancelledError:
-                    while not work.done():  # however often it is cancelled
+                    while not work.done():  # also if the call is cancelled again
                         with contextlib.suppress(asyncio.CancelledError):
                             await asyncio.wait([work])
-                    work.exception()  # nobody else asks for it
+                    work.exception()  # mark as retrieved
                     raise
                 meter.add(array.nbytes)
             elif array.nbytes <= self._part_bytes:
@@ -359,21 +363,21 @@ class AsyncClient(Options[AsyncParts]):
 
     @taking(Client.totals)
     async def totals(self, x: Any, axis: Any = None, **options: Any) -> Carry:
-        """The exact sum of each line of ``x``, as :meth:`Client.totals`."""
+        """Return the exact sum of each line of ``x``; same contract as :meth:`Client.totals`."""
         total = prepare_totals(x, axis, **options)
         return total.carry(await self._run(total.request))
 
     @taking(Client.empty)
     async def empty(self, shape: Any, dtype: Any = float) -> Array:
-        """A new array that :meth:`cumsum` need not copy, as :meth:`Client.empty`."""
+        """Return a new array that :meth:`cumsum` need not copy; see :meth:`Client.empty`."""
         return await asyncio.to_thread(self._empty, shape, dtype)
 
     async def devices(self) -> list[Device]:
-        """Every OpenCL device of the server: its name, platform, type, state and work done."""
+        """Return the OpenCL devices of the server: name, platform, type, state and work done."""
         return read_devices(await self._run(DEVICES))
 
     async def health(self) -> Health:
-        """Whether the server is alive, and ready. An error only if no answer came."""
+        """Return whether the server is alive and ready. Raises an error only without an answer."""
         alive = await self._is_well("/livez")
         return Health(alive, alive and await self._is_well("/readyz"))
 
@@ -395,7 +399,7 @@ class AsyncClient(Options[AsyncParts]):
                 try:
                     whole, head = await _exchange(call, wire)
                 except _Stale:
-                    self._drop_wires()  # the others are as old
+                    self._drop_wires()  # other idle connections are stale, too
                     wire = await self._connect(call)
                     whole, head = await _exchange(call, wire)
                 text = await self._finish(call, wire, head, whole)
@@ -409,7 +413,7 @@ class AsyncClient(Options[AsyncParts]):
         while self._wires:
             wire = self._wires.pop()
             if wire.loop is not asyncio.get_running_loop():
-                continue  # its loop has ended, and it with it
+                continue  # the connection ended with its loop
             if wire.is_idle():
                 return wire
             wire.close()
@@ -441,7 +445,7 @@ class AsyncClient(Options[AsyncParts]):
         return wire
 
     async def _finish(self, call: Call, wire: _Wire, head: Head, whole: bool) -> bytes:
-        """Read the body; keep the connection if it may be."""
+        """Read the body, and keep the connection if it is reusable."""
         keep = False
         try:
             if head.status == 200:
@@ -466,7 +470,7 @@ class AsyncClient(Options[AsyncParts]):
 
 
 async def _open_socket(host: str, port: int) -> socket.socket:
-    """A socket that is connected to the first address of a host that answers."""
+    """Return a socket that is connected to the first address of the host that answers."""
     loop = asyncio.get_running_loop()
     *others, last = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for family, _, _, _, place in others:
@@ -478,7 +482,8 @@ async def _open_socket(host: str, port: int) -> socket.socket:
 
 
 async def _open_unix_socket(path: str) -> socket.socket:
-    """It is connected at once, or its queue is full, which asyncio would take for connected."""
+    """Return a socket that is connected to the Unix socket at `path`. The function retries while
+    the listen queue is full, because asyncio would treat such a socket as connected."""
     opened = socket.socket(socket.AF_UNIX)
     opened.setblocking(False)
     try:
@@ -494,7 +499,7 @@ async def _open_unix_socket(path: str) -> socket.socket:
 
 
 async def _connect_to(place: Any, family: int) -> socket.socket:
-    # asyncio sends at once, without TCP's delay, where the protocol is said.
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setblocking(False)
     try:
@@ -506,11 +511,11 @@ async def _connect_to(place: Any, family: int) -> socket.socket:
 
 
 class _Stale(Exception):
-    """A kept connection was closed by the server meanwhile, as it may: no failed attempt."""
+    """The server closed an idle connection, as HTTP allows; no attempt failed."""
 
 
 async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
-    """Whether the request had been sent whole before the answer came, and the answer's head."""
+    """Send a request. Returns whether the request was sent completely, and the answer's head."""
     try:
         wire.watch(call.give_up)
         whole = await wire.send(call.head(), call.request.body)
@@ -574,7 +579,8 @@ def _cut(call: Call, wire: _Wire, head: Head) -> TallyError:
 
 
 async def _read_error(wire: _Wire, head: Head) -> tuple[bytes, bool]:
-    """What there is of it, and whether that is all: the status has said the most."""
+    """Return the body of an error, up to ERROR_BYTES, and whether the body is complete. The
+    function ignores failures, because the status already identifies the error."""
     try:
         text = await _read_text(wire, head, ERROR_BYTES)
         return text, len(text) < ERROR_BYTES if head.chunked else len(text) == head.length
@@ -583,7 +589,7 @@ async def _read_error(wire: _Wire, head: Head) -> tuple[bytes, bool]:
 
 
 async def _read_text(wire: _Wire, head: Head, limit: int) -> bytes:
-    """A body: what there is of it, up to the limit."""
+    """Return a body, cut at `limit` bytes; shorter if the connection ended."""
     if not head.chunked:
         return await wire.read(limit if head.length is None else min(limit, head.length))
     text = bytearray()
@@ -605,7 +611,7 @@ async def _read_text(wire: _Wire, head: Head, limit: int) -> bytes:
 
 
 async def _chunk_line(wire: _Wire, what: str) -> bytes:
-    """A line between chunks."""
+    """Return a line between chunks; `what` names the line in errors."""
     line = await wire.line()
     if line.endswith(b"\n"):
         return line

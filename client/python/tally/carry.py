@@ -1,15 +1,15 @@
-"""Carries: the sum of each line of a tensor so far, as exact numbers (docs/carry.md).
+"""Carries: the exact sum of each line of a tensor so far (docs/carry.md).
 
     total = client.totals(x, axis=0)         # or tally.Carry(parts.carry)
-    total.sums()                             # a fraction for each line
-    bytes(before + total)                    # the carry behind both tensors
+    total.sums()                             # one Fraction for each line
+    bytes(before + total)                    # the carry after both tensors
 
-A sum of floats is an integer multiple of the least positive number of their type. Python's integers
-hold every such sum, so carries are added without rounding, and the order of the additions does not
-matter. Equal sums have equal bytes.
+A sum of floats is an integer multiple of the least positive number of the type. Python's integers
+hold every such sum, so carries are added without rounding, in any order. Equal sums have equal
+bytes.
 
-Failure: InvalidArgument, for bytes that are no carry and for carries of different tensors. Thread:
-any; a carry does not change.
+Failure: InvalidArgument, for bytes that are not a carry and for carries of different tensors.
+Thread: any; a carry is immutable.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tally.layout import V2_NAMES
 
 MAGIC, VERSION = b"TALLYSUM", 2
 HEADER = struct.Struct("<8sIIBxB5xQQ24x")
-HEADER_BYTES, CRC_END = 64, 16  # the checksum covers the bytes behind it
-NAMES = tuple(V2_NAMES)  # a type's code in the header is its index + 1
+HEADER_BYTES, CRC_END = 64, 16  # bytes; the checksum covers the bytes from CRC_END on
+NAMES = tuple(V2_NAMES)  # the code of a type in the header is its index + 1
 POSITION_MAX = 2**63 - 1
 WORD_BYTES = 8
 
@@ -40,15 +40,15 @@ SPECIAL = {NAN: math.nan, PLUS: math.inf, MINUS: -math.inf, NEGATIVE_ZERO: -0.0}
 
 
 class _Float(NamedTuple):
-    """A type of floats, whose finite elements are multiples of 2^-shift."""
+    """A float type. Finite elements are multiples of 2^-shift."""
 
     shift: int
-    largest: int  # finite element, in units of 2^-shift
-    words: int  # that the sum of 2^63 elements needs
+    largest: int  # largest finite element, in units of 2^-shift
+    words: int  # 64-bit words of the sum of 2^63 elements
 
 
 def _float(fraction: int, exponent: int) -> _Float:
-    """The type with so many bits of fraction and of exponent."""
+    """Return the type with these numbers of fraction and exponent bits."""
     largest = (2 ** (fraction + 1) - 1) << (2**exponent - 3)
     sum_bits = (largest * POSITION_MAX).bit_length() + 1
     return _Float(2 ** (exponent - 1) - 2 + fraction, largest, -(-sum_bits // 64))
@@ -63,12 +63,12 @@ FLOATS = {
 
 
 class Carry:
-    """What each line of a tensor sums up to so far. Carries are added with ``+``, in any order.
+    """The exact sum of each line of a tensor so far. ``+`` adds carries, in any order.
 
     Attributes:
         dtype: name of the element type, such as "float32".
-        exclusive, reverse, nan: how the tensor is summed; nan is "propagate", "zero" or "skip".
-        position: elements of each line that were summed.
+        exclusive, reverse, nan: options of the scan; nan is "propagate", "zero" or "skip".
+        position: elements of each line in the sums.
     """
 
     __slots__ = ("dtype", "exclusive", "reverse", "nan", "position", "_lines")
@@ -77,14 +77,14 @@ class Carry:
     reverse: bool
     nan: str
     position: int
-    # Flags and finite sum of each line; floats in units of the type's least positive number.
+    # Flags and finite sum of each line; sums of floats are in units of 2^-shift.
     _lines: list[tuple[int, int]]
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        """Read the bytes of a carry: ``Parts.carry``, or what the service answered.
+        """Decode a carry: ``Parts.carry``, or the bytes in an answer of the service.
 
         Raises:
-            InvalidArgument: these bytes are no carry, or were damaged.
+            InvalidArgument: the bytes are not a carry, or are damaged.
         """
         data = bytes(data)
         if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
@@ -118,17 +118,17 @@ class Carry:
         reverse: bool = False,
         nan: str = "propagate",
     ) -> Carry:
-        """The carry of lines that have these sums behind ``position`` elements.
+        """Return the carry of lines that have these sums after ``position`` elements.
 
         Args:
             dtype: name of the element type.
-            sums: as :meth:`sums` returns them, one for each line in row-major order.
-            position: elements of each line that were summed.
-            exclusive, reverse, nan: those of the sum that goes on with the carry. Integers have no
-                NaN: theirs is "propagate".
+            sums: one sum for each line, in row-major order and in the form of :meth:`sums`.
+            position: elements of each line in the sums.
+            exclusive, reverse, nan: options of the scan that continues from the carry. The nan of
+                integers is "propagate".
 
         Raises:
-            InvalidArgument: no elements of this type have such sums.
+            InvalidArgument: ``position`` elements of this type cannot have these sums.
         """
         if dtype not in NAMES:
             raise InvalidArgument(
@@ -146,16 +146,17 @@ class Carry:
         return carry
 
     def sums(self) -> list[int | Fraction | float]:
-        """The sum of each line, in row-major order: an int for integers, modulo 2^n; a Fraction for
-        floats. A float stands for what no fraction is: ``nan``, ``inf``, ``-inf``, and ``-0.0``
-        where every element so far is -0.0."""
+        """Return the sum of each line, in row-major order. A sum of integers is an int, modulo 2^n.
+        A sum of floats is a Fraction, or one of the floats ``nan``, ``inf``, ``-inf``, and ``-0.0``
+        if every element so far is -0.0."""
         if self.dtype not in FLOATS:
             return [number for _, number in self._lines]
         unit = Fraction(1, 2 ** FLOATS[self.dtype].shift)
         return [SPECIAL[flags] if flags else number * unit for flags, number in self._lines]
 
     def __add__(self, other: Carry) -> Carry:
-        """The carry behind the elements of both."""
+        """Return the carry of the elements of both. Raises InvalidArgument if dtype, options or
+        number of lines differ, or if the position exceeds 2^63 - 1."""
         if not isinstance(other, Carry):
             return NotImplemented
         for name in ("dtype", "exclusive", "reverse", "nan"):
@@ -177,7 +178,7 @@ class Carry:
         return carry
 
     def __bytes__(self) -> bytes:
-        """The carry as the service takes it."""
+        """Return the carry in the form that the service accepts."""
         payload = self._float_payload() if self.dtype in FLOATS else self._integer_payload()
         code = NAMES.index(self.dtype) + 1
         flags = self.exclusive + 2 * self.reverse + 4 * NANS.index(self.nan)
@@ -186,7 +187,7 @@ class Carry:
         return head[: CRC_END - 4] + crc.to_bytes(4, "little") + head[CRC_END:] + payload
 
     def __len__(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         return len(self._lines)
 
     def __eq__(self, other: object) -> bool:
@@ -244,7 +245,7 @@ class Carry:
         for flags, number in self._lines:
             low = ((number & -number).bit_length() - 1) // 64 if number else 0
             kept = number >> 64 * low
-            # One bit more than the number needs holds its sign.
+            # One additional bit holds the sign.
             count = (kept if kept >= 0 else ~kept).bit_length() // 64 + 1 if number else 0
             descriptors += bytes((flags, 0, low, count))
             words += kept.to_bytes(count * WORD_BYTES, "little", signed=True)
@@ -252,7 +253,7 @@ class Carry:
         return bytes(descriptors) + bytes(padding) + bytes(words)
 
     def _line_of(self, value: Fraction | float) -> tuple[int, int]:
-        """Flags and number of a line with this sum."""
+        """Return the flags and the finite sum of a line with this sum."""
         if self.dtype not in FLOATS:
             if not isinstance(value, (int, np.integer)):
                 raise _refusal(f"a sum of {self.dtype} is {value!r}, expected an integer")
@@ -271,7 +272,7 @@ class Carry:
         return 0, scaled.numerator
 
     def _check_range(self) -> None:
-        """Refuse sums that `position` elements cannot have."""
+        """Raise InvalidArgument if a sum is impossible for `position` elements."""
         if self.dtype in FLOATS:
             most = FLOATS[self.dtype].largest * self.position
             least = -most
@@ -286,14 +287,14 @@ class Carry:
 
 
 def carry_bytes_most(dtype: str, lines: int) -> int:
-    """The most bytes that a carry of so many lines can have."""
+    """Return the maximum bytes of a carry of `lines` lines."""
     if dtype not in FLOATS:
         return HEADER_BYTES + lines * np.dtype(dtype).itemsize
     return HEADER_BYTES + _descriptors_bytes(lines) + lines * FLOATS[dtype].words * WORD_BYTES
 
 
 def _added(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """The flags and the number of two lines together."""
+    """Return the flags and the finite sum of two lines added."""
     flags = (left[0] | right[0]) & (NAN | PLUS | MINUS)
     if flags:
         return (flags if flags in (PLUS, MINUS) else NAN), 0
@@ -301,7 +302,7 @@ def _added(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
 
 
 def _descriptors_bytes(lines: int) -> int:
-    """Bytes of the descriptors, filled up to where words begin."""
+    """Return the bytes of the descriptors, including the padding before the words."""
     return (4 * lines + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
 
 

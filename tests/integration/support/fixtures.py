@@ -1,5 +1,5 @@
-"""What conftest.py has here and in tests/client/python: where logs go, and the server that a session's tests
-share."""
+"""What conftest.py has here and in tests/client/python: where logs go, the server that a session's tests
+share, and two unlike servers for the tests of a module."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from support.tallyd import Tallyd
+from support.tallyd import POCL, Tallyd
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +35,28 @@ def server(session_server):
     session_server.check_alive()
     yield session_server
     session_server.check_alive()
+
+
+@pytest.fixture(scope="module")
+def two(log_dir, request):
+    """Two servers that have nothing in common but the contract."""
+    flags = {
+        "own": ["--slice-bytes", "16KiB"],
+        "pocl": [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"],
+    }
+    servers = []
+    with contextlib.ExitStack() as stack:
+        for name, words in flags.items():
+            servers.append(Tallyd(log_dir / f"{request.module.__name__}-{name}.log", words))
+            stack.callback(servers[-1].stop)  # also where the other one does not start
+        yield servers
+        for server in servers:
+            server.check_alive()
+
+
+@pytest.fixture
+def pair(two):
+    clients = [server.client() for server in two]
+    yield clients
+    for client in clients:
+        client.close()
