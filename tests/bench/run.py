@@ -14,9 +14,11 @@ import sys
 import time
 import traceback
 
+import kernels
 import load
 import page
 import plots
+import processor
 from report import failed, print_table
 
 # Name on the command line, and the module whose section() gives its rows.
@@ -58,14 +60,30 @@ def system():
 
 
 def machine():
-    lines = open("/proc/cpuinfo").read().splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": names[0] if names else "unknown",
+        **processor.facts(),
         "cores": os.cpu_count(),
         "caches": caches(),
         "system": system(),
     }
+
+
+def commit():
+    """What is measured, with "+" if files differ from it; None in a tree without git."""
+    told = ["git", "-C", str(load.ROOT), "describe", "--always", "--abbrev=8", "--exclude=*"]
+    with contextlib.suppress(OSError, RuntimeError):
+        return load.run([*told, "--dirty=+"], 10).strip()
+    return None
+
+
+def copy_speed(settings):
+    """GB/s of a copy of 64 MiB at this moment, or None: machines of one kind differ in it, by where
+    they run."""
+    try:
+        return kernels.copy_speed(settings.out)
+    except (RuntimeError, OSError) as error:
+        settings.note(f"the speed of a copy was not measured: {error}")
+        return None
 
 
 def arguments():
@@ -119,11 +137,13 @@ def main():
     settings = arguments()
     settings.out.mkdir(parents=True, exist_ok=True)
     facts = machine()
-    print(f"{facts['cpu']}, {facts['cores']} cores")
+    print(f"{facts['name']} ({facts['cpu']}), {facts['cores']} cores")
     tables = {}
     for name in settings.only or (QUICK if settings.quick else SECTIONS):
         run = {"options": options_of(settings), "began": time.strftime("%Y-%m-%d %H:%M")}
+        run["commit"] = commit()
         run["others"] = round(load.others_busy(), 2)
+        run["copy_gb_per_s"] = copy_speed(settings)
         if run["others"] > load.QUIET:
             settings.note(
                 f"{name}: others keep {run['others']} processors busy; figures will be off"
