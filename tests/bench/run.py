@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 
+import figures
 import kernels
 import load
 import page
@@ -96,7 +97,7 @@ def arguments():
     add("--bytes", type=int, action="append", help="kernels, dask: tensors of so many bytes")
     add("--cpu-time", action="store_true", help="kernels: count processor time, not wall time")
     add("--engines", nargs="+", help="peers: only these")
-    add("--page", action="store_true", help="put tables and plots into docs/performance.md")
+    add("--page", action="store_true", help="take the figures over into docs/performance.md")
     add("--out", type=pathlib.Path, default=load.ROOT / "build" / "bench", help="for the JSON")
     add("--python", default=sys.executable, help="interpreter that has the peers' packages")
     add(
@@ -155,7 +156,7 @@ def main():
         document = {"machine": facts, "run": run, "rows": [row.as_json() for row in rows]}
         (settings.out / f"{name}.json").write_text(json.dumps(document, indent=1))
     print_table(tables)
-    plots.draw_all(page.read_sections(settings.out), settings.out)
+    plots.draw_all(figures.read_documents(settings.out), settings.out)
     print(f"machine-readable: {settings.out}/*.json; plots: {settings.out}/*.svg")
     if settings.page:
         page.render(settings.out)
