@@ -90,10 +90,10 @@ def family_lines(family):
     for note, names in grouped(notes).items():
         which = "All sections" if len(names) == len(sections) else ", ".join(names)
         lines += tables.text_lines(f"**{which}: {note}**")
-    if any(figures.is_busy(each["run"]) for each in sections.values()):
-        lines.append(
-            "**Other programs were at work on the machine: a trial run, no figures to go by.**"
-        )
+    busy = [name for name, each in sections.items() if figures.is_busy(each["run"])]
+    if busy:
+        text = "Other programs were at work on the machine: a trial run, no figures to go by."
+        lines += tables.text_lines(f"**{', '.join(busy)}: {text}**")
     return lines
 
 

@@ -160,6 +160,24 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     )  # one run, said once
 
 
+def test_whole_runs_of_two_makers_fit_a_page_with_both_names_at_each_section(folder):
+    families = families_of(folder)
+    intel = {"cpu": "Intel(R) Xeon(R)", "maker": "Intel", "name": "Intel Sapphire Rapids"}
+    for document in (documents := figures.read_documents(folder)).values():
+        document["machine"] |= intel
+    figures.take_over(families, documents)
+    text = page_of(families)
+    assert max(map(len, text.splitlines())) <= 120
+    for name in (*page.SECTIONS, "goals"):
+        block = text.split(f"<!-- bench: {name} -->")[1].split(f"<!-- end: {name} -->")[0]
+        assert "AMD EPYC: 2026-11-22" in block and "Intel Sapphire Rapids: 2026-11-22" in block
+    heads = (
+        "float32, AMD | float32, Intel | apart, AMD | apart, Intel | others, AMD | others, Intel"
+    )
+    assert f"| mean of layouts, least | {heads} |" in text
+    assert "| NumPy, AMD | NumPy, Intel | PyTorch, AMD | PyTorch, Intel |" in text
+
+
 def test_the_page_stays_as_it_is_when_it_is_filled_again(folder):
     found = page.blocks(families_of(folder), {})
     once = page.filled(page.PAGE.read_text(), found)
