@@ -381,10 +381,12 @@ bench:
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
-# Tables and plots of docs/performance.md, from what the last run of each section left in build/bench/.
+# Takes over what the last run of each section left in build/bench/ into the figures of its maker of processors
+# (docs/plots/figures-*.json), and writes tables and plots of docs/performance.md from those files.
+# ARGS=--again takes nothing over.
 .PHONY: bench-page
 bench-page:
-	@python3 tests/bench/page.py
+	@python3 tests/bench/page.py $(ARGS)
 bench-quick: deps-test
 	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)

@@ -31,6 +31,12 @@ def run(more, out, seconds):
         target.unlink(missing_ok=True)
 
 
+def copy_speed(out):
+    """GB/s that a copy of 64 MiB reads and writes, in turn with a scan."""
+    more = ["--quick", "--bytes", str(TYPES_BYTES), "--rounds", "3", "--only", "one row, float32"]
+    return round(run(more, out, 60)[0]["copy_gb_per_s"], 1)
+
+
 def goal_of(layout):
     """What a layout is held to; docs/performance.md says it, too."""
     row = re.fullmatch(r"rows of (\d+)(Ki|Mi)?", layout)

@@ -1,253 +1,138 @@
-"""`make bench-page`: the tables and plots of docs/performance.md, from what `make bench` left in
-build/bench/. Only what stands between the page's markers is replaced. A table holds figures of one
-run only: each section is a file, written by one; the first table says which and when."""
+"""`make bench-page`: docs/performance.md from the last figures of each maker's processors.
 
-import itertools
-import json
+The figures lie beside the plots (figures.py). What `make bench` left in build/bench/ goes there
+first, if there is anything; then tables and plots are written again, whatever machine this is. Only
+what stands between the page's markers is replaced. A table holds, for one maker, figures of one run
+only; the line above it says on which processor, when, and of which commit."""
+
+import argparse
 import pathlib
-import re
-import shutil
 import sys
-import textwrap
 
+import figures
 import load
 import plots
-from report import geometric_mean, number
+import tables
 
 PAGE = load.ROOT / "docs" / "performance.md"
 PICTURES = load.ROOT / "docs" / "plots"
-SECTIONS = ("kernels", "peers", "remote", "service", "frameworks", "startup", "goodput")
-COLUMNS = 118
-LAYOUTS = {
-    "rows of 4 to 256": r"rows of (4|16|64|100|256)",
-    "rows of 1001 to 1 Mi": r"rows of (1Ki|1001|16Ki|1Mi)",
-    "one row": r"one row",
-    "columns of 2, 3, 7": r"columns of [237]",
-    "columns of 16 to 64 Ki, short ones": r"columns of (16|31|50|64|200|1Ki|1000|64Ki)|short columns",
-    "padded; middle axis": r"(padded|middle axis) .*",
-    "transposed, channels moved": r"(transposed (in|out)put|channels).*|transposed around the axis",
-    "every second or third": r"every .*",
-    "repeated, few lines": r".* repeated.*|one line.*|four lines.*",
-}
-WAYS = ("TCP", "Unix socket", "shared memory", "arrays in it")
-MOST_LINES = 2  # of text about where peers are faster
-
-
-def read_sections(folder):
-    files = {name: folder / f"{name}.json" for name in SECTIONS}
-    return {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
-
-
-def table(heads, rows):
-    lines = [heads, ["---"] * len(heads), *rows]
-    return ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines]
-
-
-def shown(row):
-    """Its ratio, in italics if it is below its goal."""
-    if row is None or row["ratio"] is None:
-        return "-"
-    text = number(row["ratio"])
-    return f"*{text}*" if row["verdict"] == "missed" else text
+SECTIONS = figures.SECTIONS
+NOT_MEASURED = "Not measured yet."
 
 
 def size_text(count):
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
-def runs(sections):
-    """The machine, and what ran when: sections of one run share a line."""
-    facts = next(iter(sections.values()))["machine"]
-    caches = ", ".join(f"{size_text(size)} {name}" for name, size in facts["caches"].items())
-    lines = [f"Machine: {facts['cores']} cores of an {facts['cpu']}, {caches}; {facts['system']}."]
-    together = {}
-    for name, document in sections.items():
-        run = document["run"]
-        day, minute = run["began"].split()
-        key = " ".join([day + ",", "`tests/bench/run.py", *run["options"]]) + "`"
-        together.setdefault(key, []).append(f"{name} {minute} ({run['seconds']:.0f} s)")
-    for how, names in together.items():
-        words = f"{how}: {', '.join(names)}."
-        lines += textwrap.wrap(words, COLUMNS, break_on_hyphens=False)
-    if max(document["run"]["others"] for document in sections.values()) > load.QUIET:
-        lines += [
-            "",
-            "**Other programs were at work on the machine: a trial run, no figures to go by.**",
-        ]
+def commit_of(run):
+    return f"commit {run['commit']}" if run.get("commit") else "commit not recorded"
+
+
+def caption(family, section):
+    """Which processor, which run, and how fast that machine copied memory."""
+    run, machine = section["run"], section["machine"]
+    speed = run["copy_gb_per_s"]
+    mode = figures.mode(family, run)
+    copy = "copy not measured" if speed is None else f"copy {speed:.0f} GB/s"
+    words = [f"{machine['name']}: {run['began']}", commit_of(run), copy]
+    return ", ".join(words) + (f" ({mode} memory)." if mode else ".")
+
+
+def machine_text(machine):
+    caches = ", ".join(f"{size_text(size)} {name}" for name, size in machine["caches"].items())
+    model = "" if machine["cpu"] == machine["name"] else f"{machine['cpu']}, "
+    return f"**{machine['name']}**: {model}{machine['cores']} cores, {caches}; {machine['system']}."
+
+
+def copies_text(family):
+    """The speeds of a copy that runs of this family saw, and what follows if they differ."""
+    words = []
+    for seen in family["copies"]:
+        least, most = f"{seen['least']:.0f}", f"{seen['most']:.0f}"
+        speed = least if least == most else f"{least} to {most}"
+        words.append(f"{speed} ({seen['day']}, {seen['name']})")
+    if not words:
+        return ""
+    text = f"A copy of 64 MiB reads and writes, GB/s: {', '.join(words)}."
+    if figures.differ(family):
+        text += (
+            " **These runs differ by more than a quarter in it, a slow and a fast mode of memory:"
+        )
+        text += " between them compare ratios to the copy, not GB/s.**"
+    return text
+
+
+def grouped(names_by_key):
+    """{key: [names]} of pairs (key, name), in their order."""
+    found = {}
+    for key, name in names_by_key:
+        found.setdefault(key, []).append(name)
+    return found
+
+
+def family_lines(family):
+    """Its machines, and what ran when: sections of one run share a line."""
+    sections, lines = family["sections"], []
+    machines = grouped((machine_text(each["machine"]), name) for name, each in sections.items())
+    for text, names in machines.items():
+        only = f" {', '.join(names)}:" if len(machines) > 1 else ""
+        runs = []
+        for name in names:
+            run = sections[name]["run"]
+            day, minute = run["began"].split()
+            options = " ".join(["tests/bench/run.py", *run["options"]])
+            how = f"{day}, {commit_of(run)}, `{options}`"
+            runs.append((how, f"{name} {minute} ({run['seconds']:.0f} s)"))
+        said = (f"{how}: {', '.join(own)}." for how, own in grouped(runs).items())
+        lines += tables.text_lines(" ".join([text + only, *said]))
+    lines += tables.text_lines(copies_text(family))
+    notes = ((note, name) for name in sections for note in sections[name]["run"].get("notes", []))
+    for note, names in grouped(notes).items():
+        which = "All sections" if len(names) == len(sections) else ", ".join(names)
+        lines += tables.text_lines(f"**{which}: {note}**")
+    busy = [name for name, each in sections.items() if figures.is_busy(each["run"])]
+    if busy:
+        text = "Other programs were at work on the machine: a trial run, no figures to go by."
+        lines += tables.text_lines(f"**{', '.join(busy)}: {text}**")
     return lines
 
 
-def mean_and_least(rows):
-    """Of the ratios of several layouts, in italics if one is below its goal."""
-    ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
-    if not ratios:
-        return "-"
-    text = number(geometric_mean(ratios))
-    if len(ratios) > 1:
-        text += f", {number(min(ratios))}"
-    return f"*{text}*" if any(row["verdict"] == "missed" for row in rows) else text
+def runs(families):
+    return [line for family in families.values() for line in ["", *family_lines(family)]][1:]
 
 
-def kernels(rows):
-    lines = []
-    for words, layouts in LAYOUTS.items():
-        kinds = ("float32", "float32 apart", "least of the other types")
-        found = [
-            [row for row in rows if re.fullmatch(f"({layouts}), {kind}", row["work"])]
-            for kind in kinds
-        ]
-        if any(found):
-            lines.append([words, *map(mean_and_least, found)])
-    heads = [
-        "64 MiB: mean of layouts, least",
-        "float32",
-        "float32, apart",
-        "other types, least",
-    ]
-    return table(heads, lines) if lines else sizes(rows)
+def goals(families):
+    found, captions = {}, {}
+    for maker, family in families.items():
+        found[maker] = tables.goals(family["sections"])
+        names = dict.fromkeys(each["machine"]["name"] for each in family["sections"].values())
+        days = dict.fromkeys(
+            f"{each['run']['began'].split()[0]}, {commit_of(each['run'])}"
+            for each in family["sections"].values()
+        )
+        captions[maker] = f"{', '.join(names)}: {'; '.join(days)}."
+    return tables.together(found, captions)
 
 
-def sizes(rows):
-    """What a quick run has: seven layouts at their largest size."""
-    lines = [[row["work"], shown(row), row["notes"].split(";")[0]] for row in rows]
-    return table(["float32 in place", "ratio to the copy", "payload"], lines)
-
-
-def peers(rows):
-    lines, losses = [], []
-    shapes = [row for row in rows if row.get("ratios")]
-    engines = list(dict.fromkeys(name for row in shapes for name in row["ratios"]))
-    for engine in engines:
-        seen = {row["work"]: row["ratios"][engine] for row in shapes if engine in row["ratios"]}
-        slower = {work: ratio for work, ratio in seen.items() if ratio <= 1}
-        mean = f"{number(geometric_mean(seen.values()))} of {len(seen)}"
-        lines.append([engine, mean, len(slower)])
-        losses += [f"{engine} {work} ({number(ratio)})" for work, ratio in slower.items()]
-    heads = ["engine", "mean of shapes", "it is faster on"]
-    words = "Faster than Tally: " + ("; ".join(losses) or "none") + "."
-    text = textwrap.wrap(words, COLUMNS, max_lines=MOST_LINES, placeholder=" and others.")
-    return [*table(heads, lines), "", *text]
-
-
-def micros(seconds):
-    return "-" if seconds is None else f"{seconds * 1e6:.0f} us"
-
-
-def is_won(seconds, engine):
-    """Whether some way to a server took less than the library here."""
-    return min(seconds.get(way, float("inf")) for way in WAYS) < seconds.get(engine, 0)
-
-
-def remote(rows):
-    """Times by size, and from which size on, to the largest, a call takes less than a library does."""
-    rows = [row for row in rows if "seconds" in row]
-    names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
-    lines = [
-        [row["elements"], *(micros(row["seconds"].get(name)) for name in names)] for row in rows
-    ]
-    words = []
-    for engine in [name for name in names if name not in WAYS]:
-        won = list(itertools.takewhile(lambda row: is_won(row["seconds"], engine), rows[::-1]))
-        end = f"from {won[-1]['elements']}" if won else "at no size"
-        words.append(f"{engine} {end}")
-    text = f"A remote call is faster, in elements, than {', '.join(words)}."
-    return [*table(["elements", *names], lines), "", *textwrap.wrap(text, COLUMNS)]
-
-
-def in_one_unit(values):
-    """In thousands if all of them are many."""
-    if values and min(values) >= 1000:
-        return ", ".join(number(value / 1000) for value in values) + " k"
-    return ", ".join(f"{value:.0f}" for value in values)
-
-
-def service(rows):
-    """A line for each kind of request, with its numbers of connections side by side."""
-    keys = (("requests_per_second", "requests/s"), ("p99_us", "p99, us"))
-    kinds = {}
-    for row in [row for row in rows if row["ratio"] is not None]:
-        kind = re.sub(r" c=\d+", "", row["work"])
-        kind += "" if "libmicrohttpd" in row["against"] else f", to {row['against']}"
-        kinds.setdefault(kind, []).append(row)
-    lines = []
-    for kind, own in kinds.items():
-        counts = [count for row in own for count in re.findall(r" c=(\d+)", row["work"])]
-        figures = [in_one_unit([row[key] for row in own if key in row]) for key, _ in keys]
-        lines.append([kind, ", ".join(counts), *figures, ", ".join(map(shown, own))])
-    return table(["request", "connections", *(head for _, head in keys), "to libmicrohttpd"], lines)
-
-
-def frameworks(rows):
-    """Work on several numbers of connections shares a column."""
-    rows = [row for row in rows if row["ratio"] is not None]
-    by_both = {(row["work"], row["against"]): row for row in rows}
-    columns = {}
-    for work in dict.fromkeys(row["work"] for row in rows):
-        kind, connections = work.split(" c=")
-        columns.setdefault(kind, []).append(connections)
-    heads = []
-    for kind, counts in columns.items():
-        several = f" c={', '.join(counts)}" if len(counts) > 1 else ""
-        heads.append(re.sub("of | numbers", "", kind) + several)
-    lines = []
-    for peer in dict.fromkeys(row["against"] for row in rows):
-        found = [
-            [shown(by_both.get((f"{kind} c={count}", peer))) for count in counts]
-            for kind, counts in columns.items()
-        ]
-        lines.append([peer, *map(", ".join, found)])
-    return table(["Tally to", *heads], lines)
-
-
-def startup(rows):
-    firsts = [row for row in rows if "first_ms" in row]
-    lines = [[row["work"], shown(row), row["goal"] or ""] for row in rows if row not in firsts]
-    if firsts:
-        least = min(firsts, key=lambda row: row["ratio"])
-        times = f"{least['first_ms']:.0f} ms, then {least['later_ms']:.0f} ms"
-        words = f"later to first time, least of {len(firsts)}: {least['work'][6:]}"
-        lines.append([f"{words} ({times})", shown(least), least["goal"]])
-    return table(["what", "found", "goal"], lines)
-
-
-def goodput(rows):
-    rows = [row for row in rows if row.get("shares")]
-    lines = []
-    for row in rows:
-        at = {multiple: number(share) for multiple, share in row["shares"].items()}
-        capacity = f"{row['loads']['1']['good']:.0f}/s"
-        share = f"*{at['8']}*" if row["verdict"] == "missed" else at["8"]
-        lines.append([row["kind"], capacity, at["1"], at.get("2", "-"), at.get("4", "-"), share])
-    return table(["requests", "answers in time at 1x", "1x", "2x", "4x", "8x"], lines)
-
-
-def distance(row):
-    """How far below (or above) its goal, as a factor."""
-    bound = float(row["goal"].split()[1])
-    return row["ratio"] / bound if row["goal"].startswith(">") else bound / max(row["ratio"], 1e-9)
-
-
-def goals(sections):
-    lines = []
-    for name, document in sections.items():
-        judged = [row for row in document["rows"] if row["verdict"]]
-        if not judged:
+def blocks(families, drawn):
+    """{marker: lines}. drawn: {maker: {section: {file name: words for it}}}."""
+    found = {"runs": runs(families), "goals": goals(families)}
+    for name in SECTIONS:
+        having = {maker: each for maker, each in families.items() if name in each["sections"]}
+        if not having:
             continue
-        missed = sorted((row for row in judged if row["verdict"] == "missed"), key=distance)
-        words = "-"
-        if missed:
-            words = f"{missed[0]['work']}: {number(missed[0]['ratio'])}, goal {missed[0]['goal']}"
-        lines.append([name, len(judged) - len(missed), len(missed), words])
-    return table(["section", "reached", "missed", "the farthest from its goal"], lines)
-
-
-def blocks(sections):
-    """{marker: lines}"""
-    found = {"runs": runs(sections), "goals": goals(sections)}
-    makers = (kernels, peers, remote, service, frameworks, startup, goodput)
-    for name, make in zip(SECTIONS, makers):
-        if name in sections:
-            found[name] = make(sections[name]["rows"])
+        made = {
+            maker: tables.MAKERS[name](each["sections"][name]["rows"])
+            for maker, each in having.items()
+        }
+        captions = {maker: caption(each, each["sections"][name]) for maker, each in having.items()}
+        pictures = [
+            f"![{words}](plots/{file})"
+            for maker in having
+            for file, words in drawn.get(maker, {}).get(name, {}).items()
+        ]
+        lines = tables.together(made, captions)
+        found[name] = [*pictures, "", *lines] if pictures else lines
     return found
 
 
@@ -258,22 +143,60 @@ def filled(text, found):
         if text.count(begin) != 1 or text.count(end) != 1:
             raise ValueError(f"{PAGE}: no single pair of markers of {name}")
         before, rest = text.split(begin)
-        lines = found.get(name, ["Not measured in this run."])
+        lines = found.get(name, [NOT_MEASURED])
         text = before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]
     return text
 
 
-def render(folder):
-    sections = read_sections(folder)
-    if not sections:
-        sys.exit(f"bench-page: nothing in {folder}; run make bench")
-    PAGE.write_text(filled(PAGE.read_text(), blocks(sections)))
-    plots.draw_all(sections, folder)
-    PICTURES.mkdir(exist_ok=True)
-    for picture in sorted(folder.glob("*.svg")):
-        shutil.copyfile(picture, PICTURES / picture.name)
-    print(f"{PAGE}: {', '.join(sections)}")
+def drawn_again(family, pictures):
+    """The plots of a family, {section: {file name: words for it}}; those that have no figures any more
+    are deleted."""
+    ending = "-" + figures.path_of(pictures, family["maker"]).stem.removeprefix(figures.PREFIX)
+    for own in plots.PLOTS.values():
+        for name in own:
+            (pictures / f"{name}{ending}.svg").unlink(missing_ok=True)
+    return plots.draw_all(family["sections"], pictures, ending)
+
+
+def write(page, pictures):
+    """The page and its plots, from the files of figures beside the plots."""
+    families = figures.read_all(pictures)
+    if not families:
+        sys.exit(f"bench-page: found no figures in {pictures} and no new run; run make bench")
+    drawn = {maker: drawn_again(family, pictures) for maker, family in families.items()}
+    page.write_text(filled(page.read_text(), blocks(families, drawn)))
+    for maker, family in families.items():
+        print(f"{page}: {maker}: {', '.join(family['sections'])}")
+
+
+def render(folder, page=PAGE, pictures=PICTURES, any_run=False):
+    """Take over what a run left in the folder, then write the page."""
+    families = figures.read_all(pictures)
+    for sentence in figures.take_over(families, figures.read_documents(folder), any_run):
+        print(f"bench-page: {sentence}")
+    for family in families.values():
+        figures.write(pictures, family)
+    write(page, pictures)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("folder", nargs="?", type=pathlib.Path, default=load.ROOT / "build" / "bench")
+    add("--page", type=pathlib.Path, default=PAGE, help="the page to fill in")
+    add("--plots", type=pathlib.Path, default=PICTURES, help="for plots and files of figures")
+    add(
+        "--any",
+        action="store_true",
+        help="also take over runs that left work out or ran beside other programs",
+    )
+    add("--again", action="store_true", help="take nothing over: only write the page again")
+    settings = parser.parse_args()
+    if settings.again:
+        write(settings.page, settings.plots)
+    else:
+        render(settings.folder, settings.page, settings.plots, settings.any)
 
 
 if __name__ == "__main__":
-    render(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else load.ROOT / "build" / "bench")
+    main()

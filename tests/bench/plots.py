@@ -1,5 +1,6 @@
 """The plots of docs/performance.md: SVG, written by hand from the JSON of `make bench`, so that the
-same figures give the same file. A plot whose section was not measured is not drawn."""
+same figures give the same file. A plot whose section was not measured is not drawn. Each function
+returns its picture, or None; `of` says in the title whose figures they are."""
 
 import math
 import re
@@ -14,7 +15,7 @@ STYLE += ".right{text-anchor:end}.middle{text-anchor:middle}"
 
 class Picture:
     def __init__(self, height, title, width=WIDTH):
-        self.width, self.height = width, height
+        self.width, self.height, self.title = width, height, title
         self.parts = [f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>"]
         self.parts.append(f'<rect width="{width}" height="{height}" fill="{PAPER}"/>')
         self.text(12, 20, title, "title")
@@ -89,7 +90,7 @@ def grid_y(picture, axis, top, left, right, unit=""):
 # Speed of the kernels -------------------------------------------------------------------------
 
 
-def by_layout(rows, out):
+def by_layout(rows, of=""):
     """Payload to the copy's, a line for each layout: float32 in place, apart; least other."""
     layouts = {}
     for row in rows:
@@ -100,13 +101,13 @@ def by_layout(rows, out):
             if "least of the other types" in row["work"] or floats:
                 layouts.setdefault(case["layout"], {}).setdefault(kind, []).append(case["ratio"])
     if not any("others" in kinds for kinds in layouts.values()):
-        return
+        return None
     looks = {"in place": (COLOURS[0], False), "apart": (COLOURS[0], True)}
     looks |= {"others": (COLOURS[6], True)}
     words = {"in place": "float32, in place", "apart": "float32, output apart"}
     words |= {"others": "least of the other types"}
     left, right, top = 250, WIDTH - 20, 70
-    picture = Picture(top + 18 * len(layouts) + 40, "Scan speed by layout, ratio to a copy")
+    picture = Picture(top + 18 * len(layouts) + 40, f"Scan speed by layout, ratio to a copy{of}")
     picture.legend(46, [(words[kind], *look[:1], None, look[1]) for kind, look in looks.items()])
     x, bottom = Axis(0, 1.5, left, right), top + 18 * len(layouts)
     for tick in range(0, 16, 2):
@@ -120,7 +121,7 @@ def by_layout(rows, out):
         for kind in ("others", "apart", "in place"):
             if kind in least:
                 picture.dot(x(least[kind]), y, *looks[kind])
-    picture.write(out / "kernels-by-layout.svg")
+    return picture
 
 
 def size_cases(rows):
@@ -135,16 +136,16 @@ def size_cases(rows):
     return {layout: cases for layout, cases in found.items() if len(cases) > 1}
 
 
-def by_size(rows, out):
+def by_size(rows, of=""):
     """GB/s of payload by the size of the tensor, beside the copy."""
     found = size_cases(rows)
     if not found:
-        return
+        return None
     sizes = sorted({size for cases in found.values() for size in cases})
     most = max(
         max(c["gb_per_s"], c["copy_gb_per_s"]) for cases in found.values() for c in cases.values()
     )
-    picture = Picture(440, "Scan speed by size, float32 in place, GB/s read and written")
+    picture = Picture(440, f"Scan speed by size, float32 in place, GB/s read and written{of}")
     entries = [(name, COLOURS[at % 7], "", False) for at, name in enumerate(found)]
     picture.legend(46, entries[:4])
     picture.legend(66, [*entries[4:], ("copy (median)", INK, "5 4", False)])
@@ -162,7 +163,7 @@ def by_size(rows, out):
         for size in sizes
     ]
     picture.curve([(x(s), y(seen[len(seen) // 2])) for s, seen in copies], INK, "5 4")
-    picture.write(out / "kernels-by-size.svg")
+    return picture
 
 
 def size_text(count):
@@ -175,15 +176,15 @@ def size_text(count):
 # Peers ----------------------------------------------------------------------------------------
 
 
-def peers(rows, out):
+def peers(rows, of=""):
     """How many times as fast as each engine, a line for each shape."""
     shapes = [row for row in rows if row.get("ratios")]
     if not shapes:
-        return
+        return None
     engines = list(dict.fromkeys(name for row in shapes for name in row["ratios"]))
     left, right, top = 270, WIDTH - 20, 70
     bottom = top + 18 * len(shapes)
-    picture = Picture(bottom + 40, "Tally beside other libraries: times their speed")
+    picture = Picture(bottom + 40, f"Tally beside other libraries: times their speed{of}")
     picture.legend(46, [(name, COLOURS[at], None, False) for at, name in enumerate(engines)])
     x = Axis(0.25, 64, left, right, log=True)
     for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64):
@@ -194,7 +195,7 @@ def peers(rows, out):
         picture.text(left - 10, y + 4, row["work"], "right")
         for engine, ratio in row["ratios"].items():
             picture.dot(x(ratio), y, COLOURS[engines.index(engine)])
-    picture.write(out / "peers.svg")
+    return picture
 
 
 # The service ----------------------------------------------------------------------------------
@@ -210,17 +211,15 @@ def sweep(rows):
     return found
 
 
-def service(rows, out):
+def service(rows, of=""):
     found = sweep(rows)
     counts = sorted({c for kind in found.values() for c in kind})
     if len(counts) < 2:
-        return
+        return None
     kinds = [(kind, "requests_per_second", "") for kind in found]
     kinds += [("small raw", "bare_requests_per_second", "5 4")] * ("small raw" in found)
     most = max(row[key] for kind, key, _ in kinds for row in found[kind].values())
-    picture = Picture(
-        380, "Requests a second by connections, tensors of 3x4, wrk on the same cores"
-    )
+    picture = Picture(380, f"Requests a second by connections, tensors of 3x4{of}")
     entries = [(kind, COLOURS[at], "", False) for at, kind in enumerate(found)]
     picture.legend(46, [*entries, ("libmicrohttpd alone, as raw", INK, "5 4", False)])
     left, right, top, bottom = 70, WIDTH - 20, 70, 330
@@ -235,17 +234,17 @@ def service(rows, out):
         picture.curve(points, INK if dash else COLOURS[at], dash)
         for point in points if not dash else []:
             picture.dot(*point, COLOURS[at])
-    picture.write(out / "service.svg")
+    return picture
 
 
 # Overload -------------------------------------------------------------------------------------
 
 
-def goodput(rows, out):
+def goodput(rows, of=""):
     works = [row for row in rows if row.get("shares")]
     if not works:
-        return
-    picture = Picture(420, "Goodput by load offered: answers in their deadline, share of the most")
+        return None
+    picture = Picture(420, f"Goodput by load offered: answers in time, share of the most{of}")
     entries = [(row["kind"], COLOURS[at % 7], "", False) for at, row in enumerate(works)]
     for line in range(0, len(entries), 3):
         picture.legend(46 + 20 * (line // 3), entries[line : line + 3])
@@ -264,19 +263,29 @@ def goodput(rows, out):
         picture.curve(points, COLOURS[at % 7])
         for point in points:
             picture.dot(*point, COLOURS[at % 7])
-    picture.write(out / "goodput.svg")
+    return picture
 
 
 PLOTS = {
-    "kernels": (by_layout, by_size),
-    "peers": (peers,),
-    "service": (service,),
-    "goodput": (goodput,),
+    "kernels": {"kernels-by-layout": by_layout, "kernels-by-size": by_size},
+    "peers": {"peers": peers},
+    "service": {"service": service},
+    "goodput": {"goodput": goodput},
 }
 
 
-def draw_all(sections, out):
-    """`sections`: {name: document}, as run.py writes them."""
-    for name, plots in PLOTS.items():
-        for plot in plots if name in sections else ():
-            plot(sections[name]["rows"], out)
+def draw_all(sections, out, ending=""):
+    """Writes kernels-by-layout.svg and so on, with `ending` behind the name. sections: {name:
+    document}, as run.py writes them. Returns {section: {file name: words for it}}."""
+    drawn = {}
+    for section, own in PLOTS.items():
+        document = sections.get(section)
+        for name, plot in own.items() if document else ():
+            processor = document["machine"].get("name", document["machine"]["cpu"])
+            day = document["run"]["began"].split()[0]
+            picture = plot(document["rows"], f" - {processor}, {day}")
+            if picture is not None:
+                picture.write(out / f"{name}{ending}.svg")
+                words = f"{re.split('[,:]', picture.title)[0]}, {processor}"
+                drawn.setdefault(section, {})[f"{name}{ending}.svg"] = words
+    return drawn

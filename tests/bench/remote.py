@@ -18,8 +18,8 @@ import numpy as np
 
 import load
 from compute import Engine, folder, rounds_of
-from page import WAYS
 from report import Row, failed, spread
+from tables import WAYS
 
 sys.path.insert(0, str(load.ROOT / "client" / "python"))
 import tally  # noqa: E402

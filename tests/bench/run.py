@@ -14,9 +14,12 @@ import sys
 import time
 import traceback
 
+import figures
+import kernels
 import load
 import page
 import plots
+import processor
 from report import failed, print_table
 
 # Name on the command line, and the module whose section() gives its rows.
@@ -58,14 +61,30 @@ def system():
 
 
 def machine():
-    lines = open("/proc/cpuinfo").read().splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": names[0] if names else "unknown",
+        **processor.facts(),
         "cores": os.cpu_count(),
         "caches": caches(),
         "system": system(),
     }
+
+
+def commit():
+    """What is measured, with "+" if files differ from it; None in a tree without git."""
+    told = ["git", "-C", str(load.ROOT), "describe", "--always", "--abbrev=8", "--exclude=*"]
+    with contextlib.suppress(OSError, RuntimeError):
+        return load.run([*told, "--dirty=+"], 10).strip()
+    return None
+
+
+def copy_speed(settings):
+    """GB/s of a copy of 64 MiB at this moment, or None: machines of one kind differ in it, by where
+    they run."""
+    try:
+        return kernels.copy_speed(settings.out)
+    except (RuntimeError, OSError) as error:
+        settings.note(f"the speed of a copy was not measured: {error}")
+        return None
 
 
 def arguments():
@@ -78,7 +97,7 @@ def arguments():
     add("--bytes", type=int, action="append", help="kernels, dask: tensors of so many bytes")
     add("--cpu-time", action="store_true", help="kernels: count processor time, not wall time")
     add("--engines", nargs="+", help="peers: only these")
-    add("--page", action="store_true", help="put tables and plots into docs/performance.md")
+    add("--page", action="store_true", help="take the figures over into docs/performance.md")
     add("--out", type=pathlib.Path, default=load.ROOT / "build" / "bench", help="for the JSON")
     add("--python", default=sys.executable, help="interpreter that has the peers' packages")
     add(
@@ -119,11 +138,13 @@ def main():
     settings = arguments()
     settings.out.mkdir(parents=True, exist_ok=True)
     facts = machine()
-    print(f"{facts['cpu']}, {facts['cores']} cores")
+    print(f"{facts['name']} ({facts['cpu']}), {facts['cores']} cores")
     tables = {}
     for name in settings.only or (QUICK if settings.quick else SECTIONS):
         run = {"options": options_of(settings), "began": time.strftime("%Y-%m-%d %H:%M")}
+        run["commit"] = commit()
         run["others"] = round(load.others_busy(), 2)
+        run["copy_gb_per_s"] = copy_speed(settings)
         if run["others"] > load.QUIET:
             settings.note(
                 f"{name}: others keep {run['others']} processors busy; figures will be off"
@@ -135,7 +156,7 @@ def main():
         document = {"machine": facts, "run": run, "rows": [row.as_json() for row in rows]}
         (settings.out / f"{name}.json").write_text(json.dumps(document, indent=1))
     print_table(tables)
-    plots.draw_all(page.read_sections(settings.out), settings.out)
+    plots.draw_all(figures.read_documents(settings.out), settings.out)
     print(f"machine-readable: {settings.out}/*.json; plots: {settings.out}/*.svg")
     if settings.page:
         page.render(settings.out)

@@ -4,6 +4,7 @@ wrk; peers that die or hang; and that nothing is left behind when the run is int
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,16 @@ def test_the_kernel_section_measures_every_size_it_is_given(tmp_path):
     assert [c["bytes"] for c in rows[0]["cases"]] == [4096, 300000]
     assert rows[0]["ratio"] > 0 and rows[0]["goal"] == ">= 0.75"
     assert rows[0]["verdict"] in ("reached", "missed") and rows[0]["verdict"] in table
+
+
+def test_a_run_records_the_processor_the_commit_and_the_speed_of_a_copy(tmp_path):
+    bench(tmp_path, "--only", "kernels", "--bytes", "4096", "--match", "one row, float32")
+    document = json.loads((tmp_path / "kernels.json").read_text())
+    assert document["machine"]["name"] and document["machine"]["maker"]
+    assert document["run"]["copy_gb_per_s"] > 0
+    hash_of_tree = re.compile(r"[0-9a-f]{8,}\+?")
+    commit = document["run"]["commit"]
+    assert hash_of_tree.fullmatch(commit) if (TOP / ".git").exists() else commit is None
 
 
 def test_peers_are_compared_and_one_that_dies_costs_only_itself(tmp_path):
