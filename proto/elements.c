@@ -10,7 +10,7 @@
 enum {
     CHUNK = 512,    /* elements that are widened at a time: they stay in a first-level cache */
     MARK_BITS = 64, /* elements of a word of marks */
-    STEP_ROWS = 8 << 10
+    STEP_ROWS = 8 << 10 /* rows, or elements of one row, between two steps */
 };
 
 uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes)
@@ -230,7 +230,8 @@ static void store_floats(const float *from, size_t count, enum dtype dtype, unsi
     }
 }
 
-/* From the last element to the first: where a wide one is written no narrow one is left. */
+/* Widens from the last element to the first, so that a wide element only overwrites narrow ones that
+ * were read. */
 static enum status widen(const struct scan_desc *desc, unsigned char *elements, uint64_t count,
                          const struct parallel *parallel, struct error *err)
 {
@@ -339,7 +340,8 @@ static bool rows_next(struct rows *rows)
     return false;
 }
 
-/* Steps of so many elements of rows, or of rows that are short. */
+/* Counts a row, or a piece of one, of so many elements, and takes a step once enough are done. Returns
+ * false if the work is given up. */
 static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t elements)
 {
     *done += 1 + elements / MARK_BITS;

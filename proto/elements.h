@@ -24,15 +24,14 @@ static inline bool elements_change(const struct scan_desc *desc)
  * INT64_MAX. */
 uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes);
 
-/* Bytes of memory that remember which of so many elements were NaN, a bit for each; 0: nobody
- * asks. */
+/* Bytes of memory for one bit an element, which says whether the element was NaN; 0: the attributes
+ * do not need these bits. */
 uint64_t elements_marks_bytes(const struct scan_desc *desc, uint64_t count);
 
 /* Which elements were NaN. */
 struct elements_marks {
-    uint64_t *
-        bits; /* elements_marks_bytes(); NULL where that is 0 or no sums are answered. Borrowed */
-    bool any; /* some were */
+    uint64_t *bits; /* elements_marks_bytes(), borrowed; NULL: no places are wanted */
+    bool any;       /* some were */
 };
 
 /* Make the `count` elements of the input buffer what the scan reads, and note in *marks which were

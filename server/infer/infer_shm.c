@@ -61,7 +61,7 @@ void infer_shm_place(struct request *request)
     const size_t align = dtype_info(call->desc.dtype)->bytes;
     enum shm_overlap overlap = SHM_APART;
     if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial) {
-        return; /* they know one place only, and clients' inputs are not written to */
+        return; /* the tensors are copied: elements in a client's memory are never changed */
     }
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
