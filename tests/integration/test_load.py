@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -227,12 +226,12 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
     server = start_server()
     head = b"POST /v1/cumsum?dtype=float32&shape=100000 HTTP/1.1\r\nHost: tally\r\n"
     head += b"Content-Type: application/octet-stream\r\nContent-Length: 400000\r\n\r\n"
-    latest = time.monotonic() + 60  # for a server under a sanitizer on a busy machine
+    may_leave = threading.Semaphore(0)  # 20 for each answer: a loop that is held up gets no more
     done = threading.Event()
     left = []
 
     def leave():
-        while not done.is_set():
+        while may_leave.acquire() and not done.is_set():
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
                 connection.sendall(head + bytes(100000))
             left.append(1)
@@ -241,15 +240,15 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         leavers = [pool.submit(leave) for _ in range(3)]
         client = server.client()
-        served = 0
-        while (served < 500 or len(left) < 2000) and time.monotonic() < latest:
-            answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
-            assert answer.status == 200 and answer.body == b"\x01\x03"
-            served += 1
-        done.set()
+        try:
+            while len(left) < 2000:
+                answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
+                assert answer.status == 200 and answer.body == b"\x01\x03"
+                may_leave.release(20)
+        finally:
+            done.set()
+            may_leave.release(len(leavers))
         for leaver in leavers:
             leaver.result()
-    assert served >= 100 and len(left) >= 1500
-    # Half a MiB for each connection that was not yet seen to be closed: after a stall of the loop
-    # some hundreds at once, but not all of those that were opened.
-    assert server.rss_bytes() - before < 600 * MIB
+    # Half a MiB for each connection that was not yet seen to be closed: not all that were opened.
+    assert server.rss_bytes() - before < 300 * MIB
