@@ -226,6 +226,7 @@ killed_tests() { command_tests "the tally command while servers die" tests/clien
 
 cli_tests() {
     command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command with attributes" tests/client/test_cli_attributes.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
 }
 
