@@ -61,8 +61,10 @@ static const char *const NAN_NAMES[] = {
 /* The sizes of the output. The scan is valid. */
 static void output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RANK])
 {
-    memcpy(sizes, scan->sizes, (size_t)scan->rank * sizeof *sizes);
-    sizes[scan_axis(scan)] += scan->include_initial != 0;
+    const int64_t axis = scan_axis(scan);
+    for (int i = 0; i < scan->rank; i++) {
+        sizes[i] = scan->sizes[i] + (i == axis && scan->include_initial != 0);
+    }
 }
 
 /* One of the two tensors of a scan. */
@@ -207,6 +209,7 @@ enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *fu
 {
     /* The structure as it was before it had attributes. */
     const size_t first_size = offsetof(struct tally_scan, has_output_dtype);
+    memset(full, 0, sizeof *full);
     if (scan == NULL ||
         (scan->struct_size != sizeof *scan && scan->struct_size != first_size)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
@@ -214,7 +217,6 @@ enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *fu
                                 "sizeof(struct tally_scan))",
                                 sizeof *scan);
     }
-    memset(full, 0, sizeof *full);
     memcpy(full, scan, scan->struct_size);
     full->struct_size = sizeof *full;
     CLIENT_TRY(check_geometry(full, err));
@@ -226,6 +228,8 @@ static enum tally_status scan_buffers(const struct tally_scan *scan, uint64_t *i
                                       uint64_t *output_bytes, struct tally_error *err)
 {
     int64_t sizes[TALLY_MAX_RANK];
+    *input_bytes = 0;
+    *output_bytes = 0;
     output_sizes(scan, sizes);
     const struct layout input = {"input ", scan->sizes, scan->strides, scan->rank, scan->dtype};
     const struct layout output = {"output ", sizes, scan->output_strides, scan->rank,

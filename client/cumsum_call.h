@@ -54,7 +54,7 @@ static inline enum tally_dtype scan_output_dtype(const struct tally_scan *scan)
 
 /* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
  * behind the tensor alone; the output is not used. */
-enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *given,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);
 

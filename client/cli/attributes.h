@@ -14,10 +14,10 @@ struct attributes {
     uint64_t initial;       /* bits of the initial value, in the type of the sums */
 };
 
-/* Read the attributes for elements of type *dtype (NULL: unknown) into *attributes, and check them.
+/* Read the attributes for elements of type *given (NULL: unknown) into *attributes, and check them.
  * The attributes must stay where they are while attributes_scan() is in use. Returns EXIT_DONE, or
  * EXIT_USAGE after complaining. */
-int attributes_read(const struct settings *settings, const enum tally_dtype *dtype,
+int attributes_read(const struct settings *settings, const enum tally_dtype *given,
                     struct attributes *attributes);
 
 /* The scan of a tensor with these attributes. `sizes` must outlive it. */

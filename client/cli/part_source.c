@@ -182,13 +182,13 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
     uint64_t least = smaller_of(length, LEAST_LENGTH);
     cutting.outer_step = 1;
     cutting.inner_step = line;
-    if (!open && (length <= room / line || cutting.length == 0)) { /* whole lines */
+    if (!open && length <= room / line) { /* whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
         cutting.outer_step = larger_of(smaller_of(room / (length * line), cutting.outer), 1);
     } else if (!terms->in_order && room / line < least) { /* some columns */
         cutting.inner_step = larger_of(room / least, 1);
         cutting.length_step =
-            smaller_of(larger_of(room / cutting.inner_step, 1), cutting.length);
+            larger_of(smaller_of(room / cutting.inner_step, cutting.length), 1);
     } else { /* a stretch of the axis */
         cutting.length_step = larger_of(room / line, 1);
     }

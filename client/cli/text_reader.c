@@ -259,14 +259,24 @@ static int check_separators(const struct text_reader *reader, const struct row *
                               "commas");
 }
 
+/* Read a number as the service reads it, and return where it ends. NULL: the text has none, or `read`
+ * is NULL. */
+static const char *read_plain(const struct text_reader *reader, number_reader read,
+                              const char *text, const char *end, char *out)
+{
+    enum number_result result = NUMBER_OK;
+    const char *past = read != NULL ? read(text, end, out, &result) : NULL;
+    return past != NULL && ends_number(reader, *past) ? past : NULL;
+}
+
 /* Read the numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
  * reader->columns, and describe the line in *row. */
 static int read_line(const struct text_reader *reader, const char *text, const char *end,
                      char *out, struct row *row)
 {
     const char *line = text;
-    const bool is_bool = reader->dtype == TALLY_BOOL;
-    number_reader read = is_bool ? NULL : number_reader_of((enum dtype)reader->dtype);
+    number_reader read =
+        reader->dtype == TALLY_BOOL ? NULL : number_reader_of((enum dtype)reader->dtype);
     size_t element = tally_dtype_bytes(reader->dtype);
     bool comma = false; /* the last thing was a delimiter: a number must follow */
     *row = (struct row){.count = 0};
@@ -276,14 +286,13 @@ static int read_line(const struct text_reader *reader, const char *text, const c
         if (text == end && (row->count == 0 || !comma)) {
             break;
         }
-        enum number_result result = NUMBER_OK;
         const char *start = text;
         char stored[ELEMENT_MOST];
-        text = is_bool ? NULL : read(start, end + 1, stored, &result);
+        text = read_plain(reader, read, start, end + 1, stored);
         if (*start == '\r' && start < end) {
             return refuse_return(reader);
         }
-        if (text == NULL || !ends_number(reader, *text)) {
+        if (text == NULL) {
             text = start;
             while (!ends_number(reader, *text)) {
                 text++;
