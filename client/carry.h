@@ -15,9 +15,9 @@ uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines);
 enum tally_status carry_check(const struct tally_carry *carry, enum tally_status status,
                               struct tally_error *err);
 
-/* Whether the carry, which was checked, is the one behind a tensor of that type, those lines and
- * that many elements along the axis, summed so. */
+/* Whether the carry, which was checked, is the one behind the tensor of a valid scan, which has so
+ * many lines. */
 bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *scan,
-                     uint64_t lines, uint64_t elements);
+                     uint64_t lines);
 
 #endif

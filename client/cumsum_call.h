@@ -14,13 +14,13 @@
 
 enum {
     SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1, /* "9223372036854775807," per dimension */
-    PATH_TEXT = 3 * SHAPE_TEXT + 256
+    PATH_TEXT = 3 * SHAPE_TEXT + 512
 };
 
 struct cumsum_call {
     struct call_spec spec;
-    const char *dtype; /* its name */
-    char shape[SHAPE_TEXT];
+    const char *dtype;      /* name of the answer's type */
+    char shape[SHAPE_TEXT]; /* of the answer */
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
@@ -38,9 +38,23 @@ static inline int64_t scan_axis(const struct tally_scan *scan)
     return scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
 }
 
+/* Check a scan, whose struct_size may be that of an older tally.h, and copy it to *full: what it
+ * points to stays the caller's. */
+enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
+                            struct tally_error *err);
+
+/* The type of the sums. The scan is valid. */
+static inline enum tally_dtype scan_output_dtype(const struct tally_scan *scan)
+{
+    const bool is_bool = scan->dtype == TALLY_BOOL;
+    return scan->has_output_dtype != 0 ? scan->output_dtype
+           : is_bool                   ? TALLY_INT64
+                                       : scan->dtype;
+}
+
 /* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
  * behind the tensor alone; the output is not used. */
-enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *given,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);
 

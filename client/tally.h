@@ -97,7 +97,15 @@ enum tally_dtype {
     TALLY_UINT8 = 8,
     TALLY_UINT16 = 9,
     TALLY_UINT32 = 10,
-    TALLY_UINT64 = 11
+    TALLY_UINT64 = 11,
+    TALLY_BOOL = 12 /* of elements alone: a byte that is 0 or 1, summed as the number */
+};
+
+/* What becomes of elements that are NaN. Integers have none, and ignore it. */
+enum tally_nan {
+    TALLY_NAN_PROPAGATE = 0, /* every sum of the line is NaN from there on */
+    TALLY_NAN_ZERO = 1,      /* a NaN counts as 0 */
+    TALLY_NAN_SKIP = 2       /* a NaN counts as 0, and the sum at its place is NaN */
 };
 
 enum {
@@ -125,6 +133,17 @@ struct tally_scan {
     int64_t deadline_ms;        /* of the call: the server drops it if still queued; 0: none */
     tally_progress_fn progress; /* NULL: none. Called from inside the call */
     void *progress_user;
+    int32_t
+        has_output_dtype; /* 1: the sums have the type output_dtype, which holds every element
+                                 exactly; 0: that of the elements, TALLY_INT64 for TALLY_BOOL */
+    enum tally_dtype output_dtype; /* read only if has_output_dtype is 1 */
+    enum tally_nan nan;
+    int32_t
+        include_initial; /* 1: the output has one element more along the axis: the sum before
+                                the first element of the line, which is *initial or 0. Not with
+                                exclusive */
+    const void *initial; /* one number of the type of the sums, counted before the first
+                                element of every line; NULL: none */
 };
 
 struct tally; /* a client: where the server is, and the open connections */
@@ -150,7 +169,8 @@ TALLY_API enum tally_status tally_scan_bytes(const struct tally_scan *scan,
 
 /* Sum `input` along scan->axis into `output`.
  * in    input   tally_scan_bytes() bytes, little-endian
- * out   output  the result; may be `input` itself (in place), must not overlap it otherwise
+ * out   output  the result; may be `input` itself (in place) if there is room for the larger of
+ *               both, must not overlap it otherwise
  * Retries 429, 503 (honouring Retry-After) and lost connections, with exponential back-off. A
  * lost connection is not retried once an in-place answer has begun to overwrite the input: then
  * err->output_touched is 1 and the buffer must be filled again. Thread: any. */
@@ -168,13 +188,16 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
 struct tally_parts;
 
 /* Nothing is sent yet. `scan` and its lists are copied; the size of its axis says nothing here,
- * output_strides must be NULL. NULL on failure. */
+ * output_strides must be NULL. The number that scan->initial points to is copied, too. NULL on
+ * failure. */
 TALLY_API struct tally_parts *
 tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tally_error *err);
 
 /* Sum the next `count` elements (0 or more) of each line.
  * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()
  * out   output  likewise; may be `input` itself
+ * The first part alone counts scan->initial, and has the one sum more of scan->include_initial:
+ * its output has count + 1 elements of each line, that of the others `count`.
  * Parts come in the order in which the axis is summed: with scan->reverse the last part of the
  * tensor comes first. Retries are those of tally_cumsum(). A part that failed has changed nothing
  * but the output buffer: give it again. */
@@ -182,13 +205,14 @@ TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t 
                                              const void *input, void *output,
                                              struct tally_error *err);
 
-/* Elements of each line that were summed; 0 of NULL. */
+/* Elements of each line that were summed, without scan->initial; 0 of NULL. */
 TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
 
 /* The carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the first
  * part, and of NULL. A copy of these bytes, or totals, can be given to tally_parts_restore() in
  * another process or on another day, with an equal scan: the next part then goes behind that carry.
- * The server refuses a carry of another scan. */
+ * The server refuses a carry of another scan. With scan->initial, the carry must have counted it:
+ * of several totals to be added up, those of the first part alone. */
 TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
 TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
                                                 uint64_t bytes, struct tally_error *err);
@@ -204,7 +228,8 @@ struct tally_carry {
 };
 
 /* The exact sum of each line of a tensor, as the carry behind the tensor: the same bytes that
- * tally_parts_carry() lends after the whole tensor was summed as one part.
+ * tally_parts_carry() lends after the whole tensor was summed as one part. scan->initial counts;
+ * scan->include_initial must be 0.
  * in    input   as in tally_cumsum()
  * out   total   the carry, whose former bytes are freed. Untouched if the call fails
  * With totals the parts of a tensor can be summed at the same time: for each part, add up the totals
@@ -216,8 +241,8 @@ TALLY_API enum tally_status tally_totals(struct tally *client, const struct tall
 
 /* Add a carry to *sum, exactly; nothing is sent. The order of additions does not matter, and equal
  * sums have equal bytes. If sum->bytes is NULL, *sum becomes a copy of *more.
- * TALLY_INVALID_ARGUMENT: one is no carry, or they differ in type, exclusive, reverse or number of
- * lines; *sum is then as before. Thread: any. */
+ * TALLY_INVALID_ARGUMENT: one is no carry, or they differ in type, exclusive, reverse, nan or
+ * number of lines; *sum is then as before. Thread: any. */
 TALLY_API enum tally_status tally_carry_add(struct tally_carry *sum,
                                             const struct tally_carry *more,
                                             struct tally_error *err);
@@ -316,7 +341,7 @@ TALLY_API enum tally_status tally_exchange(struct tally *client,
                                            const struct tally_request *request,
                                            struct tally_error *err);
 
-/* Names: "float32"; NULL if out of range. Thread: any. */
+/* Names: "float32", "bool"; NULL if out of range. Thread: any. */
 TALLY_API const char *tally_dtype_name(enum tally_dtype dtype);
 TALLY_API size_t tally_dtype_bytes(enum tally_dtype dtype);
 /* 0 and *dtype set, or -1 if no type has this name. */

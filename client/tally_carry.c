@@ -9,6 +9,7 @@
  * Failure: TALLY_INVALID_ARGUMENT for carries that are none or do not belong together,
  * TALLY_OUT_OF_MEMORY; the carries are then as before. Thread: any. */
 #include "client/carry.h"
+#include "client/cumsum_call.h"
 
 #include "proto/carry.h"
 #include "proto/dtype.h"
@@ -213,13 +214,20 @@ enum tally_status carry_check(const struct tally_carry *carry, enum tally_status
 }
 
 bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *scan,
-                     uint64_t lines, uint64_t elements)
+                     uint64_t lines)
 {
+    static const unsigned of_nan[] = {[TALLY_NAN_PROPAGATE] = 0,
+                                      [TALLY_NAN_ZERO] = FLAG_NAN_ZERO,
+                                      [TALLY_NAN_SKIP] = FLAG_NAN_SKIP};
     const unsigned char *bytes = carry->bytes;
-    const unsigned flags =
-        (scan->exclusive != 0 ? FLAG_EXCLUSIVE : 0) | (scan->reverse != 0 ? FLAG_REVERSE : 0);
-    return type_of(bytes) == (enum dtype)scan->dtype && bytes[AT_FLAGS] == flags &&
-           lines_of(bytes) == lines && position_of(bytes) == elements;
+    const enum dtype dtype = (enum dtype)scan_output_dtype(scan);
+    const uint64_t elements =
+        (uint64_t)scan->sizes[scan_axis(scan)] + (scan->initial != NULL ? 1 : 0);
+    const unsigned flags = (scan->exclusive != 0 ? FLAG_EXCLUSIVE : 0) |
+                           (scan->reverse != 0 ? FLAG_REVERSE : 0) |
+                           (dtype_is_float(dtype) ? of_nan[scan->nan] : 0);
+    return type_of(bytes) == dtype && bytes[AT_FLAGS] == flags && lines_of(bytes) == lines &&
+           position_of(bytes) == elements;
 }
 
 /* ---- the sum ---- */

@@ -21,18 +21,22 @@ struct tally_parts {
     struct tally_scan scan;
     int64_t sizes[TALLY_MAX_RANK];
     int64_t strides[TALLY_MAX_RANK];
-    int64_t *along;     /* the axis' entry in sizes: borrowed from there */
-    int64_t position;   /* elements of each line that were summed */
+    unsigned char initial[sizeof(uint64_t)]; /* the number that scan.initial points to */
+    int64_t *along;                          /* the axis' entry in sizes: borrowed from there */
+    int64_t position;   /* elements of each line that were summed, without the initial value */
     struct front carry; /* of what was summed; its bytes are NULL before the first part */
     struct front next;  /* of the answer that is coming */
     struct cumsum_call call;
 };
 
-struct tally_parts *tally_parts_open(struct tally *client, const struct tally_scan *scan,
+struct tally_parts *tally_parts_open(struct tally *client, const struct tally_scan *given,
                                      struct tally_error *err)
 {
+    struct tally_scan full;
+    const struct tally_scan *scan = &full;
     if (client_require(client, err) != TALLY_OK ||
-        tally_scan_bytes(scan, NULL, NULL, err) != TALLY_OK) {
+        tally_scan_bytes(given, NULL, NULL, err) != TALLY_OK ||
+        scan_read(given, &full, err) != TALLY_OK) {
         return NULL;
     }
     if (scan->output_strides != NULL) {
@@ -53,6 +57,10 @@ struct tally_parts *tally_parts_open(struct tally *client, const struct tally_sc
     if (scan->strides != NULL) {
         memcpy(parts->strides, scan->strides, list_bytes);
         parts->scan.strides = parts->strides;
+    }
+    if (scan->initial != NULL) {
+        memcpy(parts->initial, scan->initial, tally_dtype_bytes(scan_output_dtype(scan)));
+        parts->scan.initial = parts->initial;
     }
     parts->along = &parts->sizes[scan_axis(scan)];
     return parts;
@@ -79,9 +87,14 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
             "parts is NULL, or the axis would have more than 2^63 elements");
     }
     struct cumsum_call *call = &parts->call;
+    struct tally_scan scan = parts->scan;
+    const bool first = parts->carry.bytes == NULL;
+    if (!first) { /* the carry holds the initial value, and the first part had the sum before it */
+        scan.initial = NULL;
+        scan.include_initial = 0;
+    }
     *parts->along = count;
-    CLIENT_TRY(cumsum_call_init(call, &parts->scan, false, input, output, err));
-    bool first = parts->carry.bytes == NULL;
+    CLIENT_TRY(cumsum_call_init(call, &scan, false, input, output, err));
     text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
     call->spec.front = &parts->next;
     if (!first) {
@@ -128,6 +141,12 @@ enum tally_status tally_parts_restore(struct tally_parts *parts, const void *car
     if (position < 0) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "these bytes are not a carry of tally_parts_carry()");
+    }
+    if (parts->scan.initial != NULL && position-- == 0) { /* it counts as an element */
+        return client_error_set(
+            err, TALLY_INVALID_ARGUMENT,
+            "the carry is of a tensor without an initial value, and the scan "
+            "has one: give the carry of an equal scan, or leave initial out");
     }
     unsigned char *copy = malloc((size_t)bytes);
     if (copy == NULL) {

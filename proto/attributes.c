@@ -3,6 +3,7 @@
  * what would be right; INVALID_SHAPE for too many dimensions; INVALID_STRIDES. */
 #include "proto/attributes.h"
 
+#include "proto/attribute_words.h"
 #include "proto/carry.h"
 #include "proto/digits.h"
 #include "proto/elements.h"
@@ -136,8 +137,8 @@ enum status attribute_output_dtype(const char *field, const char *text, enum dty
         text_append(names, sizeof names, "%s%s", i > 0 ? ", " : "",
                     dtype_info((enum dtype)i)->name);
     }
-    return error_set_field(err, STATUS_INVALID_DTYPE, field,
-                           "%s is '%.40s', expected one of %s", field, text, names);
+    return error_set_field(err, STATUS_INVALID_DTYPE, field, WORDS_OUTPUT_DTYPE_UNKNOWN, field,
+                           text, names);
 }
 
 enum status attribute_nan(const char *field, const char *text, enum scan_nan *out,
@@ -151,10 +152,7 @@ enum status attribute_nan(const char *field, const char *text, enum scan_nan *ou
             return STATUS_OK;
         }
     }
-    return error_set_field(err, STATUS_INVALID_FIELD, field,
-                           "%s is '%.40s', expected propagate, zero (NaN counts as 0) or skip "
-                           "(the same, and the sum at its place is NaN)",
-                           field, text);
+    return error_set_field(err, STATUS_INVALID_FIELD, field, WORDS_NAN, field, text);
 }
 
 /* ---- which go together ---- */
@@ -198,9 +196,7 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
         const char *expected = result == NUMBER_FRACTION ? "a whole number"
                                : result == NUMBER_RANGE  ? "a number that this type holds"
                                                          : "a number";
-        return error_set_field(err, STATUS_INVALID_FIELD, wishes->initial_field,
-                               "%s is '%.*s', expected %s: the sums are of type %s, and begin "
-                               "with it",
+        return error_set_field(err, STATUS_INVALID_FIELD, wishes->initial_field, WORDS_INITIAL,
                                wishes->initial_field, (int)smaller_of(length, SHOWN), text,
                                expected, dtype_info(desc->dtype)->name);
     }
@@ -219,17 +215,13 @@ enum status attributes_settle(struct scan_desc *desc, const struct attribute_wis
     if (!dtype_widens(came, output)) {
         char names[200];
         dtype_list_wider(came, names, sizeof names);
-        return error_set_field(
-            err, STATUS_INVALID_DTYPE, wishes->output_field,
-            "%s is %s, but elements of %s have sums of %s: the output's type "
-            "must hold every element exactly",
-            wishes->output_field, dtype_info(output)->name, dtype_info(came)->name, names);
+        return error_set_field(err, STATUS_INVALID_DTYPE, wishes->output_field,
+                               WORDS_OUTPUT_DTYPE_NARROW, wishes->output_field,
+                               dtype_info(output)->name, dtype_info(came)->name, names);
     }
     if (desc->include_initial && desc->exclusive) {
         return error_set_field(err, STATUS_INVALID_FIELD, "include_initial",
-                               "include_initial and exclusive are both true: an exclusive sum "
-                               "begins with the initial value already; leave include_initial "
-                               "out for n sums, or exclusive for n+1");
+                               WORDS_INCLUDE_INITIAL_EXCLUSIVE);
     }
     desc->converts = output != came;
     desc->input = came;

@@ -3,6 +3,7 @@
  * LENGTH_MISMATCH, with how the expected length comes about; INVALID_DTYPE for bfloat16 in NPY. */
 #include "proto/codec_cumsum.h"
 
+#include "proto/attribute_words.h"
 #include "proto/attributes.h"
 #include "proto/json/cells.h"
 #include "proto/little_endian.h"
@@ -82,8 +83,7 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                goes_on ? "the sum before the first element belongs to the part "
                                          "that begins the lines: leave include_initial out of "
                                          "the others"
-                                       : "totals have no sums before them: leave "
-                                         "include_initial out");
+                                       : WORDS_INCLUDE_INITIAL_TOTALS);
     }
     if (goes_on && !carry) {
         return error_set_field(err, STATUS_MISSING_FIELD, "carry",

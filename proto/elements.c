@@ -1,6 +1,7 @@
 /* Checks, NaN, widening, and the sums that no scan writes; see elements.h. */
 #include "proto/elements.h"
 
+#include "proto/attribute_words.h"
 #include "proto/little_endian.h"
 #include "proto/macros.h"
 
@@ -41,10 +42,7 @@ static enum status check_booleans(const unsigned char *bytes, uint64_t count,
         }
         for (uint64_t i = at; found > 1 && i < end; i++) {
             if (bytes[i] > 1) {
-                return error_set(err, STATUS_INVALID_DATA,
-                                 "element %" PRIu64 " is the byte %d, expected 0 or 1: a bool "
-                                 "is one byte; name the type uint8 for other numbers",
-                                 i, bytes[i]);
+                return error_set(err, STATUS_INVALID_DATA, WORDS_BOOL, i, bytes[i]);
             }
         }
     }

@@ -75,14 +75,15 @@ struct bench_thread {
 
 /* ---- the tensor ---- */
 
-/* Small numbers: exact in every type (float16 too), and not all the same. */
+/* Small numbers: exact in every type (float16 too), booleans of a bool, and not all the same. */
 static void fill_input(struct bench *bench)
 {
     enum tally_dtype dtype = bench->scan.dtype;
     size_t element = tally_dtype_bytes(dtype);
     uint64_t count = bench->input_bytes / element;
+    uint64_t values = dtype == TALLY_BOOL ? 2 : 4;
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t number = dtype_bits((enum dtype)dtype, (int)((i * 7 + i / 5) % 4));
+        uint64_t number = dtype_bits((enum dtype)dtype, (int)((i * 7 + i / 5) % values));
         memcpy(bench->input + i * element, &number, element);
     }
 }

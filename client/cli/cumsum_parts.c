@@ -9,6 +9,7 @@
  * back, or --timeout has passed. The main thread shows the progress of all. */
 #include "client/cli/commands.h"
 
+#include "client/cli/attributes.h"
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
 #include "client/cli/terminal.h"
@@ -52,6 +53,9 @@ struct worker {
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
+    struct attributes attributes; /* of the sum */
+    struct tensor sums;           /* the result */
+    struct cutting sums_cutting;  /* of the result */
     struct part_source source;    /* a stream: shared: reading */
     struct part_sink sink;        /* in order: who has the turn */
     struct checkpoint checkpoint; /* shared: lock */
@@ -95,17 +99,11 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
 static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
 {
     const struct parts_job *job = worker->job;
-    const struct settings *settings = job->settings;
-    return (struct tally_scan){.struct_size = sizeof(struct tally_scan),
-                               .dtype = job->source.tensor.dtype,
-                               .rank = 3,
-                               .sizes = sizes,
-                               .axis = 1,
-                               .exclusive = settings->exclusive,
-                               .reverse = settings->reverse,
-                               .deadline_ms = (int64_t)(settings->deadline_s * 1000),
-                               .progress = on_progress,
-                               .progress_user = worker};
+    struct tally_scan scan = attributes_scan(&job->attributes, 3, sizes, 1);
+    scan.deadline_ms = (int64_t)(job->settings->deadline_s * 1000);
+    scan.progress = on_progress;
+    scan.progress_user = worker;
+    return scan;
 }
 
 /* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection
@@ -277,7 +275,9 @@ static int note_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
-    job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
+    const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
+    job->moved +=
+        box_bytes(&job->source.cutting, &worker->box) + box_bytes(&job->sums_cutting, &sums);
     worker->moved = 0;
     job->written = worker->box.outer + worker->box.outers;
     if (worker->step == job->source.cutting.steps) {
@@ -302,7 +302,8 @@ static void *worker_main(void *user)
         }
         status = sum_box(worker);
         if (status == EXIT_DONE && wait_for_turn(worker)) {
-            status = part_sink_write(&job->sink, &worker->box, worker->output);
+            const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
+            status = part_sink_write(&job->sink, &sums, worker->output);
             status = status == EXIT_DONE ? note_part(worker) : status;
         }
     }
@@ -322,7 +323,8 @@ static void *worker_main(void *user)
 static void watch_workers(struct parts_job *job, struct worker *workers, int started)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
-    double total = bytes == OPEN_SIZE ? -1 : (double)bytes;
+    double both = (double)bytes + (double)cutting_bytes(&job->sums_cutting);
+    double total = bytes == OPEN_SIZE ? -1 : both / 2;
     MUST(pthread_mutex_lock(&job->lock));
     while (job->running > 0) {
         int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
@@ -364,7 +366,7 @@ static int run_workers(struct parts_job *job)
 {
     const struct cutting *cutting = &job->source.cutting;
     struct worker workers[WORKERS];
-    uint64_t most = cutting->outer_step * cutting->length_step * cutting->inner_step;
+    uint64_t most = cutting_room(cutting, job->sums_cutting.element_bytes);
     bool alone = cutting->lanes < 2 || (job->in_order && cutting->steps > 1);
     int count = alone ? 1 : WORKERS;
     int started = 0;
@@ -375,7 +377,7 @@ static int run_workers(struct parts_job *job)
         struct worker *worker = &workers[started];
         worker->job = job;
         worker->state = &job->checkpoint.lanes[started];
-        if (!have_buffers(worker, most * cutting->element_bytes) ||
+        if (!have_buffers(worker, most) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
             break;
@@ -417,6 +419,19 @@ static void describe_job(struct parts_job *job, enum format format)
                 settings->axis, settings->exclusive ? ", exclusive" : "",
                 settings->reverse ? ", reverse" : "", cutting->outer_step, cutting->length_step,
                 cutting->inner_step);
+    if (job->sums.dtype != tensor->dtype) {
+        text_append(text, JOB_TEXT, ", sums of %s", tally_dtype_name(job->sums.dtype));
+    }
+    if (settings->nan != NULL) {
+        text_append(text, JOB_TEXT, ", nan %s", settings->nan);
+    }
+    if (settings->initial != NULL) { /* with its bits: the text may be long */
+        text_append(text, JOB_TEXT, ", initial %.40s (%" PRIx64 ")", settings->initial,
+                    job->attributes.initial);
+    }
+    if (settings->include_initial) {
+        text_append(text, JOB_TEXT, ", include initial");
+    }
 }
 
 static int check_job(struct parts_job *job)
@@ -473,7 +488,7 @@ static int open_output(struct parts_job *job, enum format output)
         STEP(checkpoint_load(settings->checkpoint, checkpoint));
     }
     bool begun = checkpoint->next_lane > 0;
-    STEP(part_sink_open(&job->sink, settings, output, &job->source.tensor, begun));
+    STEP(part_sink_open(&job->sink, settings, output, &job->sums, begun));
     if (settings->checkpoint != NULL) {
         STEP(destination_check_stamp(
             &job->sink.destination, checkpoint->stamp, begun,
@@ -487,6 +502,35 @@ static int open_output(struct parts_job *job, enum format output)
         STEP(checkpoint_save(settings->checkpoint, checkpoint));
     }
     return part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp);
+}
+
+/* Read the attributes, and describe the result: sums of lines along dimension `axis` of the tensor
+ * in the order of the file. */
+static int describe_sums(struct parts_job *job, int64_t axis, enum format output)
+{
+    const struct settings *settings = job->settings;
+    const struct tensor *tensor = &job->source.tensor;
+    struct tally_error err;
+    int64_t sizes[TALLY_MAX_RANK];
+    STEP(attributes_read(settings, &tensor->dtype, &job->attributes));
+    for (int i = 0; i < tensor->shape.count; i++) {
+        sizes[i] = tensor->shape.numbers[i] < 0 ? 0 : tensor->shape.numbers[i];
+    }
+    const struct tally_scan scan =
+        attributes_scan(&job->attributes, tensor->shape.count, sizes, axis);
+    if (tally_scan_bytes(&scan, NULL, NULL, &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
+    job->sums = *tensor;
+    job->sums.dtype = job->attributes.sums;
+    job->sums.shape.numbers[axis] +=
+        settings->include_initial && tensor->shape.numbers[axis] >= 0;
+    if (format_is_text(output) && settings->header && settings->include_initial && axis > 0) {
+        return complain(EXIT_USAGE,
+                        "--header passes on one name for each column, and --include-initial "
+                        "makes one column more: leave one of them out, or give --axis 0");
+    }
+    return EXIT_DONE;
 }
 
 static int open_job(struct parts_job *job, enum format input, enum format output)
@@ -512,11 +556,21 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         shape_in_c_order(job, tensor);
     }
     job->in_order = bytes->stream || part_sink_in_order(output, settings->output);
-    job->source.cutting =
-        cutting_of(tensor, tensor->fortran_order ? rank - 1 - axis : axis, settings->reverse,
-                   job->reordered ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
+    if (tensor->fortran_order) {
+        axis = rank - 1 - axis;
+    }
+    STEP(describe_sums(job, axis, output));
+    const struct cutting_terms terms = {
+        .axis = axis,
+        .reverse = settings->reverse,
+        .in_order = job->in_order,
+        .extra = settings->include_initial,
+        .sum_bytes = tally_dtype_bytes(job->sums.dtype),
+        .part_bytes = job->reordered ? INT64_MAX / 2 : (uint64_t)settings->part_bytes};
+    job->source.cutting = cutting_of(tensor, &terms);
+    job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
     job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
-    job->sink.cutting = &job->source.cutting;
+    job->sink.cutting = &job->sums_cutting;
     if (format_is_text(output)) {
         job->sink.header = job->source.text.header;
         job->sink.header_bytes = job->source.text.header_bytes;
@@ -538,11 +592,14 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     MUST(pthread_mutex_init(&job->lock, NULL));
     MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
-    if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
+    if (status == EXIT_DONE && cutting_bytes(&job->sums_cutting) > 0) {
         status = run_workers(job);
     }
     if (status == EXIT_DONE) {
-        status = part_sink_finish(&job->sink, &job->source.next);
+        const bool along = job->source.cutting.length == OPEN_SIZE;
+        const struct box *end = &job->source.next;
+        status = part_sink_finish(&job->sink,
+                                  along ? end->at + settings->include_initial : end->outer);
     }
     if (status == EXIT_DONE && settings->checkpoint != NULL) {
         (void)unlink(settings->checkpoint);

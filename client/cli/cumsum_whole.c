@@ -4,6 +4,7 @@
  * become the members of a request; a JSON object is a request already. */
 #include "client/cli/commands.h"
 
+#include "client/cli/attributes.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
 #include "client/json_text.h"
@@ -73,6 +74,19 @@ static void append_list(char *text, bool json, const char *key, const struct num
     }
 }
 
+/* The initial value: a number as it is given, a word as a string; in a query '+' stands for a
+ * blank. */
+static void append_initial(const struct settings *settings, bool json, char *text)
+{
+    const char *number = settings->initial;
+    const char *quote = json && attributes_initial_is_word(settings) ? "\"" : "";
+    text_append(text, OPTIONS_TEXT, json ? ",\"initial\":%s" : "&initial=%s", quote);
+    for (; *number != '\0'; number++) {
+        text_append(text, OPTIONS_TEXT, !json && *number == '+' ? "%%2B" : "%c", *number);
+    }
+    text_append(text, OPTIONS_TEXT, "%s", quote);
+}
+
 /* The options of the sum, each with a comma before it as a member of a JSON object, or with '&'
  * as a parameter of a query. The axis is always there and comes first. */
 static void append_options(const struct settings *settings, bool json, char *text)
@@ -86,9 +100,62 @@ static void append_options(const struct settings *settings, bool json, char *tex
         text_append(text, OPTIONS_TEXT, "%s", json ? ",\"reverse\":true" : "&reverse=true");
     }
     append_word(text, json, "dtype", settings->dtype);
+    append_word(text, json, "output_dtype", settings->output_dtype);
+    append_word(text, json, "nan", settings->nan);
+    if (settings->initial != NULL) {
+        append_initial(settings, json, text);
+    }
+    if (settings->include_initial) {
+        text_append(text, OPTIONS_TEXT, "%s",
+                    json ? ",\"include_initial\":true" : "&include_initial=true");
+    }
     append_list(text, json, "shape", &settings->shape);
     append_list(text, json, "strides", &settings->strides);
     append_list(text, json, "output_strides", &settings->output_strides);
+}
+
+/* The shape of the sums, with one element more along the axis. An axis that there is not is the
+ * server's to refuse. */
+static void grow_shape(struct number_list *shape, int64_t axis)
+{
+    axis += axis < 0 ? shape->count : 0;
+    if (axis >= 0 && axis < shape->count && shape->numbers[axis] < INT64_MAX) {
+        shape->numbers[axis]++;
+    }
+}
+
+/* What a request says about its answer. */
+static void expect_of_request(struct json_text request, struct expectation *expected)
+{
+    struct json_text value = {"", 0};
+    int64_t axis = 0;
+    expected->shape = member_list(request, "shape");
+    expected->strides = member_list(request, "output_strides");
+    if (json_text_member(request, "axis", &value)) {
+        axis = json_text_integer(value, 0);
+    }
+    if (json_text_member(request, "include_initial", &value) && *value.at == 't') {
+        grow_shape(&expected->shape, axis);
+    }
+}
+
+/* Check the attributes, and what they make of type and shape of the answer. The type of JSON without
+ * --dtype is the server's to find. */
+static int apply_attributes(const struct settings *settings, struct expectation *expected)
+{
+    enum tally_dtype dtype = TALLY_FLOAT64;
+    struct attributes attributes;
+    const bool typed = settings->dtype != NULL;
+    if (typed) {
+        (void)tally_dtype_find(settings->dtype, &dtype); /* it is one of the choices */
+    }
+    STEP(attributes_read(settings, typed ? &dtype : NULL, &attributes));
+    expected->dtype =
+        typed || settings->output_dtype != NULL ? tally_dtype_name(attributes.sums) : NULL;
+    if (settings->include_initial) {
+        grow_shape(&expected->shape, settings->axis);
+    }
+    return EXIT_DONE;
 }
 
 /* JSON input: an array becomes "data" of a request, *body, which is the caller's; an object is a
@@ -102,9 +169,7 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     append_options(settings, true, options);
     expected->bare = text[blank] != '{';
     if (!expected->bare) {
-        const struct json_text request = {text, source->bytes};
-        expected->shape = member_list(request, "shape");
-        expected->strides = member_list(request, "output_strides");
+        expect_of_request((struct json_text){text, source->bytes}, expected);
         bool given = settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
@@ -164,10 +229,10 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     size_t bytes = 0;
     struct json_text part = {"", 0};
     struct expectation expected = {.format = output,
-                                   .dtype = settings->dtype,
                                    .shape = settings->shape,
                                    .strides = settings->output_strides,
                                    .member = "data"};
+    STEP(apply_attributes(settings, &expected));
     if (input == FORMAT_JSON) {
         STEP(format_check_start(source));
         STEP(source_load(source));

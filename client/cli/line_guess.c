@@ -145,6 +145,24 @@ bool line_has_names(const char *line, const char *end, char delimiter, bool stri
     return names;
 }
 
+bool line_has_truths(const char *line, const char *end, char delimiter)
+{
+    bool truths = false;
+    for (const char *at = line; at < end;) {
+        const char *past = at;
+        while (past < end && *past != delimiter && *past != ' ' && *past != '\t') {
+            past++;
+        }
+        if (past > at &&
+            (*at == '"' || *at == '\'' || word_guess(at, (size_t)(past - at)) != WORD_TRUTH)) {
+            return false;
+        }
+        truths = truths || past > at;
+        at = past + 1;
+    }
+    return truths;
+}
+
 bool quotes_have_comma(const char *text, const char *end)
 {
     const char quote = *text;

@@ -33,6 +33,10 @@ bool line_may_be_one_number(const char *line, const char *end);
  * reading is strict, blanks do. */
 bool line_has_names(const char *line, const char *end, char delimiter, bool strict);
 
+/* True if the line has words, and all are truth values without quotes. The delimiter and blanks
+ * separate words. */
+bool line_has_truths(const char *line, const char *end, char delimiter);
+
 /* True if a comma stands inside the quotes that begin at `text`. */
 bool quotes_have_comma(const char *text, const char *end);
 

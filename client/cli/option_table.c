@@ -13,12 +13,14 @@ enum {
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
+/* The types of sums, and those of elements. */
 #define TYPE_NAME(symbol, bytes, kind, exponent, name, ...) " " name
 /* Without the first blank. */
-#define TYPES     &(DTYPE_TABLE(TYPE_NAME))[1]
-#define FORMATS   "npy raw json text csv"
-#define AT(field) offsetof(struct settings, field)
-#define ANY       0, 0
+#define TYPES       &(DTYPE_TABLE(TYPE_NAME))[1]
+#define INPUT_TYPES &(DTYPE_TABLE(TYPE_NAME) " bool")[1]
+#define FORMATS     "npy raw json text csv"
+#define AT(field)   offsetof(struct settings, field)
+#define ANY         0, 0
 
 /* Seconds, counted in milliseconds: less than one would be none. */
 #define TIME 0.001, 1e9
@@ -33,7 +35,15 @@ const struct option_row option_rows[] = {
      "leave each element out of its own sum"},
     {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,
      "sum from the last element towards the first"},
-    {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
+    {"output-dtype", 0, OPTION_CHOICE, "TYPE", TYPES, AT(output_dtype), ANY, ON_CUMSUM,
+     "type of the sums, which holds every element exactly (default: the input's; of bool int64)"},
+    {"nan", 0, OPTION_CHOICE, "MODE", "propagate zero skip", AT(nan), ANY, ON_CUMSUM,
+     "zero: a NaN counts as 0; skip: the same, and the sum at its place is NaN"},
+    {"initial", 0, OPTION_TEXT, "NUMBER", NULL, AT(initial), ANY, ON_CUMSUM,
+     "counted before the first element of every line, in the type of the sums"},
+    {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
+     "one sum more along the axis, that before the first element: --initial or 0"},
+    {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
      "element type, also as f4, <f4, double, FP32, F32; needed for raw input (bench: float32)"},
     {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
      "sizes of the dimensions, outermost first; needed for raw input (bench: 3,4)"},

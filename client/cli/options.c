@@ -138,19 +138,20 @@ bool number_list_parse(const char *text, bool open, struct number_list *list)
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
-        {"half", "float16"}, {"float", "float32"}, {"double", "float64"}};
+        {"half", "float16"}, {"float", "float32"}, {"double", "float64"}, {"?", "bool"}};
     const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
         if (strcmp(aliases[i][0], code) == 0) {
             return aliases[i][1];
         }
     }
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    for (int i = 0; i <= DTYPE_BOOL; i++) {
         const struct dtype_info *type = dtype_info((enum dtype)i);
         /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: nobody's is the other's. */
         if ((type->npy != NULL && strcmp(type->npy + 1, code) == 0) ||
             strcasecmp(type->kserve, word) == 0 ||
-            (strcasecmp(type->openvino_type, word) == 0 && type->bytes > 1)) {
+            (strcasecmp(type->openvino_type, word) == 0 &&
+             (type->bytes > 1 || i == DTYPE_BOOL))) {
             return type->name;
         }
     }
@@ -158,14 +159,15 @@ static const char *type_of_alias(const char *word)
 }
 
 /* What to do about a type that there is not, instead of the nearest one; NULL: nothing. */
-static const char *type_advice(const char *word)
+static const char *type_advice(const struct option_row *row, const char *word)
 {
     if (word[0] == '>') {
         return "; raw numbers are little-endian, only an NPY file may have the other order";
     }
-    return strcasecmp(word, "bool") == 0 ? "; sum booleans as int64 (NumPy: "
-                                           "x.astype('int64')): sums of a narrower type wrap"
-                                         : NULL;
+    return row->offset == offsetof(struct settings, output_dtype) &&
+                   strcmp(type_of_alias(word), "bool") == 0
+               ? "; sums of booleans are integers, int64 unless another type is given"
+               : NULL;
 }
 
 /* A bound in digits, whatever its size, as who reads it would write it. */
@@ -192,8 +194,9 @@ static int take_value(enum command_id command, const struct option_row *row, con
         *(bool *)to = true;
         return EXIT_DONE;
     }
-    if (row->offset == offsetof(struct settings, dtype)) {
-        advice = type_advice(value);
+    if (row->offset == offsetof(struct settings, dtype) ||
+        row->offset == offsetof(struct settings, output_dtype)) {
+        advice = type_advice(row, value);
         value = type_of_alias(value);
     }
     struct suggestion suggestion = suggestion_for(value);

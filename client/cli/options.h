@@ -56,6 +56,10 @@ struct settings {
     const char *output_format;
     const char *array;
     const char *dtype;
+    const char *output_dtype;
+    const char *nan;
+    const char *initial;
+    bool include_initial;
     struct number_list shape;
     struct number_list strides;
     struct number_list output_strides;

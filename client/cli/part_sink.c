@@ -223,12 +223,11 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
     return EXIT_DONE;
 }
 
-int part_sink_finish(struct part_sink *sink, const struct box *end)
+int part_sink_finish(struct part_sink *sink, uint64_t outermost)
 {
     STEP(write_beginning(sink)); /* of a tensor without elements */
     if (sink->format == FORMAT_NPY && sink->tensor->shape.numbers[0] < 0) {
-        bool along = sink->cutting->length == OPEN_SIZE;
-        STEP(write_head(sink, (int64_t)(along ? end->at : end->outer)));
+        STEP(write_head(sink, (int64_t)outermost));
     } else if (sink->format == FORMAT_JSON) {
         STEP(finish_json(sink));
     }

@@ -15,8 +15,8 @@
 struct part_sink {
     struct destination destination;
     enum format format;
-    const struct tensor *tensor;   /* borrowed; so is the cutting */
-    const struct cutting *cutting; /* NULL until known */
+    const struct tensor *tensor;   /* of sums; borrowed; so is the cutting */
+    const struct cutting *cutting; /* of sums; NULL until known */
     const char *header;            /* of CSV, passed on as it is; borrowed, NULL: none */
     size_t header_bytes;           /* with the end of its line */
     char delimiter;                /* between the numbers of a line of text */
@@ -42,8 +42,8 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
 int part_sink_begin(struct part_sink *sink, uint64_t stamp);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 
-/* All parts are there. */
-int part_sink_finish(struct part_sink *sink, const struct box *end);
+/* All parts are there. `outermost`: the outermost size, if it was open. */
+int part_sink_finish(struct part_sink *sink, uint64_t outermost);
 void part_sink_close(struct part_sink *sink);
 
 #endif

@@ -3,6 +3,7 @@
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
+#include "proto/attribute_words.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
 #include "proto/text.h"
@@ -118,12 +119,6 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
                         "array, x.reshape(1)",
                         source->name);
     }
-    if (head.dtype == DTYPE_BOOL) {
-        return complain(EXIT_USAGE,
-                        "%s cannot be read: its elements are booleans, which the service sums "
-                        "and this command does not send; save the array as x.astype('int64')",
-                        source->name);
-    }
     *tensor = (struct tensor){.dtype = (enum tally_dtype)head.dtype,
                               .byte_swap = head.byte_swap,
                               .fortran_order = head.fortran_order && head.rank > 1,
@@ -162,13 +157,14 @@ static uint64_t parts_of(uint64_t size, uint64_t step)
     return size / step + (size % step != 0);
 }
 
-struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
-                          uint64_t part_bytes, bool in_order)
+struct cutting cutting_of(const struct tensor *tensor, const struct cutting_terms *terms)
 {
+    const int64_t axis = terms->axis;
     struct cutting cutting = {.outer = 1,
                               .length = 1,
                               .inner = 1,
-                              .reverse = reverse,
+                              .reverse = terms->reverse,
+                              .extra = terms->extra,
                               .element_bytes = tally_dtype_bytes(tensor->dtype)};
     const struct number_list *shape = &tensor->shape;
     for (int i = 0; i < shape->count; i++) {
@@ -177,26 +173,60 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
                                      : &cutting.inner;
         *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
     }
-    uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
+    const bool extra = terms->extra;
+    const bool open = cutting.length == OPEN_SIZE;
+    const size_t widest = larger_of(cutting.element_bytes, terms->sum_bytes);
+    uint64_t room = larger_of(terms->part_bytes / widest, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
-    uint64_t least = smaller_of(cutting.length, LEAST_LENGTH);
+    uint64_t length = larger_of(open ? OPEN_SIZE : cutting.length + extra, 1); /* of sums */
+    uint64_t least = smaller_of(length, LEAST_LENGTH);
     cutting.outer_step = 1;
     cutting.inner_step = line;
-    if (cutting.length <= room / line) { /* whole lines */
+    if (!open && length <= room / line) { /* whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
-        cutting.outer_step =
-            larger_of(smaller_of(room / (cutting.length_step * line), cutting.outer), 1);
-    } else if (!in_order && room / line < least) { /* some columns */
+        cutting.outer_step = larger_of(smaller_of(room / (length * line), cutting.outer), 1);
+    } else if (!terms->in_order && room / line < least) { /* some columns */
         cutting.inner_step = larger_of(room / least, 1);
         cutting.length_step =
-            smaller_of(larger_of(room / cutting.inner_step, 1), cutting.length);
+            larger_of(smaller_of(room / cutting.inner_step, cutting.length), 1);
     } else { /* a stretch of the axis */
         cutting.length_step = larger_of(room / line, 1);
     }
     cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
                     parts_of(cutting.inner, cutting.inner_step);
     cutting.steps = parts_of(cutting.length, cutting.length_step);
+    if (extra && cutting.steps == 0) { /* lines without elements have a sum, too */
+        cutting.steps = 1;
+    }
     return cutting;
+}
+
+struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes)
+{
+    struct cutting sums = *cutting;
+    sums.element_bytes = sum_bytes;
+    sums.length += sums.extra && sums.length != OPEN_SIZE;
+    return sums;
+}
+
+struct box box_of_sums(const struct cutting *cutting, const struct box *box)
+{
+    struct box sums = *box;
+    const bool first =
+        cutting->reverse ? box->at + box->count == cutting->length : box->at == 0;
+    if (cutting->extra) {
+        sums.count += first;
+        sums.at += !cutting->reverse && !first;
+    }
+    return sums;
+}
+
+uint64_t cutting_room(const struct cutting *cutting, size_t sum_bytes)
+{
+    const uint64_t lines = cutting->outer_step * cutting->inner_step;
+    const uint64_t elements = lines * cutting->length_step;
+    return larger_of(elements * cutting->element_bytes,
+                     (elements + (cutting->extra ? lines : 0)) * sum_bytes);
 }
 
 uint64_t cutting_bytes(const struct cutting *cutting)
@@ -249,6 +279,31 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
 
 /* ---- reading boxes ---- */
 
+/* Check that every boolean of a box is 0 or 1: the service refuses other bytes, and would count the
+ * elements of the part. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+static int check_booleans(const struct part_source *parts, const struct box *box,
+                          const char *bytes)
+{
+    const struct cutting *cutting = &parts->cutting;
+    uint64_t run_bytes = 0;
+    const uint64_t runs = box_runs(cutting, box, &run_bytes);
+    unsigned char found = 0;
+    if (parts->tensor.dtype != TALLY_BOOL) {
+        return EXIT_DONE;
+    }
+    for (uint64_t i = 0; i < runs * run_bytes; i++) {
+        found |= (unsigned char)bytes[i];
+    }
+    for (uint64_t i = 0; found > 1 && i < runs * run_bytes; i++) {
+        if ((unsigned char)bytes[i] > 1) {
+            const uint64_t at = box_run_offset(cutting, box, i / run_bytes) + i % run_bytes;
+            return complain(EXIT_USAGE, "%s: " WORDS_BOOL, parts->bytes->name, at,
+                            (unsigned char)bytes[i]);
+        }
+    }
+    return EXIT_DONE;
+}
+
 int part_source_read(const struct part_source *parts, const struct box *box, char *to)
 {
     uint64_t run_bytes = 0;
@@ -260,7 +315,8 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     if (parts->tensor.byte_swap) {
         little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);
     }
-    return source_check_unchanged(parts->bytes);
+    STEP(source_check_unchanged(parts->bytes));
+    return check_booleans(parts, box, to);
 }
 
 /* Check that the stream has no bytes after the tensor. Returns EXIT_DONE or an exit status. */
@@ -289,6 +345,13 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     *box = *next;
     box->outers = 0;
     box->columns = cutting->inner;
+    if (cutting->extra && cutting->length == 0 && cutting->inner > 0 &&
+        cutting->outer != OPEN_SIZE && left > 0) { /* lines without elements */
+        box->outers = most;
+        box->count = 0;
+        next->outer += most;
+        return EXIT_DONE;
+    }
     if (most == 0 || unit == 0 || next->outer == cutting->outer) {
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
@@ -305,6 +368,11 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     uint64_t units = taken / unit;
     box->outers = chain ? (units > 0) : units;
     box->count = chain ? units : cutting->length;
+    if (units == 0 && cutting->extra && cutting->length == OPEN_SIZE && next->at == 0 &&
+        !parts->ended) { /* the stream has no elements, but its lines have a sum */
+        box->outers = 1;
+        parts->ended = true;
+    }
     if (chain) {
         next->at += units;
     } else {
@@ -317,5 +385,5 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     if (parts->tensor.byte_swap) {
         little_endian_swap(to, taken, cutting->element_bytes);
     }
-    return EXIT_DONE;
+    return check_booleans(parts, box, to);
 }

@@ -42,7 +42,18 @@ struct cutting {
     uint64_t lanes;       /* number of lanes; lanes are independent of each other */
     uint64_t steps;       /* boxes of a lane; 1: no carry */
     bool reverse;         /* lanes begin at the end of the axis */
+    bool extra;           /* lines of sums have one element more than lines of elements */
     size_t element_bytes;
+};
+
+/* How a tensor is to be cut. */
+struct cutting_terms {
+    int64_t axis;
+    bool reverse;
+    bool in_order;       /* the parts follow each other in the order of the tensor's bytes */
+    bool extra;          /* as in struct cutting */
+    size_t sum_bytes;    /* of a sum */
+    uint64_t part_bytes; /* about which a part, and its sums, may have */
 };
 
 struct box {
@@ -54,10 +65,17 @@ struct box {
     uint64_t columns; /* number of columns */
 };
 
-/* Cut the tensor into parts of about part_bytes bytes. in_order: the parts follow each other in
- * the order of the tensor's bytes. */
-struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
-                          uint64_t part_bytes, bool in_order);
+/* Cut the tensor into parts. */
+struct cutting cutting_of(const struct tensor *tensor, const struct cutting_terms *terms);
+
+/* The tensor of sums is cut likewise. cutting_of_sums(): its cutting; box_of_sums(): the box of the
+ * sums of a box of elements. The sums before the first elements of lines belong to the box where
+ * the lines begin. */
+struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes);
+struct box box_of_sums(const struct cutting *cutting, const struct box *box);
+
+/* Return the largest number of bytes that a box, or its sums, can have. */
+uint64_t cutting_room(const struct cutting *cutting, size_t sum_bytes);
 
 /* Return the box number `step` of a lane, in the order in which the axis is traversed. */
 struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t step);
@@ -75,6 +93,7 @@ struct part_source {
     struct cutting cutting;
     struct box next;         /* first indices of the next box of a stream */
     struct text_reader text; /* used for FORMAT_TEXT and FORMAT_CSV */
+    bool ended;              /* the lines of a stream that ended without elements were begun */
     bool is_text;            /* the input is FORMAT_TEXT or FORMAT_CSV */
     int gather_ms; /* milliseconds to wait for a part of a stream to fill; -1: no limit */
 };

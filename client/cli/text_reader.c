@@ -59,7 +59,18 @@ static bool ends_number(const struct text_reader *reader, char c)
     return is_blank(reader, c) || c == '\r' || c == '\n' || c == reader->delimiter;
 }
 
-/* A number that JSON spells otherwise: +1, .5, 1., 007, inf. */
+/* A boolean: true or false in any case, 1 or 0. */
+static bool read_boolean(const char *text, size_t count, char *out)
+{
+    const bool on =
+        (count == 4 && strncasecmp(text, "true", count) == 0) || (count == 1 && *text == '1');
+    const bool off =
+        (count == 5 && strncasecmp(text, "false", count) == 0) || (count == 1 && *text == '0');
+    *out = (char)on;
+    return on || off;
+}
+
+/* A number that JSON spells otherwise: +1, .5, 1., 007, inf. Of the type bool all values. */
 static bool read_odd_number(const struct text_reader *reader, const char *text, size_t count,
                             char *out)
 {
@@ -73,6 +84,9 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
     const char *end = text + count;
     enum number_result result = NUMBER_OK;
     bool plus = count > 1 && *text == '+';
+    if (reader->dtype == TALLY_BOOL) {
+        return read_boolean(text, count, out);
+    }
     text += plus;
     if ((size_t)(end - text) > SPELLED_BYTES / 2 || (plus && *text == '-')) {
         return false;
@@ -137,7 +151,8 @@ static void advise_type(const struct text_reader *reader, const struct word *wor
     bool integer = !dtype_is_float((enum dtype)reader->dtype);
     bool whole = strspn(word->text, "+-0123456789") >= word->count;
     bool taken = false;
-    for (size_t i = integer ? 0 : 2; i < ARRAY_COUNT(wide) && !taken; i++) {
+    bool numbers = reader->dtype != TALLY_BOOL; /* no other type reads its words */
+    for (size_t i = integer ? 0 : 2; numbers && i < ARRAY_COUNT(wide) && !taken; i++) {
         char stored[ELEMENT_MOST];
         other.dtype = wide[i];
         taken = wide[i] != reader->dtype &&
@@ -170,6 +185,8 @@ static void advise_word(const struct text_reader *reader, const struct word *wor
         told = dtype_is_float((enum dtype)reader->dtype)
                    ? "; write NaN or 0 for a value that is missing"
                    : "; write 0 for a value that is missing, or NaN and --dtype float64";
+    } else if (reader->dtype == TALLY_BOOL) {
+        told = ", which is true, false, 1 or 0";
     } else if (kind == WORD_TRUTH) {
         told = "; write 1 for true and 0 for false";
     } else if (*word->text == '"' || *word->text == '\'') {
@@ -242,13 +259,24 @@ static int check_separators(const struct text_reader *reader, const struct row *
                               "commas");
 }
 
+/* Read a number as the service reads it, and return where it ends. NULL: the text has none, or `read`
+ * is NULL. */
+static const char *read_plain(const struct text_reader *reader, number_reader read,
+                              const char *text, const char *end, char *out)
+{
+    enum number_result result = NUMBER_OK;
+    const char *past = read != NULL ? read(text, end, out, &result) : NULL;
+    return past != NULL && ends_number(reader, *past) ? past : NULL;
+}
+
 /* Read the numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
  * reader->columns, and describe the line in *row. */
 static int read_line(const struct text_reader *reader, const char *text, const char *end,
                      char *out, struct row *row)
 {
     const char *line = text;
-    number_reader read = number_reader_of((enum dtype)reader->dtype);
+    number_reader read =
+        reader->dtype == TALLY_BOOL ? NULL : number_reader_of((enum dtype)reader->dtype);
     size_t element = tally_dtype_bytes(reader->dtype);
     bool comma = false; /* the last thing was a delimiter: a number must follow */
     *row = (struct row){.count = 0};
@@ -258,14 +286,13 @@ static int read_line(const struct text_reader *reader, const char *text, const c
         if (text == end && (row->count == 0 || !comma)) {
             break;
         }
-        enum number_result result = NUMBER_OK;
         const char *start = text;
         char stored[ELEMENT_MOST];
-        text = read(start, end + 1, stored, &result);
+        text = read_plain(reader, read, start, end + 1, stored);
         if (*start == '\r' && start < end) {
             return refuse_return(reader);
         }
-        if (text == NULL || !ends_number(reader, *text)) {
+        if (text == NULL) {
             text = start;
             while (!ends_number(reader, *text)) {
                 text++;
@@ -434,7 +461,11 @@ static int look_at_first_line(struct text_reader *reader)
         if (!reader->typed) {
             char integers[] = "+-0123456789 \t\r?";
             integers[sizeof integers - 2] = reader->delimiter;
-            reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
+            const bool truths =
+                line_has_truths(line, before_returns(line, end), reader->delimiter);
+            reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64
+                            : truths                             ? TALLY_BOOL
+                                                                 : TALLY_FLOAT64;
         }
         STEP(check_meaning(reader, line, end));
         STEP(read_line(reader, line, end, NULL, &row));

@@ -5,7 +5,7 @@
  * A line ends in LF or CR LF. Between numbers stand blanks or a comma, in all lines the same, or
  * the delimiter that was asked for alone; empty lines are skipped. The first line says how many
  * columns there are, and, unless a type was asked for, the type: int64 if all its numbers are
- * integers, else float64. A number is what JSON takes, and what people write besides: +1, .5,
+ * integers, bool if all are true or false, else float64. A number is what JSON takes, and what people write besides: +1, .5,
  * 1., NaN and inf in any case. A first line that can as well be one number, 12,60, is refused
  * unless the delimiter was asked for (line_guess.h).
  *

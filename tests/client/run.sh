@@ -193,14 +193,14 @@ memory_tests() {
         skip "valgrind" "not here; asan and tsan builds look for the same"
         return
     fi
-    for name in parts carry transport exchange framed retry async; do
+    for name in parts attributes carry transport exchange framed retry async; do
         check "test_$name under valgrind" memory_clean "$build/tests/client/test_$name"
     done
 }
 
 library_tests() {
     local name header
-    for name in parts carry transport exchange framed retry async; do
+    for name in parts attributes carry transport exchange framed retry async; do
         suite "test_$name" "$build/tests/client/test_$name"
     done
     check "libtally.so exports the listed symbols and no other" abi_is_as_listed
@@ -226,6 +226,7 @@ killed_tests() { command_tests "the tally command while servers die" tests/clien
 
 cli_tests() {
     command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command with attributes" tests/client/test_cli_attributes.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
 }
 

@@ -174,7 +174,7 @@ static void impossible_scans_are_refused_before_sending(void **state)
     for (size_t i = 0; i < 12; i++)
         cases[i] = base;
     cases[0].struct_size = 1;
-    cases[1].dtype = (enum tally_dtype)12;
+    cases[1].dtype = (enum tally_dtype)13;
     cases[2].rank = 0;
     cases[3].rank = TALLY_MAX_RANK + 1;
     cases[3].sizes = many;
@@ -315,7 +315,7 @@ static void names_of_types_are_the_service_s(void **state)
     }
     assert_string_equal(tally_dtype_name(TALLY_UINT16), "uint16");
     assert_int_equal(tally_dtype_bytes(TALLY_BFLOAT16), 2);
-    assert_null(tally_dtype_name((enum tally_dtype)12));
+    assert_null(tally_dtype_name((enum tally_dtype)13));
     assert_int_equal(tally_dtype_find("float", &dtype), -1);
     assert_int_equal(tally_dtype_find(NULL, &dtype), -1);
     for (int i = TALLY_OK; i <= TALLY_LOCAL_IO; i++)

@@ -61,6 +61,7 @@ static void put_number(enum tally_dtype dtype, void *array, size_t index, int nu
     case TALLY_UINT16:
     case TALLY_UINT32:
     case TALLY_UINT64:
+    case TALLY_BOOL:
         memcpy(at, &integer, tally_dtype_bytes(dtype));
         break;
     }
@@ -290,6 +291,132 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_INVALID_ARGUMENT);
     tally_parts_close(parts);
     tally_close(other);
+}
+
+/* An initial value of any type comes back with its bits, as the sum before no elements. */
+static void an_initial_value_comes_back_as_it_went(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant <= TALLY_UINT64; variant++) {
+        const enum tally_dtype dtype = (enum tally_dtype)variant;
+        const size_t element = tally_dtype_bytes(dtype);
+        const int64_t size = 0;
+        for (int i = 0; i < 40; i++) {
+            uint64_t initial = (uint64_t)(i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+            uint64_t output = 0;
+            struct tally_error err;
+            if (variant <= TALLY_FLOAT64) /* no NaN, whose payload is not kept */
+                initial &= ~(UINT64_C(1) << (8 * element - 2));
+            initial &= UINT64_MAX >> (64 - 8 * element);
+            struct tally_scan scan = {.struct_size = sizeof scan,
+                                      .dtype = dtype,
+                                      .rank = 1,
+                                      .sizes = &size,
+                                      .include_initial = 1,
+                                      .initial = &initial};
+            if (tally_cumsum(client, &scan, NULL, &output, &err) != TALLY_OK)
+                fail_msg("type %d, %d: %s", variant, i, err.message);
+            assert_int_equal(output, initial);
+        }
+    }
+}
+
+/* Elements, sums and their flags as one row each. */
+static void attributes_change_the_sums_as_they_say(void **state)
+{
+    (void)state;
+    const double nan = 0.0 / 0.0;
+    const int64_t size = 3;
+    const unsigned char truths[3] = {1, 0, 1};
+    const uint8_t bytes[3] = {200, 100, 1};
+    const float floats[3] = {1.5F, (float)nan, 2};
+    const double quarter = 0.25;
+    const int64_t ten = 10;
+    struct tally_scan base = {
+        .struct_size = sizeof base, .dtype = TALLY_BOOL, .rank = 1, .sizes = &size};
+    struct tally_error err;
+
+    int64_t counts[4];
+    const int64_t plain[3] = {1, 1, 2};
+    struct tally_scan scan = base;
+    assert_int_equal(tally_cumsum(client, &scan, truths, counts, &err), TALLY_OK);
+    assert_memory_equal(counts, plain, sizeof plain);
+    const int64_t from_ten[4] = {12, 11, 11, 10};
+    scan.initial = &ten;
+    scan.include_initial = 1;
+    scan.reverse = 1;
+    memcpy(counts, truths, sizeof truths); /* in place, where there is room for the sums */
+    assert_int_equal(tally_cumsum(client, &scan, counts, counts, &err), TALLY_OK);
+    assert_memory_equal(counts, from_ten, sizeof from_ten);
+
+    uint16_t wide[3];
+    const uint16_t expected_wide[3] = {200, 300, 301};
+    scan = base;
+    scan.dtype = TALLY_UINT8;
+    scan.has_output_dtype = 1;
+    scan.output_dtype = TALLY_UINT16;
+    assert_int_equal(tally_cumsum(client, &scan, bytes, wide, &err), TALLY_OK);
+    assert_memory_equal(wide, expected_wide, sizeof wide);
+
+    double sums[3];
+    scan.dtype = TALLY_FLOAT32;
+    scan.output_dtype = TALLY_FLOAT64;
+    scan.nan = TALLY_NAN_ZERO;
+    scan.initial = &quarter;
+    assert_int_equal(tally_cumsum(client, &scan, floats, sums, &err), TALLY_OK);
+    const double zeroed[3] = {1.75, 1.75, 3.75};
+    assert_memory_equal(sums, zeroed, sizeof sums);
+    scan.nan = TALLY_NAN_SKIP;
+    assert_int_equal(tally_cumsum(client, &scan, floats, sums, &err), TALLY_OK);
+    assert_true(sums[0] == 1.75 && sums[1] != sums[1] && sums[2] == 3.75);
+}
+
+static void parts_with_attributes_have_the_sums_of_the_whole(void **state)
+{
+    (void)state;
+    static float input[LONG_AXIS * LINES];
+    static double whole[(LONG_AXIS + 1) * LINES];
+    static double output[(LONG_AXIS + 1) * LINES];
+    const double initial = 1e-3;
+    int64_t sizes[] = {LONG_AXIS, LINES};
+    struct tally_error err;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_FLOAT32,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .has_output_dtype = 1,
+                              .output_dtype = TALLY_FLOAT64,
+                              .nan = TALLY_NAN_SKIP,
+                              .include_initial = 1,
+                              .initial = &initial};
+    fill_uneven(input);
+    input[LINES * 5 + 1] = (float)(0.0 / 0.0);
+    assert_int_equal(tally_cumsum(client, &scan, input, whole, &err), TALLY_OK);
+    struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+    assert_int_equal(tally_parts_next(parts, 400, input, output, &err), TALLY_OK);
+    assert_int_equal(tally_parts_position(parts), 400);
+    if (tally_parts_next(parts, LONG_AXIS - 400, input + 400 * LINES, output + 401 * LINES,
+                         &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(output, whole, sizeof whole);
+    tally_parts_close(parts);
+
+    /* the second part behind the totals of the first */
+    struct tally_carry total = {NULL, 0};
+    sizes[0] = 400;
+    scan.include_initial = 0;
+    if (tally_totals(client, &scan, input, &total, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    parts = tally_parts_open(client, &scan, &err);
+    assert_int_equal(tally_parts_restore(parts, total.bytes, total.count, &err), TALLY_OK);
+    assert_int_equal(tally_parts_position(parts), 400);
+    memset(output, 0, sizeof output);
+    if (tally_parts_next(parts, LONG_AXIS - 400, input + 400 * LINES, output, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(output, whole + 401 * LINES,
+                        (size_t)(LONG_AXIS - 400) * LINES * sizeof *output);
+    tally_parts_close(parts);
+    tally_carry_free(&total);
 }
 
 /* Four pieces: each is summed behind the totals of the pieces before it, which are added up in
@@ -595,6 +722,9 @@ int main(void)
         cmocka_unit_test(a_large_tensor_in_place_is_right),
         cmocka_unit_test(parts_have_the_bits_of_the_whole),
         cmocka_unit_test(a_saved_carry_goes_on_in_another_client),
+        cmocka_unit_test(an_initial_value_comes_back_as_it_went),
+        cmocka_unit_test(attributes_change_the_sums_as_they_say),
+        cmocka_unit_test(parts_with_attributes_have_the_sums_of_the_whole),
         cmocka_unit_test(pieces_behind_totals_are_summed_as_the_whole),
         cmocka_unit_test(the_server_s_sentence_is_passed_on),
         cmocka_unit_test(the_server_tells_of_itself),

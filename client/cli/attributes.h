@@ -1,0 +1,30 @@
+/* The attributes of a sum that the command line gives, as libtally takes them: --exclusive, --reverse,
+ * --output-dtype, --nan, --initial and --include-initial.
+ *
+ * Possible failures: attributes that do not go together, and an initial value that is no number of
+ * the type of the sums, are EXIT_USAGE, in the words of the service. Thread: the main one. */
+#ifndef TALLY_CLI_ATTRIBUTES_H
+#define TALLY_CLI_ATTRIBUTES_H
+
+#include "client/cli/options.h"
+
+struct attributes {
+    struct tally_scan scan; /* the attributes alone; scan.dtype is the type of the elements */
+    enum tally_dtype sums;  /* type of the sums */
+    uint64_t initial;       /* bits of the initial value, in the type of the sums */
+};
+
+/* Read the attributes for elements of type *given (NULL: unknown) into *attributes, and check them.
+ * The attributes must stay where they are while attributes_scan() is in use. Returns EXIT_DONE, or
+ * EXIT_USAGE after complaining. */
+int attributes_read(const struct settings *settings, const enum tally_dtype *given,
+                    struct attributes *attributes);
+
+/* The scan of a tensor with these attributes. `sizes` must outlive it. */
+struct tally_scan attributes_scan(const struct attributes *attributes, int rank,
+                                  const int64_t *sizes, int64_t axis);
+
+/* Whether the initial value is a word, such as NaN, and no number. */
+bool attributes_initial_is_word(const struct settings *settings);
+
+#endif

@@ -1,0 +1,30 @@
+/* Sentences of refusals that the service and libtally share, so that a fault that libtally finds before
+ * it sends anything reads as that of the service. Each is a format of printf(). Thread: any. */
+#ifndef TALLY_PROTO_ATTRIBUTE_WORDS_H
+#define TALLY_PROTO_ATTRIBUTE_WORDS_H
+
+#include <inttypes.h>
+
+/* The field, the text found, the known types. */
+#define WORDS_OUTPUT_DTYPE_UNKNOWN "%s is '%.40s', expected one of %s"
+/* The field, the output's type, the type of the elements, the types that hold these. */
+#define WORDS_OUTPUT_DTYPE_NARROW                                                      \
+    "%s is %s, but elements of %s have sums of %s: the output's type must hold every " \
+    "element exactly"
+/* The field, the text found. */
+#define WORDS_NAN                                                                           \
+    "%s is '%.40s', expected propagate, zero (NaN counts as 0) or skip (the same, and the " \
+    "sum at its place is NaN)"
+/* The field, the length and the text found, what was expected, the type of the sums. */
+#define WORDS_INITIAL "%s is '%.*s', expected %s: the sums are of type %s, and begin with it"
+/* The index of the element (uint64_t), and its byte. */
+#define WORDS_BOOL                                                                            \
+    "element %" PRIu64 " is the byte %d, expected 0 or 1: a bool is one byte; name the type " \
+    "uint8 for other numbers"
+#define WORDS_INCLUDE_INITIAL_EXCLUSIVE                                              \
+    "include_initial and exclusive are both true: an exclusive sum begins with the " \
+    "initial value already; leave include_initial out for n sums, or exclusive for n+1"
+#define WORDS_INCLUDE_INITIAL_TOTALS \
+    "totals have no sums before them: leave include_initial out"
+
+#endif
