@@ -187,7 +187,7 @@ def test_the_newest_of_file_and_text_counts(page, tmp_path):
     assert page.answered() and page.sums() == [7, 15]
     page.set(data="[3, 4]")
     assert page["data-hint"].text == "" and page["file"].get_attribute("value") == ""
-    np.save(tmp_path / "no.npy", np.array([True]))
+    np.save(tmp_path / "no.npy", np.array([1j]))
     page["file"].send_keys(str(tmp_path / "quick.json"))
     until(lambda: page["data-hint"].text == "quick.json")
     page["file"].send_keys(str(tmp_path / "no.npy"))
