@@ -1,14 +1,10 @@
 """The console at "/", in a real Chromium: by clicks, keys, files and the clipboard."""
 
-import base64
 import hashlib
-import http.server
 import json
-import os
 import re
 import signal
 import subprocess
-import threading
 
 import numpy as np
 import pytest
@@ -17,10 +13,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from support import browser as chromium
-from support.tallyd import MODE, TOP
+from support import console
+from support.console import run_code
+from support.tallyd import MODE
 from support.waiting import until
 
-BIN = TOP / ("build/bin" if MODE == "release" else f"build/{MODE}/bin")
+driver, pages, page = console.driver, console.pages, console.page
+
 MATRIX = [[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]
 EXAMPLES = {  # of the operators' pages
     ("directml", 0): [[2, 3, 6, 11], [3, 11, 18, 21], [9, 15, 17, 21]],
@@ -32,112 +31,6 @@ EXAMPLES = {  # of the operators' pages
     ("openvino", 2): [15, 14, 12, 9, 5],
     ("openvino", 3): [14, 12, 9, 5, 0],
 }
-
-
-class Page:
-    """The console in the browser of this module."""
-
-    def __init__(self, driver):
-        self.driver = driver
-        self.base = None
-        self.loads = 0
-
-    def open(self, port, view="tensor", path="/"):
-        self.base = f"http://127.0.0.1:{port}{path}"
-        self.loads += 1  # the same address with another view would not be loaded again
-        # Without a GPU, what moves costs the processor dear.
-        still = {"prefers_reduced_motion": "reduce", "prefers_color_scheme": "light"}
-        chromium.emulate(self.driver, **still)
-        self.driver.get(f"{self.base}?{self.loads}#{view}")
-        return self
-
-    def __getitem__(self, name):
-        return self.driver.find_element(By.ID, name)
-
-    def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def js(self, code, *arguments):
-        return self.driver.execute_script(code, *arguments)
-
-    def set(self, **fields):
-        """As a user would, but all at once: a browser takes a while for each key."""
-        self.js(
-            """
-            for (const [name, value] of Object.entries(arguments[0])) {
-                const element = document.getElementById(name);
-                const property = typeof value === "boolean" ? "checked" : "value";
-                element[property] = value;
-                if (element[property] !== value) throw new Error(`${name} takes no ${value}`);
-                element.dispatchEvent(new Event("input", { bubbles: true }));
-            }""",
-            fields,
-        )
-
-    def answered(self):
-        """The text of the answer, once it is there."""
-        return until(lambda: self["answer"].get_attribute("textContent"), 60)
-
-    def sums(self):
-        return json.loads(self.answered())["data"]
-
-    def forget(self):
-        """The last answer, which the next one then cannot be taken for."""
-        self.js("document.getElementById('answer').textContent = ''")
-
-    def send(self):
-        self.forget()
-        self["send"].click()
-
-    def example(self, dialect, number):
-        self.forget()
-        self.all(f"#{dialect}-examples button")[number].click()
-        return self.answered()
-
-    def titles(self, figure, marks):
-        """What is drawn, as (place, number)."""
-        texts = self.js(
-            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)",
-            f"#{figure}-plot {marks} title",
-        )
-        return [(text[1:].split("] ")[0], float(text.split("] ")[1])) for text in texts]
-
-    def attributes(self, figure, marks, name):
-        values = self.js(
-            "return [...document.querySelectorAll(arguments[0])].map(e => e.getAttribute(arguments[1]))",
-            f"#{figure}-plot {marks}",
-            name,
-        )
-        return np.array([float(value) for value in values])
-
-    def copied(self):
-        """What the button puts into the clipboard, pasted by keys."""
-        self["copy"].click()
-        until(lambda: self["copied"].text)
-        self["data"].send_keys(Keys.CONTROL, "a")
-        self["data"].send_keys(Keys.CONTROL, "v")
-        return self["data"].get_attribute("value")
-
-
-@pytest.fixture(scope="module")
-def driver():
-    if not chromium.found():
-        pytest.skip("this distribution has no chromium and chromedriver")
-    driver = chromium.open_browser()
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
-def pages(driver):
-    return Page(driver)
-
-
-@pytest.fixture
-def page(pages, server):
-    pages.open(server.port)
-    pages.driver.get_log("browser")  # of earlier tests
-    return pages
 
 
 def is_linear(places, numbers):
@@ -290,7 +183,7 @@ def test_the_newest_of_file_and_text_counts(page, tmp_path):
     assert page.answered() and page.sums() == [7, 15]
     page.set(data="[3, 4]")
     assert page["data-hint"].text == "" and page["file"].get_attribute("value") == ""
-    np.save(tmp_path / "no.npy", np.array([True]))
+    np.save(tmp_path / "no.npy", np.array([1j]))
     page["file"].send_keys(str(tmp_path / "quick.json"))
     until(lambda: page["data-hint"].text == "quick.json")
     page["file"].send_keys(str(tmp_path / "no.npy"))
@@ -412,25 +305,6 @@ def test_an_error_goes_with_the_next_request(page):
     page.example("openvino", 0)
     until(lambda: page.js(ERRORS_SHOWN) == [])
     assert page["axis"].get_attribute("aria-invalid") is None
-
-
-def run_code(language, code, directory):
-    """What the copied code prints."""
-    if language == "C":
-        (directory / "sum.c").write_text(code)
-        libraries = [str(BIN.parent / "lib/libtally.a"), "-lcurl", "-lpthread", "-lm"]
-        flags = ["-Wall", "-Wextra", "-Werror", f"-I{TOP}/client", "-o", str(directory / "sum")]
-        subprocess.run(["cc", str(directory / "sum.c"), *flags, *libraries], check=True)
-        command = [str(directory / "sum")]
-    else:
-        name, suffix = {
-            "curl": ("bash", "sh"),
-            "Python": ("python3", "py"),
-            "JavaScript": ("node", "mjs"),
-        }[language]
-        (directory / f"code.{suffix}").write_text(code)
-        command = [name, str(directory / f"code.{suffix}")]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
 
 
 # An instrumented libtally is not for programs that are not instrumented.
@@ -781,192 +655,3 @@ def test_who_gives_no_token_is_told(pages, guarded):
     page["token"].send_keys(Keys.ESCAPE)
     until(lambda: "this server wants a token" in page["watch"].text)
     until(lambda: not page.js("return watching"))  # it does not go on asking
-
-
-# ---- the answer of "/" ----
-
-BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-
-
-def test_the_policy_allows_the_pages_own_style_and_script_alone(client):
-    answer = client.get("/", BROWSER)
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert len(answer.body) <= 60000
-    policy = dict(
-        part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
-    )
-    for tag in ("style", "script"):
-        inside = re.findall(f"<{tag}>(.*?)</{tag}>".encode(), answer.body, re.S)
-        assert len(inside) == 1
-        digest = base64.b64encode(hashlib.sha256(inside[0]).digest()).decode()
-        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
-    assert policy["default-src"] == "'none'"
-    assert policy["connect-src"] == "'self'"
-    assert policy["frame-ancestors"] == "'none'"
-    assert answer.headers["Set-Cookie"] is None
-
-
-def test_a_browser_runs_no_other_script_in_it(page):
-    page.js(
-        """
-        const script = document.createElement("script");
-        script.textContent = "window.planted = true";
-        document.body.append(script);"""
-    )
-    assert page.js("return window.planted === undefined")
-    assert "Content Security Policy" in str(page.driver.get_log("browser"))
-
-
-def test_who_has_the_page_gets_304(client):
-    tag = client.get("/", BROWSER).headers["ETag"]
-    assert re.fullmatch(r'"[0-9a-f]{32}"', tag)
-    for known in (tag, f'"other", W/{tag}', "*"):
-        answer = client.get("/", {**BROWSER, "If-None-Match": known})
-        assert (answer.status, answer.body, answer.headers["ETag"]) == (304, b"", tag)
-    assert client.get("/", {**BROWSER, "If-None-Match": '"other"'}).status == 200
-
-
-def test_a_304_has_the_length_of_the_page_that_it_leaves_out_or_none(client):
-    """RFC 9110, 8.6: caches take up the fields of a 304."""
-    page = client.get("/", BROWSER)
-    known = client.get("/", {**BROWSER, "If-None-Match": page.headers["ETag"]})
-    length = known.headers.get("Content-Length", str(len(page.body)))
-    assert (known.status, known.body, int(length)) == (304, b"", len(page.body))
-    assert client.get("/livez").status == 200  # on the same connection
-
-
-def test_an_answer_without_its_body_counts_no_bytes(start_server):
-    server, name, times = start_server(), "tally_sent_bytes_total", 20
-    client = server.client()
-    before = server.metric(name)
-    for _ in range(times):
-        head = client.request("HEAD", "/", headers=BROWSER)
-        client.get("/", {**BROWSER, "If-None-Match": head.headers["ETag"]})
-    client.close()
-    # The pages of metrics themselves have less than ten times the console's bytes.
-    assert server.metric(name) - before < 10 * int(head.headers["Content-Length"])
-
-
-@pytest.mark.parametrize(
-    "accept",
-    [None, "*/*", "application/json", "text/html;q=0", "text/*", "text/html;q=0.1, */*"],
-)
-def test_who_does_not_name_html_or_wants_it_less_gets_links(client, accept):
-    answer = client.get("/", {} if accept is None else {"Accept": accept})
-    assert answer.headers["Content-Type"] == "application/json"
-    assert answer.headers["Vary"] == "Accept"
-    assert answer.json()["links"]["cumsum"] == "/v1/cumsum"
-
-
-def test_head_says_the_length_of_the_page(client):
-    answer = client.request("HEAD", "/", headers=BROWSER)
-    assert int(answer.headers["Content-Length"]) == len(client.get("/", BROWSER).body)
-
-
-def test_the_console_can_be_taken_away(start_server):
-    client = start_server("--console=false").client()
-    answer = client.get("/", BROWSER)
-    assert answer.headers["Content-Type"] == "application/json"
-    assert answer.headers["Vary"] is None
-
-
-@pytest.mark.parametrize("path", ["/sums/", "/sums"])
-def test_it_works_below_a_prefix(pages, start_server, path):
-    page = pages.open(start_server("--base-path", "/sums").port, path=path)
-    page.example("openvino", 0)
-    assert "/sums/v1/openvino" in page["snippet"].text
-    until(lambda: page["state"].text == "ready")
-    for view, shown in (("service", "#devices tbody tr"), ("api", "#routes details")):
-        page.js("location.hash = arguments[0]", view)
-        until(lambda: page.all(shown))
-
-
-class Login(http.server.BaseHTTPRequestHandler):
-    """A proxy that lets in who has logged in: by a cookie, or by a password."""
-
-    server_behind = None
-    cookie = "session=sesame"
-    password = "Basic " + base64.b64encode(b"somebody:sesame").decode()
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path == "/login":
-            fields = {"Set-Cookie": f"{self.cookie}; HttpOnly", "Content-Type": "text/html"}
-            self.answer(200, fields, b"logged in")
-        elif (
-            self.cookie not in self.headers.get("Cookie", "")
-            and self.headers.get("Authorization") != self.password
-        ):
-            self.answer(401, {"WWW-Authenticate": 'Basic realm="x"'}, b"log in")
-        else:
-            headers = {k: self.headers[k] for k in ("Accept", "Content-Type") if k in self.headers}
-            client = self.server_behind.client()
-            answer = client.request(self.command, self.path, body, headers)
-            client.close()
-            self.answer(
-                answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.body
-            )
-
-    do_POST = do_GET
-
-    def answer(self, status, fields, body):
-        self.send_response(status)
-        for name, value in (fields | {"Content-Length": str(len(body))}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.mark.parametrize("way", ["cookie", "password"])
-def test_it_works_behind_a_proxy_that_asks_for_a_login(pages, server, way):
-    handler = type("OneLogin", (Login,), {"server_behind": server})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        port = proxy.server_address[1]
-        if way == "cookie":
-            pages.driver.get(f"http://127.0.0.1:{port}/login")
-        else:
-            pages.driver.get(f"http://somebody:sesame@127.0.0.1:{port}/")
-        page = pages.open(port)
-        page.example("openvino", 0)
-        until(lambda: page["state"].text == "ready")
-        pages.driver.delete_all_cookies()
-        proxy.shutdown()
-
-
-# ---- tally console ----
-
-
-def tally_console(tmp_path, *arguments, opener=True):
-    (tmp_path / "bin").mkdir()
-    if opener:
-        program = tmp_path / "bin/xdg-open"
-        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/opened\n')
-        program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}/bin:/bin" if opener else f"{tmp_path}/bin"}
-    command = [str(BIN / "tally"), "console", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-
-
-@pytest.mark.parametrize("given", ["http://127.0.0.1:9/sums/", "127.0.0.1:9/sums"])
-def test_tally_console_prints_the_address_and_opens_it(tmp_path, given):
-    done = tally_console(tmp_path, "--url", given)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "http://127.0.0.1:9/sums/\n", "")
-    until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text())
-    assert (tmp_path / "opened").read_text() == "http://127.0.0.1:9/sums/\n"
-
-
-def test_tally_console_without_a_program_that_opens_prints_the_address(tmp_path):
-    done = tally_console(tmp_path, opener=False)
-    assert (done.returncode, done.stdout) == (0, "http://127.0.0.1:8000/\n")
-
-
-def test_tally_console_says_that_no_browser_opens_a_socket(tmp_path):
-    done = tally_console(tmp_path, "--url", "unix:/run/tally.sock")
-    assert done.returncode == 2
-    assert "Unix socket" in done.stderr

@@ -1,0 +1,140 @@
+"""The console in a real Chromium, and the programs that it shows."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from support import browser as chromium
+from support.tallyd import MODE, TOP
+from support.waiting import until
+
+BIN = TOP / ("build/bin" if MODE == "release" else f"build/{MODE}/bin")
+
+
+class Page:
+    """The console in the browser of this module."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.base = None
+        self.loads = 0
+
+    def open(self, port, view="tensor", path="/"):
+        self.base = f"http://127.0.0.1:{port}{path}"
+        self.loads += 1  # the same address with another view would not be loaded again
+        # Without a GPU, what moves costs the processor dear.
+        still = {"prefers_reduced_motion": "reduce", "prefers_color_scheme": "light"}
+        chromium.emulate(self.driver, **still)
+        self.driver.get(f"{self.base}?{self.loads}#{view}")
+        return self
+
+    def __getitem__(self, name):
+        return self.driver.find_element(By.ID, name)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def set(self, **fields):
+        """As a user would, but all at once: a browser takes a while for each key."""
+        self.js(
+            """
+            for (const [name, value] of Object.entries(arguments[0])) {
+                const element = document.getElementById(name);
+                const property = typeof value === "boolean" ? "checked" : "value";
+                element[property] = value;
+                if (element[property] !== value) throw new Error(`${name} takes no ${value}`);
+                element.dispatchEvent(new Event("input", { bubbles: true }));
+            }""",
+            fields,
+        )
+
+    def answered(self):
+        """The text of the answer, once it is there."""
+        return until(lambda: self["answer"].get_attribute("textContent"), 60)
+
+    def sums(self):
+        return json.loads(self.answered())["data"]
+
+    def forget(self):
+        """The last answer, which the next one then cannot be taken for."""
+        self.js("document.getElementById('answer').textContent = ''")
+
+    def send(self):
+        self.forget()
+        self["send"].click()
+
+    def example(self, dialect, number):
+        self.forget()
+        self.all(f"#{dialect}-examples button")[number].click()
+        return self.answered()
+
+    def titles(self, figure, marks):
+        """What is drawn, as (place, number)."""
+        texts = self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)",
+            f"#{figure}-plot {marks} title",
+        )
+        return [(text[1:].split("] ")[0], float(text.split("] ")[1])) for text in texts]
+
+    def attributes(self, figure, marks, name):
+        values = self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.getAttribute(arguments[1]))",
+            f"#{figure}-plot {marks}",
+            name,
+        )
+        return np.array([float(value) for value in values])
+
+    def copied(self):
+        """What the button puts into the clipboard, pasted by keys."""
+        self["copy"].click()
+        until(lambda: self["copied"].text)
+        self["data"].send_keys(Keys.CONTROL, "a")
+        self["data"].send_keys(Keys.CONTROL, "v")
+        return self["data"].get_attribute("value")
+
+
+@pytest.fixture(scope="module")
+def driver():
+    if not chromium.found():
+        pytest.skip("this distribution has no chromium and chromedriver")
+    driver = chromium.open_browser()
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(driver):
+    return Page(driver)
+
+
+@pytest.fixture
+def page(pages, server):
+    pages.open(server.port)
+    pages.driver.get_log("browser")  # of earlier tests
+    return pages
+
+
+def run_code(language, code, directory):
+    """What the copied code prints."""
+    if language == "C":
+        (directory / "sum.c").write_text(code)
+        libraries = [str(BIN.parent / "lib/libtally.a"), "-lcurl", "-lpthread", "-lm"]
+        flags = ["-Wall", "-Wextra", "-Werror", f"-I{TOP}/client", "-o", str(directory / "sum")]
+        subprocess.run(["cc", str(directory / "sum.c"), *flags, *libraries], check=True)
+        command = [str(directory / "sum")]
+    else:
+        name, suffix = {
+            "curl": ("bash", "sh"),
+            "Python": ("python3", "py"),
+            "JavaScript": ("node", "mjs"),
+        }[language]
+        (directory / f"code.{suffix}").write_text(code)
+        command = [name, str(directory / f"code.{suffix}")]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
