@@ -18,7 +18,8 @@ from tally.errors import InvalidArgument
 from tally.layout import Operand
 
 NaN = Literal["propagate", "zero", "skip"]
-# Of the flags True, of numbers that are not finite a text. Absent ones have the service's defaults.
+# By name. A flag that is set is True, and an infinite or NaN initial value is a text. The service
+# has defaults for all others.
 Attributes = dict[str, str | int | float]
 
 

@@ -52,8 +52,8 @@ def prepare(
     shape, sums = operand.sums_shape("include_initial" in wanted), operand.sums
     if operand.result != sums and out is not None:
         check_out(out, shape, operand.result)
-        swapped = out.dtype != operand.result
-        output = output_buffer(out.view(sums.newbyteorder() if swapped else sums), shape, sums)
+        kind = sums if out.dtype == operand.result else sums.newbyteorder()
+        output = output_buffer(out.view(kind), shape, sums, packed)
     else:
         output = output_buffer(out, shape, sums, packed)
     result = out if out is not None else output.result.view(operand.result)
@@ -78,8 +78,9 @@ def prepare_sums(
         out = np.empty(shape, result)
     else:
         check_out(out, shape, result)
-        same = (array.strides, array.ctypes.data, array.shape)
-        if same != (out.strides, out.ctypes.data, shape) and np.may_share_memory(array, out):
+        x_place = (array.strides, array.ctypes.data, array.shape, array.itemsize)
+        out_place = (out.strides, out.ctypes.data, out.shape, out.itemsize)
+        if x_place != out_place and np.may_share_memory(array, out):
             array = array.copy()  # the real parts of the sums are written before x.imag is read
     initials = component_initials(options.pop("initial"), result)
     inputs = complex_parts(array, options["nan"])

@@ -278,6 +278,18 @@ def test_times_have_all_of_the_attributes(client):
         assert same(both.astype("m8[s]"), np.array([1, "NaT", 4], "m8[s]"))
 
 
+def test_parts_of_times_go_to_outputs_of_any_layout(server):
+    with tally.Client(server.url) as client:
+        parts = client.parts(1, initial=np.timedelta64(1, "s"))
+        for kind, expected in (
+            ("m8[s]", [[2, "NaT", 5, 9], ["NaT", 7, 14, "NaT"]]),
+            (">m8[s]", [[10, "NaT", 13, 17], ["NaT", 20, 27, "NaT"]]),
+        ):
+            out = np.zeros((4, 2), kind).T
+            assert parts.cumsum(TIMES, out=out) is out
+            assert same(out.astype("m8[s]", order="C"), np.array(expected, "m8[s]"))
+
+
 def test_times_are_summed_in_parts(connect, server):
     x = np.arange(5000).astype("m8[ms]").reshape(50, 100)
     x[rng.random(x.shape) < 0.2] = "NaT"
@@ -321,6 +333,14 @@ def test_a_complex_output_may_begin_in_the_middle_of_an_element(client):
     x, out = memory[:-2].view(complex), memory[1:-1].view(complex)
     expected = np.cumsum(x)
     assert same(client.cumsum(x, out=out), expected)
+
+
+def test_a_wider_complex_output_may_begin_where_the_input_begins(client):
+    memory = np.zeros(10, complex)
+    x = memory.view(np.complex64)[::2]  # each element lies in the real part of its sum
+    x[...] = np.arange(10) * (1 + 2j)
+    expected = np.cumsum(x, dtype=complex)
+    assert same(client.cumsum(x, dtype=complex, out=memory), expected)
 
 
 # ---- the Array API ----
