@@ -5,13 +5,14 @@
     with tally.Client("http://127.0.0.1:8000") as client:
         sums = client.cumsum(np.ones((3, 4), np.float32), axis=1)
 
-:class:`Client` blocks and may be shared by threads; :class:`AsyncClient` is for asyncio. What goes
-wrong is a :class:`TallyError`.
+:class:`Client` blocks and may be shared by threads; :class:`AsyncClient` is for asyncio.
+:func:`cumulative_sum` is the function of the Array API standard. Every failure is a
+:class:`TallyError`.
 """
 
 from tally.aio import AsyncClient, AsyncParts
 from tally.carry import Carry
-from tally.client import Client, Device, Health, Parts
+from tally.client import Client, Device, Health, Parts, cumulative_sum
 from tally.errors import (
     BadAnswer,
     Busy,
@@ -23,7 +24,6 @@ from tally.errors import (
     Rejected,
     ServerError,
     TallyError,
-    WrapWarning,
 )
 
 __version__ = "0.1.0"
@@ -46,5 +46,5 @@ __all__ = [
     "Rejected",
     "ServerError",
     "TallyError",
-    "WrapWarning",
+    "cumulative_sum",
 ]

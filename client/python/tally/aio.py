@@ -46,16 +46,14 @@ from tally.client import (
     Health,
     Options,
     Parts,
-    finish,
     json_check,
-    prepare,
-    prepare_totals,
-    raw_request,
     read_devices,
 )
+from tally.dtypes import Array
 from tally.errors import Busy, ServerError, TallyError
-from tally.layout import Array, Scan
+from tally.layout import Scan
 from tally.parts import PARALLEL, Meter, apart, blocks, chains
+from tally.prepare import prepare_sums, prepare_totals, raw_request
 
 PIECE_BYTES = 1 << 18  # bytes written or read before other tasks of the loop run
 WAITING_BYTES = 1 << 18  # maximum of unread bytes; reading then pauses
@@ -279,7 +277,7 @@ class AsyncParts(CarriedSum):
         with self._alone():
             scan, request = self._next(x, **options)
             self.carry = await self._run(request)
-            return finish(scan)
+            return scan.finish()
 
 
 class AsyncClient(Options[AsyncParts]):
@@ -308,7 +306,17 @@ class AsyncClient(Options[AsyncParts]):
 
     @taking(Client.cumsum)
     async def cumsum(
-        self, x: Any, axis: Any = None, *, progress: Any = None, **options: Any
+        self,
+        x: Any,
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        nan: Any = None,
+        initial: Any = None,
+        include_initial: Any = False,
+        out: Any = None,
+        progress: Any = None,
+        **options: Any,
     ) -> Array:
         """Return the cumulative sum of ``x`` along ``axis``; see :meth:`Client.cumsum`.
 
@@ -316,40 +324,44 @@ class AsyncClient(Options[AsyncParts]):
         and does not access ``x`` and ``out`` afterwards; with ``shm`` the call first waits for the
         server.
         """
-        scan = prepare(x, axis, **options)
-        array, _, axis = scan.operand
-        with Meter(progress, array.nbytes) as meter:
-            if self._regions is not None and array.size > 0:
-                # A task would be cancelled at the end of the loop while its thread still runs.
-                loop = asyncio.get_running_loop()
-                work = loop.run_in_executor(None, self._regions.cumsum, scan)
-                try:
-                    await asyncio.shield(work)
-                except asyncio.CancelledError:
-                    while not work.done():  # also if the call is cancelled again
-                        with contextlib.suppress(asyncio.CancelledError):
-                            await asyncio.wait([work])
-                    work.exception()  # mark as retrieved
-                    raise
-                meter.add(array.nbytes)
-            elif array.nbytes <= self._part_bytes:
-                await self._run(raw_request(scan))
-                meter.add(array.nbytes)
-            else:
-                await self._sum_in_parts(apart(scan), meter)
-        return finish(scan)
+        options.update(dtype=dtype, nan=nan, initial=initial, include_initial=include_initial)
+        scans, result = prepare_sums(x, axis, out, **options)
+        with Meter(progress, sum(scan.operand.array.nbytes for scan in scans)) as meter:
+            for scan in scans:
+                await self._sum(scan, meter)
+                scan.finish()
+        return result
+
+    async def _sum(self, scan: Scan, meter: Meter) -> None:
+        array = scan.operand.array
+        if self._regions is not None and array.size > 0:
+            # A task would be cancelled at the end of the loop while its thread still runs.
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(None, self._regions.cumsum, scan)
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                while not work.done():  # also if the call is cancelled again
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait([work])
+                work.exception()  # mark as retrieved
+                raise
+            meter.add(array.nbytes)
+        elif scan.wide_bytes <= self._part_bytes:
+            await self._run(raw_request(scan))
+            meter.add(array.nbytes)
+        else:
+            await self._sum_in_parts(apart(scan), meter)
 
     async def _sum_in_parts(self, scan: Scan, meter: Meter) -> None:
-        array, _, axis = scan.operand
-        reverse = bool(scan.attributes.get("reverse"))
-        left = iter(chains(array, axis, self._part_bytes, reverse))
+        left = iter(chains(scan, self._part_bytes))
 
         async def sum_chains() -> None:
             for chain in left:
                 carry = b""
                 for block, part in blocks(scan, chain):
                     carry = await self._run(raw_request(block, part, carry))
-                    finish(block)
+                    block.finish()
                     meter.add(block.operand.array.nbytes)
 
         tasks = [asyncio.ensure_future(sum_chains()) for _ in range(PARALLEL)]

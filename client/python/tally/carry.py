@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tally.dtypes import V2_NAMES
 from tally.errors import InvalidArgument
-from tally.layout import V2_NAMES
 
 MAGIC, VERSION = b"TALLYSUM", 2
 HEADER = struct.Struct("<8sIIBxB5xQQ24x")

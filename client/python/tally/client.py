@@ -1,17 +1,15 @@
-"""The client that blocks: arguments to a request, a request to its call."""
+"""The client that blocks, and what both clients have alike."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
+import functools
 import json
-import math
 import numbers
+import os
 import ssl
 import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, SupportsIndex, TypedDict, TypeVar
 
@@ -19,38 +17,34 @@ import numpy as np
 import numpy.typing as npt
 
 from tally.address import parse_address
+from tally.attributes import NaN
 from tally.call import Call, Caller, Request
-from tally.carry import Carry, carry_bytes_most
-from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, WrapWarning
-from tally.layout import (
-    Array,
-    Operand,
-    Scan,
-    as_operand,
-    as_shape,
-    input_buffer,
-    output_buffer,
-)
+from tally.carry import Carry
+from tally.dtypes import Array, sums_type
+from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
+from tally.layout import Scan, as_array, as_shape
 from tally.parts import (
     PARALLEL,
     Index,
     Meter,
-    Part,
     Progress,
     apart,
     blocks,
     chains,
+    without_initial,
+)
+from tally.prepare import (
+    check_kind,
+    is_positive,
+    prepare,
+    prepare_sums,
+    prepare_totals,
+    raw_request,
 )
 from tally.shared import Regions
 from tally.transport import Pool, cut_off, run, tls_context
 
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
-RAW = "application/octet-stream"
-# What NumPy sums types in that may wrap here.
-NUMPYS = {
-    **{"int8": "int64", "int16": "int64", "int32": "int64"},
-    **{"uint8": "uint64", "uint16": "uint64", "uint32": "uint64"},
-}
 
 
 class Health(NamedTuple):
@@ -100,6 +94,12 @@ class CarriedSum:
             )
         self.axis = axis
         self.carry = bytes(carry)
+        if self.carry and without_initial(attributes) != attributes:
+            raise InvalidArgument(
+                "initial and include_initial belong to the first part: a sum that goes on with a "
+                "carry is behind it, and an initial value is in the carry",
+                field="initial" if "initial" in attributes else "include_initial",
+            )
         self._turn = [True]  # taken by the call that is under way: a list's pop needs no lock
 
     @contextlib.contextmanager
@@ -118,7 +118,8 @@ class CarriedSum:
 
     def _next(self, x: Any, **options: Any) -> tuple[Scan, Request]:
         """The sums of the next part, to be filled, and what asks for them."""
-        scan = prepare(x, self.axis, packed=True, **self._attributes, **options)
+        attributes = without_initial(self._attributes) if self.carry else self._attributes
+        scan = prepare(x, self.axis, packed=True, **attributes, **options)
         return scan, raw_request(scan, "next" if self.carry else "first", self.carry)
 
 
@@ -135,11 +136,11 @@ class Parts(CarriedSum):
     ) -> Array:
         """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
 
-        Every part has the same type and, but along the axis, the same shape."""
+        Every part has the same ``dtype`` and, but along the axis, the same shape."""
         with self._alone():
             scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
             self.carry = self._run(request)
-            return finish(scan)
+            return scan.finish()
 
 
 class Options(Generic[AnyParts]):
@@ -196,7 +197,7 @@ class Options(Generic[AnyParts]):
                 )
         address = parse_address(url)
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
-            if not (seconds is None and name == "timeout" or _is_positive(seconds)):
+            if not (seconds is None and name == "timeout" or is_positive(seconds)):
                 raise InvalidArgument(
                     f"{name} is {seconds!r}, expected seconds, more than 0", field=name
                 )
@@ -233,7 +234,7 @@ class Options(Generic[AnyParts]):
         self._pool = Pool(idle_connections)  # of connections that block
 
     def _empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike) -> Array:
-        kind = as_operand(np.empty(0), 0, dtype).array.dtype
+        kind = sums_type(dtype)
         sizes = as_shape(shape, kind)
         if self._regions is None or 0 in sizes:
             return np.empty(sizes, kind)
@@ -245,6 +246,9 @@ class Options(Generic[AnyParts]):
         *,
         exclusive: bool = False,
         reverse: bool = False,
+        nan: NaN | None = None,
+        initial: Any = None,
+        include_initial: bool = False,
         carry: bytes | Carry = b"",
     ) -> AnyParts:
         """A sum whose array comes in parts along ``axis``, without end if need be.
@@ -254,12 +258,19 @@ class Options(Generic[AnyParts]):
                 sums = parts.cumsum(block)      # of an AsyncClient: await parts.cumsum(block)
 
         Args:
-            axis, exclusive, reverse: as for :meth:`cumsum`. With ``reverse`` the last part along
-                the axis is the first one to send.
+            axis, exclusive, reverse, nan: as for :meth:`cumsum`. With ``reverse`` the last part
+                along the axis is the first one to send.
+            initial, include_initial: as for :meth:`cumsum`. They change the sums of the first part
+                alone, and are not given with ``carry``.
             carry: :attr:`Parts.carry` of an earlier sum, to go on with it; or the totals of all
                 that is before (:meth:`Client.totals`).
         """
-        return self._parts(self, axis, carry, exclusive=exclusive, reverse=reverse)
+        given: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "nan": nan}
+        if initial is not None:
+            given["initial"] = initial
+        if include_initial is not False:
+            given["include_initial"] = include_initial
+        return self._parts(self, axis, carry, **given)
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings alone: a copy makes connections of its own."""
@@ -305,6 +316,9 @@ class Client(Options[Parts]):
         dtype: npt.DTypeLike | None = None,
         exclusive: bool = False,
         reverse: bool = False,
+        nan: NaN | None = None,
+        initial: Any = None,
+        include_initial: bool = False,
         out: Array | None = None,
         deadline: float | None = None,
         progress: Progress | bool | None = None,
@@ -313,17 +327,25 @@ class Client(Options[Parts]):
 
         Args:
             x: array of 0 to 64 dimensions, or what NumPy makes one of: sequences, buffers, objects
-                with the array protocol. float16, bfloat16 (of ml_dtypes), float32, float64, int8
-                to int64, uint8 to uint64; bool is summed as int64. Transposed, strided and
-                broadcast arrays are sent as they are.
+                with the array protocol. float16, bfloat16 (of ml_dtypes), float32, float64, bool,
+                int8 to int64, uint8 to uint64; complex64 and complex128, whose real and imaginary
+                parts are summed one after the other; timedelta64. Transposed, strided and broadcast
+                arrays are sent as they are.
             axis: -rank to rank - 1. None sums the flattened array, as NumPy does.
-            dtype: what ``x`` is converted to first. None: the sums have the type of ``x``, where
-                NumPy widens small integers; integers wrap. A :class:`WrapWarning` says so of
-                integers below 64 bits, where the axis has more than one element; with ``dtype``
-                there is none. Conversions that would drop something silently are refused:
-                complex numbers, times, objects that are no integers for an integer type.
+            dtype: the type of the sums. None: NumPy's choice, which is int64 for bool and smaller
+                signed integers, uint64 for smaller unsigned integers, else the type of ``x``.
+                Other types: a wider one of the same kind; any integer type for integers (sums
+                modulo 2^n) and for floats (NumPy truncates each element; it must be in range); a
+                float type for integers, as long as no sum is rounded. Sums that NumPy would round
+                on the way are refused.
             exclusive: leave each element out of its own sum.
             reverse: sum from the last element to the first.
+            nan: "propagate" (the default): NaN from the first NaN on; "zero": NaN counts as 0, as
+                in numpy.nancumsum; "skip": the same, and the sum at its place is NaN, as in pandas.
+                NaT of timedelta64 is skipped unless nan is "zero".
+            initial: a number of the type of the sums, which counts before the first element of
+                every line.
+            include_initial: the axis has one sum more: ``initial`` or 0 before the first element.
             out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
                 a np.memmap. None: a new array.
             deadline: seconds; the server drops the request if it still waits then.
@@ -331,28 +353,44 @@ class Client(Options[Parts]):
                 part; True: a bar of tqdm's, where that is installed.
 
         Returns:
-            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None.
+            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None; with
+            ``include_initial`` one longer along the axis.
 
         Raises:
             InvalidArgument: an argument cannot be; nothing was sent.
             TallyError: one of its other classes. With ``output_touched``, ``out`` was partly
                 overwritten.
         """
-        scan = prepare(x, axis, dtype, exclusive, reverse, out, deadline)
+        scans, result = prepare_sums(
+            x,
+            axis,
+            out,
+            dtype=dtype,
+            exclusive=exclusive,
+            reverse=reverse,
+            nan=nan,
+            initial=initial,
+            include_initial=include_initial,
+            deadline=deadline,
+        )
+        with Meter(progress, sum(scan.operand.array.nbytes for scan in scans)) as meter:
+            for scan in scans:
+                self._sum(scan, meter)
+                scan.finish()
+        return result
+
+    def _sum(self, scan: Scan, meter: Meter) -> None:
         array = scan.operand.array
-        with Meter(progress, array.nbytes) as meter:
-            if self._regions is not None and array.size > 0:
-                self._regions.cumsum(scan)
-                meter.add(array.nbytes)
-            elif array.nbytes <= self._part_bytes:
-                self._run(raw_request(scan))
-                meter.add(array.nbytes)
-            else:
-                self._sum_in_parts(apart(scan), meter)
-        return finish(scan)
+        if self._regions is not None and array.size > 0:
+            self._regions.cumsum(scan)
+            meter.add(array.nbytes)
+        elif scan.wide_bytes <= self._part_bytes:
+            self._run(raw_request(scan))
+            meter.add(array.nbytes)
+        else:
+            self._sum_in_parts(apart(scan), meter)
 
     def _sum_in_parts(self, scan: Scan, meter: Meter) -> None:
-        array, _, axis = scan.operand
         lock = threading.Lock()
         failed = threading.Event()
         under_way: set[Call] = set()
@@ -367,7 +405,7 @@ class Client(Options[Parts]):
                     under_way.add(call)
                 try:
                     carry = run(call, self._pool)
-                    finish(block)
+                    block.finish()
                     with lock:
                         under_way.remove(call)
                         meter.add(block.operand.array.nbytes)
@@ -375,8 +413,7 @@ class Client(Options[Parts]):
                     failed.set()
                     raise
 
-        reverse = bool(scan.attributes.get("reverse"))
-        found = chains(array, axis, self._part_bytes, reverse)
+        found = chains(scan, self._part_bytes)
         with ThreadPoolExecutor(min(PARALLEL, len(found))) as threads:
             try:
                 for _ in threads.map(work, found):
@@ -396,6 +433,8 @@ class Client(Options[Parts]):
         dtype: npt.DTypeLike | None = None,
         exclusive: bool = False,
         reverse: bool = False,
+        nan: NaN | None = None,
+        initial: Any = None,
         deadline: float | None = None,
     ) -> Carry:
         """The exact sum of each line of ``x``, as the carry behind it.
@@ -407,15 +446,18 @@ class Client(Options[Parts]):
         array goes in one request, whatever ``part_bytes`` is.
 
         Args:
-            x, axis, dtype, deadline: as for :meth:`cumsum`.
+            x, axis, dtype, deadline: as for :meth:`cumsum`, but that complex arrays have two
+                totals: those of x.real and x.imag.
             exclusive, reverse: those of the sum that goes on with the carry; the totals are the
                 same.
+            nan: as for :meth:`cumsum`, and that of the sum that goes on with the carry.
+            initial: a number that is added to the total of each line; of the first part alone.
 
         Raises:
             InvalidArgument: an argument cannot be; nothing was sent.
             TallyError: one of its other classes.
         """
-        total = prepare_totals(x, axis, dtype, exclusive, reverse, deadline)
+        total = prepare_totals(x, axis, dtype, exclusive, reverse, nan, initial, deadline)
         return total.carry(self._run(total.request))
 
     def empty(
@@ -455,204 +497,12 @@ class Client(Options[Parts]):
         return True
 
 
-def prepare(
-    x: Any,
-    axis: SupportsIndex | None = None,
-    dtype: Any = None,
-    exclusive: bool = False,
-    reverse: bool = False,
-    out: Array | None = None,
-    deadline: float | None = None,
-    packed: bool = False,
-) -> Scan:
-    """Check the arguments of cumsum()."""
-    operand = as_operand(x, axis, dtype)
-    attributes = attributes_of(exclusive, reverse)
-    if dtype is None and operand.dtype in NUMPYS:  # of a part the axis goes on
-        warn_of_wrapping(
-            operand, math.inf if packed else operand.array.shape[operand.axis], exclusive
-        )
-    return Scan(operand, output_buffer(out, operand, packed), attributes, _due(deadline))
-
-
-def _due(deadline: float | None) -> float:
-    """When a deadline passes, on the monotonic clock."""
-    if deadline is None:
-        return math.inf
-    if not _is_positive(deadline):
-        raise InvalidArgument(
-            f"deadline is {deadline!r}, expected seconds, more than 0", field="deadline"
-        )
-    return time.monotonic() + deadline
-
-
-def warn_of_wrapping(operand: Operand, length: float, exclusive: bool) -> None:
-    """Warn of the sums of one of those types along an axis of that length, NaN if unknown: they may
-    wrap where NumPy's, of 64 bits, do not."""
-    if length <= 1 + exclusive:
-        return
-    name, bits = operand.dtype, 8 * operand.array.itemsize
-    wide = NUMPYS[name]
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tally":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"sums of {name} wrap modulo 2^{bits}, where NumPy's are {wide}: give dtype={wide!r} for "
-        f"those, or dtype={name!r} for sums that may wrap",
-        WrapWarning,
-        stacklevel=level,
-    )
-
-
-def _is_positive(seconds: Any) -> bool:
-    return isinstance(seconds, numbers.Real) and float(seconds) > 0
-
-
-def attributes_of(exclusive: bool, reverse: bool) -> dict[str, str | bool]:
-    """The flags of a sum, checked; those that are left out have the server's defaults."""
-    attributes: dict[str, str | bool] = {}
-    for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
-        if flag is not False and not isinstance(flag, (bool, np.bool_)):
-            raise InvalidArgument(f"{name} is {flag!r}, expected True or False", field=name)
-        if flag:
-            attributes[name] = True
-    return attributes
-
-
-def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
-    """The request of a scan, or of a part of one, its answer straight to the output."""
-    array, name, axis = scan.operand
-    body, path = raw_body("/v1/cumsum", scan.operand, scan.attributes)
-    if part is not None:
-        path += f"&part={part}"
-    if scan.output.strides is not None:
-        path += f"&output_strides={','.join(map(str, scan.output.strides))}"
-    return Request(
-        "POST",
-        path,
-        RAW,
-        body,
-        carry,
-        carry_bytes_most(name, _lines(array, axis)) if part in ("first", "next") else 0,
-        into=scan.output.buffer,
-        check=tensor_check(name, array.shape),
-        # All of a request is sent before a byte of its answer is stored: whatever the layouts,
-        # an input that is overwritten is lost for a retry, and for nothing else.
-        once=bool(np.may_share_memory(array, scan.output.filled)),
-        deadline=scan.deadline,
-    )
-
-
-class Total(NamedTuple):
-    """The totals of a tensor that were asked for."""
-
-    operand: Operand
-    attributes: dict[str, str | bool]
-    request: Request
-
-    def carry(self, data: bytes) -> Carry:
-        """The answer, if it is the carry behind this tensor."""
-        array, name, axis = self.operand
-        try:
-            carry = Carry(data)
-        except InvalidArgument as error:
-            raise BadAnswer(f"the answer holds no carry: {error}") from None
-        expected = (
-            name,
-            "exclusive" in self.attributes,
-            "reverse" in self.attributes,
-            array.shape[axis],
-            _lines(array, axis),
-        )
-        if (carry.dtype, carry.exclusive, carry.reverse, carry.position, len(carry)) != expected:
-            raise BadAnswer(f"the answer is {carry!r}, which is not the carry behind this array")
-        return carry
-
-
-def prepare_totals(
-    x: Any,
-    axis: SupportsIndex | None,
-    dtype: Any = None,
-    exclusive: bool = False,
-    reverse: bool = False,
-    deadline: float | None = None,
-) -> Total:
-    """Check the arguments of totals()."""
-    operand = as_operand(x, axis, dtype)
-    attributes = attributes_of(exclusive, reverse)
-    if dtype is None and operand.dtype in NUMPYS:
-        warn_of_wrapping(operand, math.inf, exclusive)
-    body, path = raw_body("/v1/cumsum/totals", operand, attributes)
-    request = Request(
-        "POST",
-        path,
-        RAW,
-        body,
-        carry_limit=carry_bytes_most(operand.dtype, _lines(operand.array, operand.axis)),
-        into=memoryview(bytearray()),
-        check=tensor_check(operand.dtype, operand.array.shape),
-        deadline=_due(deadline),
-    )
-    return Total(operand, attributes, request)
-
-
-def _lines(array: Array, axis: int) -> int:
-    return math.prod(size for d, size in enumerate(array.shape) if d != axis)
-
-
-def raw_body(
-    route: str, operand: Operand, attributes: dict[str, str | bool]
-) -> tuple[memoryview, str]:
-    """The bytes of a tensor, and the path that says what they are."""
-    array, name, axis = operand
-    body, strides = input_buffer(array)
-    path = f"{route}?dtype={name}&shape={','.join(map(str, array.shape))}&axis={axis}"
-    for attribute, value in attributes.items():
-        path += f"&{attribute}={'true' if value is True else value}"
-    if strides is not None:
-        path += f"&strides={','.join(map(str, strides))}"
-    return body, path
-
-
-def _check_kind(fields: dict[str, str], expected: str) -> None:
-    kind = fields.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != expected:
-        raise BadAnswer(
-            f"the answer's Content-Type is {kind[:80]!r}, expected {expected}; is this the URL of "
-            "a Tally server?"
-        )
-
-
 def json_check(fields: dict[str, str]) -> None:
     """Raise BadAnswer unless this is the head of a page of the service's."""
-    _check_kind(fields, "application/json")
+    check_kind(fields, "application/json")
 
 
 DEVICES = Request("GET", "/v1/devices", check=json_check)
-
-
-def tensor_check(name: str, sizes: Sequence[int]) -> Callable[[dict[str, str]], None]:
-    """What raises BadAnswer unless the head of an answer is that of such a tensor."""
-    shape = ",".join(map(str, sizes))
-
-    def check(fields: dict[str, str]) -> None:
-        _check_kind(fields, RAW)
-        found = fields.get("tally-dtype", ""), fields.get("tally-shape", "")
-        if found != (name, shape):
-            raise BadAnswer(
-                f"the answer is a tensor of type {found[0][:40]!r} and shape {found[1][:200]!r}, "
-                f"expected {name} and {shape[:200]}"
-            )
-
-    return check
-
-
-def finish(scan: Scan) -> Array:
-    """The result, from what the answer filled."""
-    output = scan.output
-    if output.result is not output.filled:
-        np.copyto(output.result, output.filled)
-    return output.result
 
 
 def read_devices(text: bytes) -> list[Device]:
@@ -663,3 +513,41 @@ def read_devices(text: bytes) -> list[Device]:
     if not isinstance(devices, list):
         raise BadAnswer("the server's devices are no list; is this the URL of a Tally server?")
     return devices
+
+
+def cumulative_sum(
+    x: npt.ArrayLike,
+    /,
+    *,
+    axis: SupportsIndex | None = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
+    """The cumulative sum of ``x`` with the signature of the Array API standard, from the server of
+    the environment's TALLY_URL, else from http://127.0.0.1:8000.
+
+    Args:
+        x: as for :meth:`Client.cumsum`.
+        axis: -rank to rank - 1; None only if ``x`` has one dimension.
+        dtype: the type of the sums; None: NumPy's choice.
+        include_initial: the first sum along the axis is 0, and the axis is one longer.
+
+    Raises:
+        InvalidArgument: an argument cannot be; nothing was sent.
+        TallyError: one of its other classes.
+    """
+    array = as_array(x)
+    if axis is None and array.ndim > 1:
+        raise InvalidArgument(
+            f"axis is None, but x has {array.ndim} dimensions: name the axis to sum along, or sum "
+            "x.reshape(-1)",
+            field="axis",
+        )
+    client = _client_of(os.environ.get("TALLY_URL"))
+    return client.cumsum(array, axis, dtype=dtype, include_initial=include_initial)
+
+
+@functools.lru_cache(maxsize=4)
+def _client_of(url: str | None) -> Client:
+    """The client of cumulative_sum() for an address; threads share it."""
+    return Client(url)

@@ -1,19 +1,7 @@
-"""What a call raises, and what it warns of. Every exception is a :class:`TallyError`; most are also
-the built-in exception that a caller would expect."""
+"""What a call raises. Every exception is a :class:`TallyError`; most are also the built-in
+exception that a caller would expect."""
 
 from __future__ import annotations
-
-import warnings
-
-
-class WrapWarning(UserWarning):
-    """The sums have the type of the input, a narrow integer, and may wrap where NumPy's do not.
-
-    Shown once in a process for each type, unless the filters of :mod:`warnings` say otherwise.
-    """
-
-
-warnings.simplefilter("once", WrapWarning, append=True)
 
 
 class TallyError(Exception):

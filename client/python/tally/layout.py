@@ -5,6 +5,9 @@ strides beside them: transposed, in Fortran order, a window of a larger array, b
 copied first only where the service has no word for it (negative strides, big-endian, elements
 that do not lie at multiples of their size) or where more than half of those bytes would be gaps.
 
+Sums of timedelta64 are answered as int64, in the memory of the caller's array; NaT is put to its
+places after that.
+
 An answer is stored where it belongs where the output has no gaps, in whatever order of its
 dimensions; else beside it, and then copied.
 
@@ -20,38 +23,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from tally.dtypes import Array, elements_of
 from tally.errors import InvalidArgument
-
-Array = npt.NDArray[Any]
 
 MAX_RANK = 64
 GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
-# Every name on the wire, and that of the Open Inference Protocol.
-V2_NAMES = {
-    **{"float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
-    **{"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64"},
-    **{"uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64"},
-}
-# Those names by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
-_NAMES: dict[np.dtype[Any], str] = {np.dtype(name): name for name in V2_NAMES if name != "bfloat16"}
-# What to do about elements that no conversion leaves as they are, by NumPy's kind of their type.
-_NO_CONVERSION = {
-    "c": "sum x.real and x.imag, each in a call of its own",
-    "m": "replace its NaT (numpy.isnat finds them), sum x.astype('int64'), and convert the sums to "
-    "the type of x",
-    "M": "points in time have no sum; sum the differences between them (numpy.diff)",
-}
-# What to do about others.
-_TEXT = "dtype='int64' or 'float64' reads them as numbers"
-_CONVERSIONS = {
-    "f": "dtype='float64' rounds each of them first",
-    "O": "dtype='int64' if all are integers below 2^63, or 'float64', which rounds decimals, "
-    "fractions and larger integers",
-    **{"S": _TEXT, "U": _TEXT, "T": _TEXT},
-}
 
 
 class Operand(NamedTuple):
@@ -60,30 +38,52 @@ class Operand(NamedTuple):
     array: Array
     dtype: str  # its name on the wire
     axis: int  # 0 to rank - 1
+    sums: np.dtype[Any]  # type of the sums in the service's answer
+    result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
+    nat: Array | None  # True where x has NaT; None if it has none
+
+    def sums_shape(self, include_initial: bool) -> tuple[int, ...]:
+        """Return the shape of the sums."""
+        shape = list(self.array.shape)
+        shape[self.axis] += include_initial
+        return tuple(shape)
 
 
-def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
-    """`x` as an array; flattened for axis None, converted for a dtype."""
-    if type(x) is not np.ndarray:
-        if isinstance(x, np.ma.MaskedArray):
-            raise InvalidArgument("x is a masked array: fill it first (x.filled(0))", field="x")
-        try:
-            x = np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
-        except ValueError as error:  # rows of different lengths, say
-            raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
-    array: Array = x
-    if dtype is not None:
-        array = _converted(array, _wanted(dtype))
-    elif array.dtype == np.bool_:
-        array = array.astype(np.int64)
-    name = _NAMES.get(array.dtype)
-    if name is None:
-        name, array = _adopt(array)
+def as_array(x: Any) -> Array:
+    """Return `x` as an array, whatever its element type."""
+    if type(x) is np.ndarray:
+        return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidArgument("x is a masked array: fill it first (x.filled(0))", field="x")
+    try:
+        return np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
+    except ValueError as error:  # rows of different lengths, say
+        raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
+
+
+def as_operand(
+    x: Any,
+    axis: SupportsIndex | None,
+    dtype: Any,
+    *,
+    length: float | None = None,
+    seen: bool = True,
+) -> Operand:
+    """Return `x` as an operand with sums of type `dtype`; flattened for axis None.
+
+    length: elements of a line, None for those of `x`; inf for an axis that goes on. seen: False if
+    `x` is empty and stands for elements that a worker reads later."""
+    array = as_array(x)
+    shape = array.shape or (1,)
+    number = 0
     if axis is None:
-        return Operand(array.reshape(-1), name, 0)
-    if array.ndim == 0:
-        array = array.reshape(1)
-    return Operand(array, name, _axis(axis, array.ndim))
+        shape = (array.size,)
+    else:
+        number = _axis(axis, len(shape))
+    own = shape[number] if length is None else length
+    array, name, sums, result, nat = elements_of(array, dtype, own, seen)
+    nat = None if nat is None else nat.reshape(shape)
+    return Operand(array.reshape(shape), name, number, sums, result, nat)
 
 
 def as_shape(
@@ -104,89 +104,6 @@ def as_shape(
     if math.prod(size or 1 for size in found) * dtype.itemsize > sys.maxsize:  # NumPy's rule
         raise InvalidArgument(f"shape is {shape!r}: no memory holds 2^63 bytes", field="shape")
     return found
-
-
-def _wanted(dtype: Any) -> np.dtype[Any]:
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise InvalidArgument(
-                "bfloat16 needs the package ml_dtypes: pip install ml_dtypes",
-                field="dtype",
-            ) from None
-        dtype = ml_dtypes.bfloat16
-    try:
-        wanted: np.dtype[Any] = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError):  # it is Python to NumPy, some of it
-        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
-    if _native(wanted) not in _NAMES and wanted.name != "bfloat16":
-        raise InvalidArgument(
-            f"dtype is {wanted}, expected one of {', '.join(V2_NAMES)}", field="dtype"
-        )
-    return wanted
-
-
-def _refuse_changes(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that a conversion to numbers would change silently: it drops imaginary parts,
-    and takes NaT for a number."""
-    advice = _NO_CONVERSION.get(dtype.kind)
-    if dtype.names:
-        advice = f"sum one of its fields, x[{dtype.names[0]!r}]"
-    elif dtype.type is np.void and dtype.itemsize == 2:
-        advice = (
-            "if they are bfloat16, which files of NumPy do not name, x.view(ml_dtypes.bfloat16)"
-        )
-    elif dtype.type is np.void:
-        advice = "they are bytes without a type: view them as what they are, x.view(dtype)"
-    if advice is not None:
-        raise InvalidArgument(f"elements of type {dtype} cannot be summed: {advice}", field="x")
-
-
-def _converted(array: Array, wanted: np.dtype[Any]) -> Array:
-    """An array of the wanted type. Python objects become integers only where they are some."""
-    _refuse_changes(array.dtype)
-    try:
-        converted: Array = array.astype(wanted, copy=False)
-    except (ValueError, TypeError, OverflowError) as error:  # texts, say, or objects
-        raise InvalidArgument(f"x cannot become {wanted}: {error}", field="x") from error
-    if array.dtype == np.object_ and wanted.kind in "iu":
-        integers = converted.reshape(-1).tolist()
-        for (index, before), after in zip(np.ndenumerate(array), integers):
-            if before != after and not isinstance(before, (str, bytes)):
-                place = ", ".join(map(str, index))
-                raise InvalidArgument(
-                    f"x[{place}] is {before!r}, which {wanted} does not hold", field="x"
-                )
-    return converted
-
-
-def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """In this machine's byte order; NumPy's newer types, of texts, have none."""
-    try:
-        native: np.dtype[Any] = dtype.newbyteorder("=")
-        return native
-    except TypeError:
-        return dtype
-
-
-def _adopt(array: Array) -> tuple[str, Array]:
-    """An array whose type is not in the table: bfloat16, another byte order, or none of ours."""
-    native = _native(array.dtype)
-    if native in _NAMES:
-        return _NAMES[native], array.astype(native)
-    if array.dtype.name == "bfloat16" and array.dtype.itemsize == 2:
-        _NAMES[array.dtype] = "bfloat16"
-        return "bfloat16", array
-    _refuse_changes(array.dtype)
-    advice = _CONVERSIONS.get(array.dtype.kind, "convert them to a type of numbers first")
-    for wide in ("int64", "float64"):
-        if np.can_cast(array.dtype, wide):
-            advice = f"give dtype={wide!r}, which holds all of their values"
-            break
-    raise InvalidArgument(
-        f"elements of type {array.dtype} cannot be summed: {advice}", field="dtype"
-    )
 
 
 def _axis(axis: SupportsIndex, rank: int) -> int:
@@ -244,35 +161,45 @@ class Output(NamedTuple):
     strides: Sequence[int] | None  # of `filled` in elements, None where it is packed
 
 
-def output_buffer(out: Array | None, operand: Operand, packed: bool = False) -> Output:
-    """`out`, or a new array, for the sums of an operand; `packed`: they come in row-major order."""
-    array = operand.array
+def output_buffer(
+    out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], packed: bool = False
+) -> Output:
+    """Return `out`, or a new array, as the output of sums of this shape and type. packed: the sums
+    are answered in row-major order."""
     if out is None:
-        out = np.empty(array.shape, array.dtype)
+        out = np.empty(shape, dtype)
         return Output(out, out, bytes_of(out), None)
-    if not isinstance(out, np.ndarray):
-        raise InvalidArgument(f"out is a {type(out).__name__}, expected an array", field="out")
-    if isinstance(out, np.ma.MaskedArray):  # its mask would hide the sums
-        raise InvalidArgument("out is a masked array: give its memory, out.data", field="out")
-    if out.shape != array.shape:
-        raise InvalidArgument(
-            f"out has shape {out.shape}, the result has {array.shape}", field="out"
-        )
-    if _native(out.dtype) != array.dtype:
-        raise InvalidArgument(
-            f"out has elements of type {out.dtype}, the result of {array.dtype}", field="out"
-        )
-    if not out.flags.writeable:
-        raise InvalidArgument("out is read-only", field="out")
-    if out.dtype == array.dtype and sys.byteorder == "little":
+    check_out(out, shape, dtype)
+    if out.dtype == dtype and sys.byteorder == "little":
         if out.flags.c_contiguous:
             return Output(out, out, bytes_of(out), None)
         strides = _strides(out)
         if strides is not None and not packed and _is_dense(out.shape, strides):
             flat = as_strided(out, (out.size,), (out.itemsize,))
             return Output(out, out, bytes_of(flat), strides)
-    beside = np.empty(array.shape, array.dtype)
+    beside = np.empty(shape, dtype)
     return Output(out, beside, bytes_of(beside), None)
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise InvalidArgument unless `out` is an array that sums of this shape and type fit into."""
+    if not isinstance(out, np.ndarray):
+        raise InvalidArgument(f"out is a {type(out).__name__}, expected an array", field="out")
+    if isinstance(out, np.ma.MaskedArray):  # its mask would hide the sums
+        raise InvalidArgument("out is a masked array: give its memory, out.data", field="out")
+    if out.shape != shape:
+        raise InvalidArgument(f"out has shape {out.shape}, the result has {shape}", field="out")
+    if not _is_of(out, dtype):
+        raise InvalidArgument(
+            f"out has elements of type {out.dtype}, the result of {dtype}", field="out"
+        )
+    if not out.flags.writeable:
+        raise InvalidArgument("out is read-only", field="out")
+
+
+def _is_of(out: Array, dtype: np.dtype[Any]) -> bool:
+    """Return whether an array has this type, in any byte order."""
+    return out.dtype == dtype or out.dtype == dtype.newbyteorder()
 
 
 class Scan(NamedTuple):
@@ -280,8 +207,34 @@ class Scan(NamedTuple):
 
     operand: Operand
     output: Output
-    attributes: dict[str, str | bool]  # besides dtype, shape and axis
+    result: Array  # what the caller gets: output.result, or the same memory as timedelta64
+    attributes: dict[str, str | int | float]  # besides dtype, shape and axis
     deadline: float  # on the monotonic clock
+
+    @property
+    def reverse(self) -> bool:
+        return "reverse" in self.attributes
+
+    @property
+    def include_initial(self) -> bool:
+        return "include_initial" in self.attributes
+
+    @property
+    def wide_bytes(self) -> int:
+        """Bytes of the elements in the type of the sums, which the service needs."""
+        return self.operand.array.size * self.operand.sums.itemsize
+
+    def finish(self) -> Array:
+        """Return the result, after the answer filled the output."""
+        output, operand = self.output, self.operand
+        if output.result is not output.filled:
+            np.copyto(output.result, output.filled)
+        if operand.nat is not None:
+            places = [slice(None)] * operand.array.ndim
+            if self.include_initial:
+                places[operand.axis] = slice(0, -1) if self.reverse else slice(1, None)
+            self.result[tuple(places)][operand.nat] = np.timedelta64("NaT")
+        return self.result
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

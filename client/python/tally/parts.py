@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tally.errors import TallyError
-from tally.layout import Array, Operand, Scan, output_buffer
+from tally.layout import Scan, output_buffer
 
 PARALLEL = 4  # chains under way at a time
 LEAST_LENGTH = 64  # elements along the axis of a block in a chain
@@ -32,15 +32,18 @@ Part = Literal["first", "next", "last"]
 Progress = Callable[[int, int], object]
 
 
-def chains(array: Array, axis: int, part_bytes: int, reverse: bool) -> list[list[Index]]:
-    """Blocks of at most about `part_bytes`, in chains; in each in the order of traversal."""
+def chains(scan: Scan, part_bytes: int) -> list[list[Index]]:
+    """Blocks of at most about `part_bytes`, in chains; in each in the order of traversal. Elements
+    that the service widens count with the bytes of their sums."""
+    array, axis, reverse = scan.operand.array, scan.operand.axis, scan.reverse
+    itemsize = scan.operand.sums.itemsize
     outermost = sorted(range(array.ndim), key=lambda d: abs(array.strides[d]), reverse=True)
     found: list[list[Index]] = []
     pending: list[Index] = [tuple(slice(0, size) for size in array.shape)]
     while pending:
         block = pending.pop()
         lengths = [part.stop - part.start for part in block]
-        size = math.prod(lengths) * array.itemsize
+        size = math.prod(lengths) * itemsize
         if size <= part_bytes:
             found.append([block])
             continue
@@ -73,21 +76,36 @@ def blocks(scan: Scan, chain: list[Index]) -> Iterator[tuple[Scan, Part | None]]
     last = len(chain) - 1
     for number, index in enumerate(chain):
         part: Part | None = "first" if number == 0 else "last" if number == last else "next"
-        yield part_scan(scan, index, alone=last == 0), part if last > 0 else None
+        block = part_scan(scan, index, alone=last == 0, first=number == 0)
+        yield block, part if last > 0 else None
 
 
-def part_scan(scan: Scan, index: Index, alone: bool) -> Scan:
-    """The sum of a block of a sum; one that is not alone has its answer packed."""
-    operand = Operand(scan.operand.array[index], scan.operand.dtype, scan.operand.axis)
-    output = output_buffer(scan.output.filled[index], operand, packed=not alone)
-    return scan._replace(operand=operand, output=output)
+def part_scan(scan: Scan, index: Index, alone: bool, first: bool) -> Scan:
+    """The sum of a block of a sum; one that is not alone has its answer packed. The first block of
+    a chain has the initial value, which later blocks have in their carry."""
+    axis, target = scan.operand.axis, list(index)
+    operand = scan.operand._replace(array=scan.operand.array[index], nat=None)
+    if scan.include_initial:
+        # The sum before the first element stands in front, or behind all others with `reverse`.
+        begin, end = index[axis].start, index[axis].stop
+        forward = not scan.reverse
+        target[axis] = slice(begin + (forward and not first), end + (forward or first))
+    attributes = scan.attributes if first else without_initial(scan.attributes)
+    filled = scan.output.filled[tuple(target)]
+    output = output_buffer(filled, filled.shape, operand.sums, packed=not alone)
+    return Scan(operand, output, output.result, attributes, scan.deadline)
+
+
+def without_initial(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a part behind the first one."""
+    return {k: v for k, v in attributes.items() if k not in ("initial", "include_initial")}
 
 
 def apart(scan: Scan) -> Scan:
     """A sum whose blocks do not overwrite each other's input: that of one in place, element for
     element, they do not; where input and output overlap otherwise, the input is copied."""
     x, y = scan.operand.array, scan.output.filled
-    same = (x.strides, x.ctypes.data) == (y.strides, y.ctypes.data)
+    same = (x.strides, x.ctypes.data, x.shape) == (y.strides, y.ctypes.data, y.shape)
     if same or not np.may_share_memory(x, y):
         return scan
     return scan._replace(operand=scan.operand._replace(array=x.copy()))

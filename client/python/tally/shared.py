@@ -30,8 +30,9 @@ from typing import Any
 import numpy as np
 
 from tally.call import Call, Caller, Request
+from tally.dtypes import V2_INPUT_NAMES, V2_NAMES, Array, name_of
 from tally.errors import BadAnswer, ConnectionLost, InvalidArgument, Rejected, TallyError
-from tally.layout import V2_NAMES, Array, Scan
+from tally.layout import Scan
 from tally.transport import Pool, run
 
 FOLDER = "/dev/shm"
@@ -153,7 +154,7 @@ class Regions:
             target = self._place_of(filled)
             kept = True
             if target is None:
-                region, kept = self._take(array.nbytes)
+                region, kept = self._take(max(array.nbytes, filled.nbytes))
                 target = _Place(region)
             source = self._place_of(array) or target
             try:
@@ -178,18 +179,19 @@ class Regions:
             return
 
     def _call(self, scan: Scan, source: _Place, target: _Place) -> None:
-        array, dtype, axis = scan.operand
-        shape = list(array.shape)
+        array, filled = scan.operand.array, scan.output.filled
+        sums_type = V2_NAMES[name_of(scan.operand.sums)]
 
         def fill() -> memoryview:
             """Copy the array there, unless it is; the bytes that ask for its sums."""
             if not source.lent:
                 np.copyto(target.array_like(array), array)
-            tensor = {"name": "x", "datatype": V2_NAMES[dtype], "shape": shape}
+            kind = V2_INPUT_NAMES[scan.operand.dtype]
+            tensor = {"name": "x", "datatype": kind, "shape": list(array.shape)}
             document = {
                 "inputs": [{**tensor, "parameters": source.words(array.nbytes)}],
-                "outputs": [{"name": "y", "parameters": target.words(array.nbytes)}],
-                "parameters": {"axis": axis, **scan.attributes},
+                "outputs": [{"name": "y", "parameters": target.words(filled.nbytes)}],
+                "parameters": {"axis": scan.operand.axis, **scan.attributes},
             }
             return memoryview(json.dumps(document).encode())
 
@@ -213,7 +215,7 @@ class Regions:
             before_retry=fill_again,
         )
         text = run(Call(self.caller, request), self.pool)
-        expected = {"name": "y", "datatype": V2_NAMES[dtype], "shape": shape}
+        expected = {"name": "y", "datatype": sums_type, "shape": list(filled.shape)}
         try:
             found = json.loads(text)["outputs"]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -221,7 +223,7 @@ class Regions:
         if found != [expected]:
             raise BadAnswer(f"the answer is {text[:200]!r}, expected one output {expected}")
         if not target.lent:
-            np.copyto(scan.output.filled, target.array_like(array))
+            np.copyto(filled, target.array_like(filled))
 
     def _place_of(self, array: Array) -> _Place | None:
         """Where an array lies that is, or is part of, one of empty()'s, in the order of a row."""

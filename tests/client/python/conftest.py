@@ -71,11 +71,6 @@ def session_server(log_dir, tmp_path_factory):
         yield server
 
 
-def pytest_configure(config):
-    # Sums of every type are compared; who asks for none of these warnings is not told.
-    config.addinivalue_line("filterwarnings", "ignore::tally.WrapWarning")
-
-
 @pytest.fixture
 def client(connect, server):
     return connect(server.url)

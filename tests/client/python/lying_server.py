@@ -33,7 +33,7 @@ class Told:
     drip: float = 0  # seconds between bytes
 
 
-def tensor(dtype="int32", shape="4", body=struct.pack("<4i", *SUMS), **how):
+def tensor(dtype="float32", shape="4", body=struct.pack("<4f", *SUMS), **how):
     """A right answer of POST /v1/cumsum."""
     head = (
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"

@@ -1,7 +1,6 @@
 """tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
 
 import threading
-import warnings
 import weakref
 
 import ml_dtypes
@@ -57,6 +56,7 @@ def random_array(shape, dtype="float32"):
 def test_however_an_array_is_cut_the_bits_are_those_of_one_request(server, one, dtype):
     x = random_array((3, SIZE), dtype)
     for number, flags in enumerate(FLAGS):
+        flags = {**flags, "dtype": x.dtype}
         expected = one.cumsum(x, 1, **flags)
         cuts = [
             (2, (65536, 0, 65536, 700)),
@@ -92,37 +92,6 @@ def test_infinities_and_nans_pass_from_chunk_to_chunk_as_within_one(server, one)
             assert same(sums.compute(), expected), (found, chunks)
 
 
-def test_types_are_those_of_the_client(server, one):
-    for x in (rng.random((5, 700)) < 0.5, random_array((5, 700), ">f4"), random_array((5, 700))):
-        d = da.from_array(x, chunks=(2, 300))
-        for dtype in (None, "float64", "int16", "bfloat16"):
-            sums = tally.dask.cumsum(d, 1, dtype=dtype, urls=server.url)
-            expected = one.cumsum(x, 1, dtype=dtype)
-            assert sums.dtype == expected.dtype and same(sums.compute(), expected)
-
-
-def test_sums_that_may_wrap_are_warned_of_where_they_are_asked_for(server):
-    x = np.full(300, 1, np.uint8)
-    d = da.from_array(x, chunks=100)
-    with pytest.warns(tally.WrapWarning, match="dtype='uint64' .* dtype='uint8'") as told:
-        sums = tally.dask.cumsum(d, urls=server.url)
-    assert [one.filename for one in told] == [__file__]
-    with warnings.catch_warnings():  # no worker says so again
-        warnings.simplefilter("error")
-        assert sums.compute()[-1] == 300 % 256
-        assert tally.dask.cumsum(d, dtype="uint64", urls=server.url).compute()[-1] == 300
-        tally.dask.cumsum(d, dtype="uint8")
-        tally.dask.cumsum(d[:1])
-        tally.dask.cumsum(d > 0)
-
-
-def test_elements_that_have_no_sum_are_refused_where_it_is_asked_for():
-    for x, says in ((np.ones(3, "c8"), "x.real and x.imag"), (np.ones(3, "m8[s]"), "NaT")):
-        for dtype in (None, "float64"):
-            with pytest.raises(tally.InvalidArgument, match=says):
-                tally.dask.cumsum(da.from_array(x, chunks=2), dtype=dtype)
-
-
 def test_the_advice_for_a_masked_array_leaves_masked_elements_out(server):
     d = da.ma.masked_equal(da.from_array(np.arange(4), chunks=2), 2)
     with pytest.raises(tally.InvalidArgument, match=r"da.ma.filled\(d, 0\)"):
@@ -148,7 +117,7 @@ def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):
 def test_an_array_without_elements_is_flattened_whatever_its_chunks(server, chunks):
     d = da.zeros([sum(sizes) for sizes in chunks], dtype=np.int8, chunks=chunks)
     sums = tally.dask.cumsum(d, urls=server.url).compute()
-    assert (sums.shape, sums.dtype) == ((0,), np.int8)
+    assert (sums.shape, sums.dtype) == ((0,), np.int64)
 
 
 def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one):
@@ -171,7 +140,7 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
     [
         ("expected a dask array", {"d": lambda: np.ones(3)}),
         ("MaskedArray", {"d": lambda: da.ma.masked_equal(da.ones(3), 1)}),
-        ("complex128", {"d": lambda: da.ones(3, dtype=complex)}),
+        ("clongdouble|complex256", {"d": lambda: da.ones(3, dtype=np.clongdouble)}),
         ("axis 1 of an array with 1 dimension", {"axis": 1}),
         ("axis is 'x'", {"axis": "x"}),
         ("exclusive is 2", {"exclusive": 2}),

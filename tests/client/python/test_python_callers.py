@@ -104,7 +104,7 @@ def test_a_task_that_is_cancelled_closes_its_connection(connect):
 
     async def main(url):
         async with tally.AsyncClient(url) as client:
-            x = np.array(lying_server.INPUT, np.int32)
+            x = np.array(lying_server.INPUT, np.float32)
             task = asyncio.ensure_future(client.cumsum(x, 0, out=x))
             while server.requests == 0:
                 await asyncio.sleep(0.001)
@@ -204,7 +204,7 @@ def test_a_child_forked_while_another_thread_begins_a_call_can_call(server):
 
 
 def sum_in_a_new_process(client):
-    x = np.array(lying_server.INPUT, np.int32)
+    x = np.array(lying_server.INPUT, np.float32)
     process = multiprocessing.get_context("spawn").Process(target=client.cumsum, args=(x, 0))
     process.start()
     process.join()
@@ -214,7 +214,7 @@ def sum_in_a_new_process(client):
 def test_a_client_goes_to_a_process_that_is_spawned_with_its_token():
     with LyingServer(lambda seen: tensor()) as server:
         with tally.Client(server.url, token="secret") as client:
-            client.cumsum(np.array(lying_server.INPUT, np.int32), 0)
+            client.cumsum(np.array(lying_server.INPUT, np.float32), 0)
             assert sum_in_a_new_process(client) == 0
         assert server.requests == server.connections == 2
         assert "Authorization: Bearer secret" in server.heads[1]
@@ -223,7 +223,7 @@ def test_a_client_goes_to_a_process_that_is_spawned_with_its_token():
 def test_a_copy_of_a_client_has_its_settings_and_connections_of_its_own(monkeypatch):
     with LyingServer(lambda seen: tensor()) as server:
         client = tally.Client(server.url, timeout=7, retries=1, part_bytes=99, user_agent="me")
-        x = np.array(lying_server.INPUT, np.int32)
+        x = np.array(lying_server.INPUT, np.float32)
         client.cumsum(x, 0)
         monkeypatch.setenv("TALLY_URL", "http://other.example")
         with client, pickle.loads(pickle.dumps(client)) as copy:
@@ -255,7 +255,7 @@ def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
     def interrupt(call, count):
         raise KeyboardInterrupt
 
-    x = np.array(lying_server.INPUT, np.int32)
+    x = np.array(lying_server.INPUT, np.float32)
     with LyingServer(script) as server, tally.Client(server.url) as client:
         with monkeypatch.context() as patch:
             patch.setattr("tally.call.Call.store", interrupt)
@@ -309,12 +309,12 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
         thread = interrupt_when(lambda: server.requests == 4, heard)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            client.cumsum(np.zeros((400, 4), np.int32), 1)
+            client.cumsum(np.zeros((400, 4), np.float32), 1)
         thread.join()
         assert time.monotonic() - began < 60  # and not for the ten minutes of a call
         assert server.requests == 4
         hang[0] = False
-        x = np.array(lying_server.INPUT, np.int32)
+        x = np.array(lying_server.INPUT, np.float32)
         assert client.cumsum(x, 0).tolist() == lying_server.SUMS
 
 
@@ -326,7 +326,7 @@ def test_no_more_idle_connections_are_kept_than_asked_for(connect):
 
             def call():
                 barrier.wait()
-                client.cumsum(np.array(lying_server.INPUT, np.int32), 0)
+                client.cumsum(np.array(lying_server.INPUT, np.float32), 0)
 
             threads = [threading.Thread(target=call) for _ in range(8)]
             for thread in threads:
@@ -339,7 +339,7 @@ def test_no_more_idle_connections_are_kept_than_asked_for(connect):
 def test_no_more_idle_connections_of_an_async_client_are_kept():
     async def calls(url):
         async with tally.AsyncClient(url, idle_connections=2) as client:
-            x = np.array(lying_server.INPUT, np.int32)
+            x = np.array(lying_server.INPUT, np.float32)
             await asyncio.gather(*(client.cumsum(x, 0) for _ in range(8)))
             return len(client._wires)
 

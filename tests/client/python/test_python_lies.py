@@ -11,7 +11,7 @@ import tally
 from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-TENSOR = "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
+TENSOR = "Tally-Dtype: float32\r\nTally-Shape: 4\r\n"
 BODY = "abcdefghijklmnop"
 WHOLE = tensor().data
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -20,7 +20,7 @@ HEAD_BYTES = WHOLE.index(b"\r\n\r\n") + 4
 
 
 def array():
-    return np.array(INPUT, np.int32)
+    return np.array(INPUT, np.float32)
 
 
 def text(string, **how):
@@ -70,7 +70,7 @@ def test_an_answer_cut_at_any_byte_is_an_error(connect, reset):
     with LyingServer(lambda seen: tensor(cut=cut[0], reset=reset)) as server:
         client = connect(server.url, retries=0)
         for cut[0] in range(len(WHOLE)):
-            out = np.full(4, -1, np.int32)
+            out = np.full(4, -1, np.float32)
             with pytest.raises((tally.ConnectionLost, tally.BadAnswer)) as caught:
                 client.cumsum(array(), 0, out=out)
             assert str(caught.value) and caught.value.attempts == 1
@@ -130,9 +130,9 @@ LIES = [
     + BODY
     + "\r\n0\r\n\r\n",
     # another tensor
-    HEAD + "Tally-Dtype: float32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
-    HEAD + "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
-    HEAD + "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + "Tally-Dtype: int32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + "Tally-Dtype: float32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + "Tally-Dtype: float32\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + TENSOR + "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" + BODY,
     # another type of content
     "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
@@ -184,7 +184,7 @@ TRUTHS = [
     + TENSOR
     + "Content-Length: 16\r\n\r\n"
     + BODY,
-    "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; x=y\r\ntally-dtype:int32\r\n"
+    "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; x=y\r\ntally-dtype:float32\r\n"
     "TALLY-SHAPE:\t4 \r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + TENSOR + "Tally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
 ]
@@ -245,7 +245,11 @@ def test_many_chunks_cost_no_more_than_their_bytes(connect):
     head = HEAD + f"Tally-Dtype: uint8\r\nTally-Shape: {size}\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = (f"{chunk:x}\r\n".encode() + bytes(chunk) + b"\r\n") * (size // chunk)
     with LyingServer(lambda seen: Told(head.encode() + chunks + b"0\r\n\r\n")) as server:
-        assert not connect(server.url, retries=0, timeout=20).cumsum(np.ones(size, np.uint8)).any()
+        assert (
+            not connect(server.url, retries=0, timeout=20)
+            .cumsum(np.ones(size, bool), dtype="uint8")
+            .any()
+        )
 
 
 def test_a_chunked_answer_leaves_its_connection_usable(connect):
@@ -267,7 +271,7 @@ def test_what_follows_an_answer_is_not_taken_for_the_next(connect):
 @pytest.mark.parametrize("close", [False, True])
 def test_an_answer_before_the_request_is_refused(connect, close):
     """64 MiB are more than sockets hold: the request cannot have been sent."""
-    x = np.ones(1 << 24, np.int32)
+    x = np.ones(1 << 24, np.float32)
     answer = tensor(shape=str(x.size), body=bytes(x.nbytes), cut=1 << 20, hang=not close)
     with LyingServer(lambda seen: answer, early=0) as server:
         with pytest.raises((tally.BadAnswer, tally.ConnectionLost)) as caught:
@@ -278,14 +282,14 @@ def test_an_answer_before_the_request_is_refused(connect, close):
 @pytest.mark.parametrize("interim", [CONTINUE, HINTS, HINTS + CONTINUE, HINTS * 300])
 def test_an_interim_answer_while_the_request_is_sent_is_none(connect, interim):
     """A proxy may send one unasked. 16 MiB are more than sockets hold."""
-    x = np.ones(1 << 22, np.int32)
-    answer = tensor(shape=str(x.size), body=np.arange(1, x.size + 1, dtype=np.int32).tobytes())
+    x = np.ones(1 << 22, np.float32)
+    answer = tensor(shape=str(x.size), body=np.arange(1, x.size + 1, dtype=np.float32).tobytes())
     with LyingServer(lambda seen: answer, interim=interim) as server:
         assert connect(server.url, retries=0, timeout=60).cumsum(x, 0)[-1] == x.size
 
 
 def test_interim_answers_without_end_while_the_request_is_sent_are_cut_off(connect):
-    x = np.ones(1 << 24, np.int32)
+    x = np.ones(1 << 24, np.float32)
     with LyingServer(lambda seen: Told(HINTS * 10000, hang=True), early=0) as server:
         with pytest.raises(tally.BadAnswer, match="head is longer"):
             connect(server.url, retries=0, timeout=60).cumsum(x, 0)
@@ -293,7 +297,7 @@ def test_interim_answers_without_end_while_the_request_is_sent_are_cut_off(conne
 
 @pytest.mark.parametrize("close", [False, True])
 def test_an_early_rejection_is_told(connect, close):
-    x = np.ones(1 << 24, np.int32)
+    x = np.ones(1 << 24, np.float32)
     told = '{"error":"too big \\u00e9\\u001b[31m","code":"too_large","field":"body"}'
     answer = error(413, body=told, close=close, hang=not close)
     with LyingServer(lambda seen: answer, early=0) as server:
@@ -342,8 +346,8 @@ def test_nobody_listening_is_said_so(connect):
 
 def test_empty_arrays_travel(connect):
     with LyingServer(lambda seen: tensor(shape="0", body=b"")) as server:
-        result = connect(server.url).cumsum(np.zeros(0, np.int32), 0)
-        assert result.shape == (0,) and result.dtype == np.int32
+        result = connect(server.url).cumsum(np.zeros(0, np.float32), 0)
+        assert result.shape == (0,) and result.dtype == np.float32
         assert "Content-Length: 0\r\n" in server.heads[0]
 
 

@@ -23,7 +23,7 @@ def short_pauses(monkeypatch):
 
 
 def array():
-    return np.array(INPUT, np.int32)
+    return np.array(INPUT, np.float32)
 
 
 def storm(status, failures, more="", code="queue_full"):

@@ -253,10 +253,10 @@ def no_copies(monkeypatch):
 
 def test_arrays_in_shared_memory_are_not_copied(connect, shm_server, no_copies):
     client = connect(shm_server.url, shm=True)
-    x = client.empty((3, 1000), np.int32)
+    x = client.empty((3, 1000), np.int64)
     x[...] = np.arange(3000).reshape(3, 1000)
-    expected = np.cumsum(x, axis=1, dtype=np.int32)
-    y = client.empty((3, 1000), "int32")
+    expected = np.cumsum(x, axis=1)
+    y = client.empty((3, 1000), "int64")
     assert client.cumsum(x, 1, out=y) is y
     assert np.array_equal(y, expected)
     assert client.cumsum(x[1], 0, out=y[0]) is not x  # rows of theirs, too
@@ -272,12 +272,12 @@ def test_one_of_both_arrays_in_shared_memory(connect, shm_server, kind):
     there = client.empty((4, 5), kind)
     there[...] = np.arange(20).reshape(4, 5) % 3
     outside = np.array(there)
-    expected = client.cumsum(outside, 0)
-    assert np.array_equal(client.cumsum(there, 0), expected)
+    expected = client.cumsum(outside, 0, dtype=there.dtype)
+    assert np.array_equal(client.cumsum(there, 0, dtype=there.dtype), expected)
     assert np.array_equal(there, outside)  # the sums are beside it
     result = np.empty_like(outside)
-    assert np.array_equal(client.cumsum(there, 0, out=result), expected)
-    assert client.cumsum(outside, 0, out=there) is there
+    assert np.array_equal(client.cumsum(there, 0, dtype=there.dtype, out=result), expected)
+    assert client.cumsum(outside, 0, dtype=there.dtype, out=there) is there
     assert np.array_equal(there, expected)
 
 

@@ -11,8 +11,8 @@ import pytest
 import tally
 from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
 
-X = np.array(INPUT, np.int32)
-LARGE = np.ones(1 << 20, np.int32)  # 4 MiB, more than a socket takes at once
+X = np.array(INPUT, np.float32)
+LARGE = np.ones(1 << 20, np.float32)  # 4 MiB, more than a socket takes at once
 
 
 def script(seen):

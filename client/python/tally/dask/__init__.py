@@ -39,10 +39,13 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from tally.address import parse_address
-from tally.client import NUMPYS, Client, attributes_of, warn_of_wrapping
+from tally.attributes import NaN, attributes_of
+from tally.client import Client
 from tally.dask import tasks
+from tally.dtypes import complex_types
 from tally.errors import InvalidArgument
 from tally.layout import as_operand
+from tally.prepare import component_initials
 
 Key = tuple[Any, ...]
 
@@ -63,6 +66,10 @@ def cumsum(
     dtype: npt.DTypeLike | None = None,
     exclusive: bool = False,
     reverse: bool = False,
+    nan: NaN | None = None,
+    skipna: bool | None = None,
+    initial: Any = None,
+    include_initial: bool = False,
     urls: str | Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> da.Array:
@@ -70,7 +77,10 @@ def cumsum(
 
     Args:
         d: dask array of NumPy arrays, in any chunks whose sizes along the axis are known.
-        axis, dtype, exclusive, reverse: as for :meth:`tally.Client.cumsum`.
+        axis, dtype, exclusive, reverse, nan, initial, include_initial: as for
+            :meth:`tally.Client.cumsum`. Integers as floats are judged by their type and the length
+            of the axis, since their values are not known yet.
+        skipna: xarray's word for ``nan``: True is "zero", False is "propagate".
         urls: of the Tally servers that any worker may ask. They take turns; a worker whose
             TALLY_URL is one of them asks that one first; one that is gone is left out until it
             is back. None: each worker asks that of its own TALLY_URL alone.
@@ -78,7 +88,9 @@ def cumsum(
             ``timeout``. They are part of the graph, which the scheduler sees.
 
     Returns:
-        A dask array of the chunks of ``d``; for axis None those of ``d.reshape(-1)``.
+        A dask array of the chunks of ``d``; for axis None those of ``d.reshape(-1)``. With
+        ``include_initial`` one chunk of each line is one longer: the first one that has elements,
+        with ``reverse`` the last one.
 
     Raises:
         InvalidArgument: an argument cannot be. What goes wrong in a worker is raised where the
@@ -98,29 +110,40 @@ def cumsum(
             + ("fill it first, da.ma.filled(d, 0)" if masked else "d.map_blocks(numpy.asarray)"),
             field="d",
         )
-    operand = as_operand(np.empty((0,) * d.ndim, d.dtype), axis, dtype)
+    nan = _checked_skipna(skipna, nan)
     if axis is None or d.ndim == 0:
         _refuse_unknown(array, range(d.ndim))
         # dask does not reshape all that is empty.
         array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
-    _refuse_unknown(array, [operand.axis])
-    attributes_of(exclusive, reverse)  # checked
-    if dtype is None and operand.dtype in NUMPYS:
-        warn_of_wrapping(operand, array.shape[operand.axis], exclusive)
+        axis = None if axis is None else as_operand(np.empty(1), axis, None).axis
+    if array.dtype.kind == "c":
+        given = dict(exclusive=exclusive, reverse=reverse, nan=nan, include_initial=include_initial)
+        return _complex_sums(array, axis, dtype, initial, urls=urls, options=options, **given)
+    empty = np.empty((0,) * array.ndim, array.dtype)
+    number = as_operand(empty, axis, None).axis
+    _refuse_unknown(array, [number])
+    operand = as_operand(empty, axis, dtype, length=array.shape[number], seen=False)
+    attributes = attributes_of(operand, exclusive, reverse, nan, initial, include_initial)
+    of_integers = np.can_cast(array.dtype, np.int64) and operand.array.dtype.kind not in "biu"
     asked = tasks.Sum(
         operand.axis,
-        operand.array.dtype,
+        operand.sums if of_integers else None,
+        operand.result,
         bool(exclusive),
         bool(reverse),
+        nan,
+        initial,
+        "include_initial" in attributes,
         _checked_urls(urls),
         _checked_options(options),
     )
     column = _Column(array.chunks[asked.axis], asked)
     name = f"tally-cumsum-{tokenize(array.name, asked)}"
     made = np.empty((0,) * array.ndim, asked.dtype)
-    if len(column.filled) <= 1:
+    if len(column.filled) <= 1 and not (asked.include_initial and column.count > 1):
+        chunks = column.sums_chunks(array.chunks)
         summed: da.Array = _map_blocks(
-            tasks.whole, array, asked=asked, name=name, dtype=asked.dtype, meta=made
+            tasks.whole, array, asked=asked, name=name, dtype=asked.dtype, chunks=chunks, meta=made
         )
         return summed
     others = [range(count) for count in array.numblocks]
@@ -133,8 +156,41 @@ def cumsum(
     layers = HighLevelGraph.from_collections(
         name, {**graph, **blocks.graph}, dependencies=blocks.dependencies
     )
-    result: da.Array = _Array(layers, name, array.chunks, meta=made)
+    result: da.Array = _Array(layers, name, column.sums_chunks(array.chunks), meta=made)
     return result
+
+
+def _complex_sums(
+    d: Any, axis: SupportsIndex | None, dtype: Any, initial: Any, **options: Any
+) -> da.Array:
+    """The sums of the real and of the imaginary parts of a complex array, as complex sums."""
+    result, part = complex_types(np.empty(0, d.dtype), dtype)
+    sums = [
+        cumsum(
+            _map_blocks(tasks.component, d, imaginary, options["nan"], dtype=part),
+            axis,
+            dtype=part,
+            initial=first,
+            **options,
+        )
+        for imaginary, first in enumerate(component_initials(initial, result))
+    ]
+    joined: da.Array = _map_blocks(tasks.joined, *sums, result, dtype=result)
+    return joined
+
+
+def _checked_skipna(skipna: bool | None, nan: NaN | None) -> NaN | None:
+    if skipna is None:
+        return nan
+    if not isinstance(skipna, (bool, np.bool_)):
+        raise InvalidArgument(f"skipna is {skipna!r}, expected True or False", field="skipna")
+    if nan is not None:
+        raise InvalidArgument(
+            "skipna and nan are both given: skipna=True is nan='zero', skipna=False is "
+            "nan='propagate'",
+            field="skipna",
+        )
+    return "zero" if skipna else "propagate"
 
 
 class _Blocks:
@@ -171,6 +227,15 @@ class _Column:
         self.count = len(sizes)
         order = range(len(sizes))[:: -1 if asked.reverse else 1]
         self.filled = [number for number in order if sizes[number] > 0]  # in order of traversal
+        if not self.filled and asked.include_initial:
+            self.filled = [order[0]]
+
+    def sums_chunks(self, chunks: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        """The chunks of the sums, for those of the array."""
+        sizes, axis = list(chunks[self.asked.axis]), self.asked.axis
+        if self.asked.include_initial:
+            sizes[self.filled[0]] += 1
+        return (*chunks[:axis], tuple(sizes), *chunks[axis + 1 :])
 
     def at(self, first: Key, number: int) -> Key:
         """The place of a chunk of the column whose first chunk is at `first`."""
@@ -190,7 +255,7 @@ class _Column:
             yield Task((name, *place), tasks.scan, block, before, self.asked)
             if number != self.filled[-1]:
                 totals, fold = (totals_name, *place), (fold_name, *place)
-                yield Task(totals, tasks.totals, block, self.asked)
+                yield Task(totals, tasks.totals, block, self.asked, number == self.filled[0])
                 yield Task(fold, tasks.fold, before, TaskRef(totals))
                 before = TaskRef(fold)
 
