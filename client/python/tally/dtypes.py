@@ -82,17 +82,18 @@ def elements_of(
     if array.dtype.kind == "m":
         return _times(array, dtype)
     wanted = None if dtype is None else sums_type(dtype)
-    _refuse_changes(array.dtype)
-    native = _native(array.dtype)
-    if native != array.dtype:
-        array = array.astype(native)
-    if _name_of(native) is None:
-        array = _adopted(array, wanted)
-    name = _name_of(array.dtype) or ""
-    sums = wanted or _USUAL_SUMS.get(name, array.dtype)
-    if not _widens(array.dtype, sums):
+    name = _name_of(array.dtype)  # of a type in another byte order: None
+    if name is None:
+        _refuse_changes(array.dtype)
+        array = array.astype(_native(array.dtype), copy=False)
+        if _name_of(array.dtype) is None:
+            array = _adopted(array, wanted)
+        name = _NAMES[array.dtype]
+    sums = _USUAL_SUMS.get(name, array.dtype) if wanted is None else wanted
+    if wanted is not None and not _widens(array.dtype, sums):
         array = _converted(array, sums, length, seen)
-    return Elements(array, _name_of(array.dtype) or "", sums, sums, None)
+        name = _NAMES[array.dtype]
+    return Elements(array, name, sums, sums, None)
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
@@ -162,9 +163,10 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _name_of(dtype: np.dtype[Any]) -> str | None:
-    if dtype.name == "bfloat16" and dtype.itemsize == 2:
-        _NAMES[dtype] = "bfloat16"
-    return _NAMES.get(dtype)
+    name = _NAMES.get(dtype)
+    if name is None and dtype.itemsize == 2 and dtype.isnative and dtype.name == "bfloat16":
+        name = _NAMES[dtype] = "bfloat16"
+    return name
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
