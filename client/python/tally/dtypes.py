@@ -164,7 +164,7 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _name_of(dtype: np.dtype[Any]) -> str | None:
     name = _NAMES.get(dtype)
-    if name is None and dtype.itemsize == 2 and dtype.name == "bfloat16":
+    if name is None and dtype.itemsize == 2 and dtype.isnative and dtype.name == "bfloat16":
         name = _NAMES[dtype] = "bfloat16"
     return name
 
