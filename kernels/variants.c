@@ -32,10 +32,10 @@ enum {
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
-    EXACT_NARROW = 32,    /* bytes of a row of columns that are gathered one by one, at most */
-    EXACT_SHORT = 256,    /* elements of a line of exact sums that is scanned by itself, at
+    EXACT_NARROW = 32,      /* bytes of a row of columns that become rows of blocks, at most */
+    EXACT_SHORT = 256,      /* elements of a line of exact sums that is scanned by itself, at
                                   least, if it is one of many and no row */
-    EXACT_SHORT_SET = 16, /* SHORT_AS_COLUMNS of exact_rows.cl */
+    EXACT_SHORT_SET = 16,   /* SHORT_AS_COLUMNS of exact_rows.cl */
     EXACT_SHARED_ROW = 512, /* bytes of a row in a strip of them, at least, for threads to share
                                 rows: of narrower strips memory fetches neighbours in vain */
     EXACT_LENGTH_MIN = 1024, /* elements of a partition of exact sums: their totals are large */

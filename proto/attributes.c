@@ -12,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* Python's str() of a boolean begins with a capital, and so its `requests` sends it. */
 enum status attribute_bool(const char *field, const char *text, bool *out, struct error *err)
@@ -157,29 +156,6 @@ enum status attribute_nan(const char *field, const char *text, enum scan_nan *ou
 
 /* ---- which go together ---- */
 
-/* The value of a word such as "NaN", "-inf" or "+Infinity", of a float type. */
-static bool read_special(enum dtype dtype, struct json_cut text, uint64_t *bits)
-{
-    static const struct {
-        const char *word;
-        const char *name;
-    } words[] = {{"nan", "NaN"},
-                 {"inf", "Infinity"},
-                 {"infinity", "Infinity"},
-                 {"+inf", "Infinity"},
-                 {"+infinity", "Infinity"},
-                 {"-inf", "-Infinity"},
-                 {"-infinity", "-Infinity"}};
-    *bits = 0;
-    for (size_t i = 0; dtype_is_float(dtype) && i < ARRAY_COUNT(words); i++) {
-        if (strlen(words[i].word) == text.bytes &&
-            strncasecmp(words[i].word, text.text, text.bytes) == 0) {
-            return number_special(dtype, words[i].name, strlen(words[i].name), bits);
-        }
-    }
-    return false;
-}
-
 static enum status read_initial(const struct attribute_wishes *wishes, struct scan_desc *desc,
                                 struct error *err)
 {
@@ -192,7 +168,7 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
     uint64_t bits = 0;
     const char *after = number_reader_of(desc->dtype)(text, text + length, &bits, &result);
     const bool whole = after != NULL && after == text + length;
-    if (!whole && !read_special(desc->dtype, wishes->initial, &bits)) {
+    if (!whole && !number_special(desc->dtype, text, length, &bits)) {
         const char *expected = result == NUMBER_FRACTION ? "a whole number"
                                : result == NUMBER_RANGE  ? "a number that this type holds"
                                                          : "a number";
