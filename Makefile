@@ -164,9 +164,9 @@ $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 # A device on a clock of its own.
 $(B)/tests/unit/test_slices: LDFLAGS += -Wl,--wrap=clock_gettime
 
-# Requests that another loop has computed, no heartbeat, and who pays for scans and texts that wait.
-$(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=device_pool_run_here,--wrap=uv_timer_start \
-    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=http_daemons_next,--wrap=uv_poll_init
+# No heartbeat, and who pays for texts that wait.
+$(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \
+    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=uv_poll_init
 
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \

@@ -296,12 +296,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         } else {
             note_progress(conn, now_ns);
         }
-    } else { /* away, or READY */
+    } else { /* another thread owns the request, or it is READY */
         check_slice(conn->exchange);
-        if (age_ns > YOUNG_MS * NS_PER_MS) {
-            /* libmicrohttpd's idle timeout goes on until then. */
-            conn->exchange->polls_left = 0;
-        }
     }
 }
 

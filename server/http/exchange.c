@@ -408,15 +408,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         }
         return EXCHANGE_ANSWER;
     }
-    switch (infer_submit(request)) {
-    case INFER_AWAY:
-        return EXCHANGE_SUSPEND;
-    case INFER_SOON:
-        return EXCHANGE_AWAIT;
-    case INFER_ENDED:
-        break;
-    }
-    return EXCHANGE_ANSWER;
+    return infer_submit(request) ? EXCHANGE_SUSPEND : EXCHANGE_ANSWER;
 }
 
 /* ---- the end ---- */

@@ -4,9 +4,8 @@
  *
  * How long a connection may take for what: deadlines.c.
  *
- * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
- * suspends the connection (`held`) at the end of its run. Until then it may even close it, which
- * makes an orphan of the exchange (docs/design/decisions/012). */
+ * A connection whose request another thread owns is suspended in MHD at the end of the run
+ * (`held`). Until then MHD may close the connection, which makes an orphan of the exchange. */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
@@ -74,8 +73,7 @@ struct conn {
 };
 
 enum {
-    EXCHANGE_MAGIC = 0x7a11e8,
-    EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
+    EXCHANGE_MAGIC = 0x7a11e8
 };
 
 /* What is to be done for an exchange when the daemon's run is over. */
@@ -99,9 +97,8 @@ struct exchange {
     bool preflight;     /* a browser asks what a page may do with this route (cors.h) */
     bool bodiless; /* OPTIONS: a preflight, or of the service in general; a header says all */
     bool close;    /* the connection ends with this answer */
-    unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
-    bool held;           /* away: MHD has suspended the connection */
-    bool orphan;         /* away: the connection is gone */
+    bool held;     /* away: MHD has suspended the connection */
+    bool orphan;   /* away: the connection is gone */
     enum after_run after_run;
     LIST_ENTRY(exchange) after_run_link; /* of the daemon's list, if there is something to do */
 
@@ -184,7 +181,6 @@ enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
     EXCHANGE_SUSPEND, /* the request is away: suspend until loop_resume() */
     EXCHANGE_PAUSE,   /* the same inside the body: these bytes have not landed */
-    EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */
 };

@@ -184,15 +184,12 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot
  * take it before MHD's run is over. */
-static void hand_away(struct exchange *exchange, unsigned polls)
+static void hand_away(struct exchange *exchange)
 {
-    exchange->polls_left = polls;
     exchange->loop->completion.expected++;
     exchange->conn->daemon->polled++;
     conn_begin(exchange->conn);
-    if (polls == 0) {
-        loop_after_run(exchange, AFTER_RUN_SUSPEND);
-    }
+    loop_after_run(exchange, AFTER_RUN_SUSPEND);
 }
 
 static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
@@ -201,14 +198,11 @@ static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step s
     case EXCHANGE_GO_ON:
         return MHD_YES;
     case EXCHANGE_SUSPEND:
-        hand_away(exchange, 0);
+        hand_away(exchange);
         return MHD_YES;
     case EXCHANGE_PAUSE:
         exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
-        hand_away(exchange, 0);
-        return MHD_YES;
-    case EXCHANGE_AWAIT:
-        hand_away(exchange, EXCHANGE_MOST_POLLS);
+        hand_away(exchange);
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(exchange) ? MHD_YES : MHD_NO;
@@ -233,10 +227,6 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     if (request_is_away(&exchange->request)) {
         if (*data_bytes > 0) { /* chunks behind the one that waits */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
-        } else if (exchange->polls_left == 0) {
-            loop_after_run(exchange, AFTER_RUN_SUSPEND);
-        } else {
-            exchange->polls_left--;
         }
         return MHD_YES;
     }

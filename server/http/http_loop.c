@@ -9,18 +9,15 @@
  *   uv_check --> convert_waiting_texts: those that the turn before had no time for
  *            --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
  *                (http_daemons.c), for at most TURN_US
- *            --> compute_short_scans: those that wait, if the device has nothing to do
  *
  * What comes during a turn has its place in the next one. As long as a daemon needs a run, an
- * idle handle keeps the loop from sleeping. At the end of a turn what is short and waits for the
- * processor is computed, and its answers go out; the devices are woken, if not before, for what
- * else was queued.
+ * idle handle keeps the loop from sleeping. At the end of a turn the devices are woken, if not
+ * before, for the requests that were queued.
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
- * would starve libuv 1.44's polling, therefore the idle handle.) Small requests are not
- * suspended but polled, and for MHD that is something to do, too, and so is a TLS handshake that
- * waits for its client: daemon_has_pending() tells them from the rest. */
+ * would starve libuv 1.44's polling, therefore the idle handle.) MHD says so, too, of a TLS
+ * handshake that waits for its client: daemon_has_pending() tells that from the rest. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
@@ -28,7 +25,6 @@
 #include "server/base/thread.h"
 #include "server/infer/infer.h"
 #include "server/infer/slices.h"
-#include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>
@@ -154,23 +150,20 @@ static void resume_body(struct exchange *exchange)
     MHD_resume_connection(exchange->conn->connection);
 }
 
-/* The next step of a request that came back. A scan that an HTTP thread computed, and a text that is
- * converted in this step, are paid for by its connection's turns, as what is done where it was read;
- * the clock costs more than the step of one that has no text to speak of. */
+/* Carry on with a request that another thread returned. The connection's turns pay for the text that
+ * this step converts. Reading the clock costs more than a step without a text, so such a step is
+ * free. */
 static void advance(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct http_daemon *daemon = exchange->conn->daemon;
     const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
-    uint64_t owed_ns = request->loop_ns;
-    request->loop_ns = 0;
     if (!infer_advance(request)) {
         loop_resume(exchange);
     }
-    owed_ns += converts ? clock_now_ns() - begin_ns : 0;
-    if (owed_ns > 0) {
-        http_daemon_served(daemon, owed_ns);
+    if (converts) {
+        http_daemon_served(daemon, clock_now_ns() - begin_ns);
     }
 }
 
@@ -290,20 +283,6 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps: the next turn sees */
 }
 
-/* Compute what is short and waits for a device here and now. True: requests came back, from here
- * or from another loop, which did not wake this one. */
-static bool compute_short_scans(struct http_loop *loop)
-{
-    if (!queue_waits(loop->server->queue)) {
-        return false;
-    }
-    completion_stay_awake(&loop->completion);
-    const bool ran = device_pool_run_here(loop->server->devices);
-    struct request *back = completion_take_awake(&loop->completion);
-    take_chain_back(back);
-    return ran || back != NULL;
-}
-
 /* A turn begins with the texts that wait for one. */
 static void convert_waiting_texts(struct http_loop *loop)
 {
@@ -342,11 +321,7 @@ static void on_check(uv_check_t *check)
     struct http_loop *loop = check->data;
     (void)notice_stop(loop);
     convert_waiting_texts(loop);
-    bool pending = run_daemons(loop);
-    if (compute_short_scans(loop)) { /* the answers go out in the same turn */
-        pending = run_daemons(loop);
-        pending = compute_short_scans(loop) || pending;
-    }
+    const bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
     if (pending || text_turn_waits(&loop->completion.texts)) {
         (void)uv_idle_start(&loop->idle, on_noop);

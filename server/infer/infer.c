@@ -13,6 +13,7 @@
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
+#include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
@@ -24,7 +25,6 @@ enum {
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
-    SOON_BYTES = 128 << 10,      /* tensors whose scan takes less than a launch does */
     LONG_GAPS_COST = 32 << 20,   /* outputs with gaps whose scan takes milliseconds */
     DROP_STEP = 4 << 20          /* bytes whose pages go back in a millisecond */
 };
@@ -387,19 +387,17 @@ static bool prepare_to_queue(struct request *request)
     return true;
 }
 
-/* Queue a prepared request, whose takers are to be woken. Thread: the loop, if
- * slices_wanted(); else the owner. */
-static enum infer_place queue_or_slice(struct request *request)
+/* Queue a prepared request, whose takers must then be woken, or begin its slices. Returns false if
+ * that failed: request->error says why. Thread: the loop if slices_wanted(), else the owner. */
+static bool queue_or_slice(struct request *request)
 {
     if (slices_start(request)) {
-        return slices_end(request) ? INFER_AWAY : INFER_ENDED;
+        return slices_end(request);
     }
     if (part_is_one(request)) {
-        return INFER_ENDED;
+        return false;
     }
-    enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
-    bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;
-    return queued ? place : INFER_ENDED;
+    return queue_push(request->server->queue, request, &request->error) == STATUS_OK;
 }
 
 static void parse_job(struct request *request);
@@ -446,7 +444,7 @@ static void parse_job(struct request *request)
     bool ready = decoded && prepare_to_queue(request);
     if (ready && (request->slices != NULL || slices_wanted(request))) {
         request_enter(request, REQUEST_PARSED);
-    } else if (ready && queue_or_slice(request) != INFER_ENDED) {
+    } else if (ready && queue_or_slice(request)) {
         queue_wake(queue);
         return;
     } else {
@@ -462,37 +460,8 @@ static void print_job(struct request *request)
     completion_post(request->completion, request);
 }
 
-enum infer_place infer_submit(struct request *request)
-{
-    if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
-        explain_given_up(request, body_unpack(request, UINT64_MAX, &request->error)) !=
-            STATUS_OK) {
-        return INFER_ENDED;
-    }
-    const enum text_place place = head_place(request);
-    if (place == TEXT_LATER) {
-        request_enter(request, REQUEST_PARSING);
-        text_turn_wait(&request->completion->texts, request, request->head_bytes);
-        return INFER_SOON;
-    }
-    /* What a short head asks for then shows, which may be far more than what it is. */
-    if (place == TEXT_NOW && decode_body(request) != STATUS_OK) {
-        return INFER_ENDED;
-    }
-    if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
-        return INFER_AWAY;
-    }
-    infer_settle(request);
-    if (complete_is_long(request, place)) {
-        request_enter(request, REQUEST_PARSING);
-        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
-        return INFER_AWAY;
-    }
-    return prepare_to_queue(request) ? queue_or_slice(request) : INFER_ENDED;
-}
-
-/* The request is computed: have its answer made. False: that is here, or the request has
- * failed. */
+/* The scan of the request is complete: make its answer. Returns true if another thread, or a later
+ * turn of the loop, makes it; false if the answer is there, or the request has failed. */
 static bool answer_computed(struct request *request)
 {
     if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
@@ -519,6 +488,42 @@ static bool answer_computed(struct request *request)
     return true;
 }
 
+bool infer_submit(struct request *request)
+{
+    if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
+        explain_given_up(request, body_unpack(request, UINT64_MAX, &request->error)) !=
+            STATUS_OK) {
+        return false;
+    }
+    const enum text_place place = head_place(request);
+    if (place == TEXT_LATER) {
+        request_enter(request, REQUEST_PARSING);
+        text_turn_wait(&request->completion->texts, request, request->head_bytes);
+        return true;
+    }
+    /* What a short head asks for then shows, which may be far more than what it is. */
+    if (place == TEXT_NOW && decode_body(request) != STATUS_OK) {
+        return false;
+    }
+    if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
+        return true;
+    }
+    infer_settle(request);
+    if (complete_is_long(request, place)) {
+        request_enter(request, REQUEST_PARSING);
+        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
+        return true;
+    }
+    if (!prepare_to_queue(request)) {
+        return false;
+    }
+    if (request->slices == NULL && !part_is_one(request) &&
+        device_pool_scan_here(request->server->devices, &request->completion->device,
+                              request)) {
+        return request->error.status == STATUS_OK && answer_computed(request);
+    }
+    return queue_or_slice(request);
+}
 bool infer_advance(struct request *request)
 {
     const enum request_state state = request_state(request);
@@ -526,10 +531,10 @@ bool infer_advance(struct request *request)
         return false;
     }
     if (state == REQUEST_WAITING || state == REQUEST_PARSING) {
-        return infer_submit(request) != INFER_ENDED;
+        return infer_submit(request);
     }
     if (state == REQUEST_PARSED) {
-        return queue_or_slice(request) != INFER_ENDED;
+        return queue_or_slice(request);
     }
     const bool computed =
         state == REQUEST_QUEUED || state == REQUEST_RUNNING || state == REQUEST_SLICED;

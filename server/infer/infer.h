@@ -2,7 +2,7 @@
  * back to an answer. It knows no HTTP: what it needs of that is in the request.
  *
  *     infer_decode    head complete          codec->decode, plan, sizes
- *     infer_submit    body complete          codec->complete, queue
+ *     infer_submit    body complete          codec->complete, scan or queue
  *     infer_advance   back from elsewhere    what its state says is next
  *     infer_encode    computed               codec->encode, packing
  *
@@ -17,17 +17,13 @@
  * Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct request *request, struct error *err);
 
-/* What became of a request that was to go on. */
-enum infer_place {
-    INFER_ENDED, /* it is here: its error or its answer is the outcome */
-    INFER_AWAY,  /* handed over */
-    INFER_SOON   /* handed over as a small one: back soon if nothing is in its way */
-};
+/* Carry on with a request whose body is complete. A small tensor is parsed, scanned and printed in
+ * this call. Returns true if the request was handed over to another thread or to a later turn of
+ * the loop; false if it has ended: request->error or the answer is its outcome. Thread: loop. */
+bool infer_submit(struct request *request);
 
-/* The body is complete. Thread: loop. */
-enum infer_place infer_submit(struct request *request);
-
-/* A request came back. True: it was handed over once more; false: ended. Thread: loop. */
+/* Carry on with a request that another thread returned. The result is that of infer_submit().
+ * Thread: loop. */
 bool infer_advance(struct request *request);
 
 /* Make the answer; error says what failed. Thread: the owner. */

@@ -190,10 +190,9 @@ struct request {
     unsigned retry_after_s;          /* of a refusal that is worth another try */
     enum metrics_client_limit limit; /* that its client met, if THROTTLED */
     int device;                      /* number of the device that ran it, -1 */
-    uint64_t loop_ns;             /* its share of the time that an HTTP thread computed for */
-    int model;                    /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;               /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch; /* the one that it was in */
+    int model;                       /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch;    /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */
@@ -316,10 +315,16 @@ static inline struct metrics_request request_figures(const struct request *reque
                                     .launch = request->launch};
 }
 
-/* Tensor memory that it keeps busy. */
+/* Bytes of tensor memory that the request keeps busy. */
 static inline uint64_t request_bytes(const struct request *request)
 {
     return request->block.bytes + request->shm_bytes;
+}
+
+/* Estimated time of the scan, in bytes of a contiguous tensor that takes equally long. */
+static inline uint64_t request_cost(const struct request *request)
+{
+    return larger_of(request_bytes(request), scan_plan_effort(&request->plan));
 }
 
 #endif
