@@ -95,7 +95,8 @@ static enum request_state state_of(const struct conn *conn)
 static bool is_receiving(const struct conn *conn)
 {
     const enum request_state state = state_of(conn);
-    return state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING;
+    return (state == REQUEST_BODY && !request_is_away(&conn->exchange->request)) ||
+           state == REQUEST_REFUSED || state == REQUEST_LINGERING;
 }
 
 /* Answer with an error first, if nothing else was answered yet. */
@@ -248,10 +249,11 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 /* A device that hangs keeps the slice it has, but not the client. */
 static void check_slice(struct exchange *exchange)
 {
-    enum request_state state = request_state(&exchange->request);
-    if (state == REQUEST_BODY && slices_give_up(&exchange->request)) {
+    struct request *request = &exchange->request;
+    const bool body = request_state(request) == REQUEST_BODY && !request_is_away(request);
+    if (body && slices_give_up(request)) {
         exchange_refuse(exchange);
-    } else if (state == REQUEST_SLICED && slices_give_up(&exchange->request)) {
+    } else if (request_owner(request) == OWNER_SLICES && slices_give_up(request)) {
         loop_resume(exchange);
     }
 }
@@ -513,7 +515,7 @@ static void client_hung_up(struct conn *conn, bool gone)
         if (gone || !conn_unread(conn)) {
             deadline_cut(conn);
         }
-    } else if (state_of(conn) == REQUEST_PAUSED && !gone && conn_ended_early(conn)) {
+    } else if (state_of(conn) == REQUEST_BODY && !gone && conn_ended_early(conn)) {
         /* The owner of the request hands it back, and resume_body() ends it. */
         exchange->left_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);

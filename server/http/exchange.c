@@ -14,8 +14,8 @@
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
 #include "server/infer/body.h"
-#include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/infer/job.h"
 #include "server/infer/slices.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
@@ -252,7 +252,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         request->body.received += count;
         return drop_bytes(exchange, count);
     }
-    if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !body_has_pages(request, count)) {
+    if (!infer_may_go_on(request, count) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;
@@ -408,7 +408,8 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         }
         return EXCHANGE_ANSWER;
     }
-    return infer_submit(request) ? EXCHANGE_SUSPEND : EXCHANGE_ANSWER;
+    request_enter(request, REQUEST_PARSE);
+    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_SUSPEND;
 }
 
 /* ---- the end ---- */
@@ -454,8 +455,8 @@ static void make_orphan(struct exchange *exchange)
 {
     exchange->conn->daemon->polled--;
     exchange_cancel(exchange);
-    if (request_state(&exchange->request) == REQUEST_SLICED) {
-        request_enter(&exchange->request, REQUEST_READY);
+    if (request_owner(&exchange->request) == OWNER_SLICES) {
+        request_set_owner(&exchange->request, OWNER_LOOP);
         exchange->loop->completion.expected--;
         end_exchange(exchange);
     } else {

@@ -244,7 +244,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
         bool left = request_state(&exchange->request) == REQUEST_BODY &&
-                    deadline_left_inside_body(exchange);
+                    !request_is_away(&exchange->request) && deadline_left_inside_body(exchange);
         return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {

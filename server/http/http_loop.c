@@ -23,7 +23,7 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
-#include "server/infer/infer.h"
+#include "server/infer/job.h"
 #include "server/infer/slices.h"
 #include "server/sched/queue.h"
 
@@ -107,6 +107,7 @@ static void do_after_run(struct http_daemon *daemon)
 
 void loop_resume(struct exchange *exchange)
 {
+    request_set_owner(&exchange->request, OWNER_LOOP);
     struct http_daemon *daemon = exchange->conn->daemon;
     exchange->loop->completion.expected--;
     daemon->need_run = true;
@@ -123,7 +124,6 @@ void loop_resume(struct exchange *exchange)
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    request_enter(&exchange->request, REQUEST_BODY);
     conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
     const enum status status = exchange->request.error.status;
@@ -159,7 +159,8 @@ static void advance(struct exchange *exchange)
     struct http_daemon *daemon = exchange->conn->daemon;
     const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
-    if (!infer_advance(request)) {
+    if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
+        job_run(request)) {
         loop_resume(exchange);
     }
     if (converts) {
@@ -182,13 +183,15 @@ static void take_back(struct request *request)
         exchange_end_orphan(exchange);
         return;
     }
-    enum request_state state = request_state(request);
-    if (state != REQUEST_PRINTING) {
+    const bool was_away = request_is_away(request);
+    const enum request_state state = request_state(request);
+    request_set_owner(request, OWNER_LOOP);
+    if (state != REQUEST_READY) {
         (void)exchange_comes_too_late(exchange);
     }
-    if (state == REQUEST_BODY) {
-        exchange_refuse(exchange); /* it has lost a slice */
-    } else if (state == REQUEST_PAUSED) {
+    if (state == REQUEST_BODY && !was_away) {
+        exchange_refuse(exchange); /* the request has lost a slice */
+    } else if (state == REQUEST_BODY) {
         resume_body(exchange);
     } else {
         advance(exchange);

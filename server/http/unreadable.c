@@ -59,8 +59,7 @@ static bool may_be_read(const struct conn *conn, bool begun)
     }
     enum request_state state = request_state(&exchange->request);
     return exchange->header.chunked && !exchange->held &&
-           (state == REQUEST_BODY || state == REQUEST_PAUSED || state == REQUEST_REFUSED ||
-            state == REQUEST_LINGERING);
+           (state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING);
 }
 
 /* Nothing has come since the last request on it ended. What came before that, or so soon behind it
@@ -134,7 +133,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
         exchange = exchange_begin(conn, "");
     }
     if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||
-        request_state(&exchange->request) == REQUEST_PAUSED) {
+        request_is_away(&exchange->request)) {
         return;
     }
     (void)error_set_field(&exchange->request.error, refusals[row].status, refusals[row].field,

@@ -274,7 +274,6 @@ bool body_has_pages(struct request *request, size_t count)
         end <= landing.block->touched) {
         return true; /* it is short, or its pages are there */
     }
-    request_enter(request, REQUEST_PAUSED);
     codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
     return false;
 }

@@ -404,18 +404,10 @@ bool infer_is_covered(const struct request *request)
            hold->claim >= memory_budget_large(request->server->memory);
 }
 
-bool infer_may_go_on(struct request *request, uint64_t more, enum request_state waits_in)
+bool infer_may_go_on(struct request *request, uint64_t more)
 {
-    enum request_state state = request_state(request);
     uint64_t claim = infer_claim(request, more);
-    if (claim <= request->admission.claim) {
-        return true;
-    }
-    request_enter(request, waits_in); /* it may be another's as soon as it is asked for */
-    bool admitted =
-        admission_enter(request->server->admission, request, claim, infer_cost(request, more));
-    if (admitted) {
-        request_enter(request, state);
-    }
-    return admitted;
+    return claim <= request->admission.claim ||
+           admission_enter(request->server->admission, request, claim,
+                           infer_cost(request, more));
 }

@@ -75,10 +75,9 @@ void infer_settle(struct request *request);
 /* Whether it may take what it needs. Thread: the owner. */
 bool infer_is_covered(const struct request *request);
 
-/* Have the claim. False: the request was handed to admission.c, in state `waits_in`.
- * Thread: loop. */
-MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more,
-                                enum request_state waits_in);
+/* Admit the request for its present need. Returns false if the request now waits (admission owns
+ * it). Thread: loop. */
+MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more);
 
 /* The header is read, and the head decoded if it needs nothing of the body: could the request
  * begin, and be through before its deadline? Sets request->retry_after_s. Thread: loop.

@@ -262,10 +262,13 @@ bool slices_lost(struct request *request)
 bool slices_end(struct request *request)
 {
     struct slices *slices = request->slices;
-    request_enter(request, REQUEST_SLICED);
-    return slices->steps_out > 0 ||
-           (!slices_lost(request) &&
-            push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
+    const bool out = slices->steps_out > 0 ||
+                     (!slices_lost(request) &&
+                      push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
+    if (out) { /* a slice returns to this thread, not before */
+        request_set_owner(request, OWNER_SLICES);
+    }
+    return out;
 }
 
 /* ---- coming back ---- */
@@ -333,17 +336,18 @@ struct request *slices_take_back(struct request *slice)
         destroy_slices(slices);
         return NULL;
     }
-    enum request_state state = request_state(whole);
-    bool ours = state == REQUEST_BODY || state == REQUEST_SLICED;
+    const bool body = request_state(whole) == REQUEST_BODY;
+    const bool waits = request_owner(whole) == OWNER_SLICES;
+    const bool ours = waits || (body && !request_is_away(whole));
     if (slice->error.status != STATUS_OK) {
         return ours && slices_lost(whole) ? whole : NULL; /* else it is asked later */
     }
     slices->steps_done += steps;
     account_slice(slices, steps);
-    if (state == REQUEST_SLICED) {
+    if (waits) {
         return push_next_slice(slices);
     }
-    if (state == REQUEST_BODY || state == REQUEST_PAUSED) {
+    if (body) {
         slices_feed(whole);
     }
     return NULL;

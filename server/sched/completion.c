@@ -18,6 +18,7 @@ enum status completion_init(struct completion *completion, struct error *err)
         return error_set(err, STATUS_INTERNAL, "eventfd: %s", strerrordesc_np(errno));
     }
     atomic_init(&completion->head, NULL);
+    completion->device = (struct thread_device){.opened = NULL};
     completion->fd = fd;
     return STATUS_OK;
 }

@@ -81,7 +81,7 @@ static enum queue_takes lane_of(const struct request *request)
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
     request->cost = request_cost(request);
-    request_enter(request, REQUEST_QUEUED);
+    request_set_owner(request, OWNER_QUEUE);
     fair_push(&queue->lanes[lane_of(request)], request, again);
 }
 
@@ -327,7 +327,7 @@ struct batch {
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
 {
-    request_enter(request, REQUEST_RUNNING);
+    request_set_owner(request, OWNER_DEVICE);
     request->times.started = now_ns;
     request_append(&batch->requests, request);
     batch->count++;

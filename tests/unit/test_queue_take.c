@@ -37,7 +37,7 @@ static struct request *take(struct queue *queue, const struct queue_batching *op
     assert_int_equal(queue_take(queue, options, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
-        assert_int_equal(request->state, REQUEST_RUNNING);
+        assert_int_equal(request->owner, OWNER_DEVICE);
         assert_true(request->times.started != 0);
         count--;
     }
