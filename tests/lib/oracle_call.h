@@ -32,7 +32,7 @@ __attribute__((unused)) static struct scan_desc oracle_call_desc(const struct sc
         elements_layout_make(&call->desc, call->packs_output, &layout);
         desc.has_output_strides = true;
         memcpy(desc.output_strides, layout.out_strides, sizeof desc.output_strides);
-        *first = layout.out_first;
+        *first = elements_first_sum(&call->desc, 0) * layout.out_strides[layout.axis];
     }
     return desc;
 }
