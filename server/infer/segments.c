@@ -15,9 +15,6 @@ enum {
     MATRIX_ALIGN = 64   /* elements: where matrices begin, on cache lines for every type */
 };
 
-/* Marks the absence of an initial value. */
-#define NO_CELL UINT64_MAX
-
 /* Neighbouring segments of one length, scanned as one matrix. */
 struct segment_run {
     uint64_t first; /* segment */
@@ -26,10 +23,10 @@ struct segment_run {
     uint64_t gathered; /* place of its matrix, if it is gathered by itself */
 };
 
-/* The short segments of one length, wherever they are. */
-struct segment_class {
+/* A matrix of gathered segments: of the short ones of one length, wherever they are, or of a run. */
+struct segment_matrix {
     uint64_t count;
-    uint64_t at; /* place of their matrix */
+    uint64_t at; /* its place among the gathered elements */
 };
 
 struct segments {
@@ -42,7 +39,7 @@ struct segments {
     uint64_t outer;        /* lines of the other dimensions together */
     uint64_t long_cells;   /* cells along the axis of a long run, at least */
     uint64_t gathered;     /* elements */
-    struct segment_class classes[SEGMENTS_GATHER]; /* by length */
+    struct segment_matrix classes[SEGMENTS_GATHER]; /* by length */
     size_t run_count;
     size_t classes_done; /* scans that are out */
     size_t runs_done;
@@ -180,7 +177,7 @@ static enum status find_runs(struct segments *segments, struct error *err)
     }
     segments->classes[0].count = 0; /* empty segments have no sums */
     for (uint64_t length = 1; length < SEGMENTS_GATHER; length++) {
-        struct segment_class *class = &segments->classes[length];
+        struct segment_matrix *class = &segments->classes[length];
         class->at = class->count > 0 ? place_matrix(segments, length, class->count) : 0;
     }
     for (size_t i = 0; call->desc.has_initial && i < segments->run_count; i++) {
@@ -254,7 +251,7 @@ struct segment_move {
     uint64_t gathered; /* elements to its first cell in the first of the outer lines */
     uint64_t line;     /* and from there to the same in the next one */
     uint64_t length;
-    uint64_t initial; /* where the initial value goes, likewise; or NO_CELL */
+    uint64_t initial; /* where an initial value goes, likewise */
 };
 
 struct mover {
@@ -360,7 +357,7 @@ static bool move_segment(struct mover *mover, const struct segment_move *move, u
     const uint64_t inner = mover->segments->inner.size;
     const uint64_t tensor = at + move->tensor;
     const uint64_t gathered = move->gathered + outer * move->line;
-    if (move->initial != NO_CELL && !mover->back &&
+    if (mover->segments->call->desc.has_initial && !mover->back &&
         !put_initial(mover, move->initial + outer * move->line)) {
         return false;
     }
@@ -418,29 +415,42 @@ static bool make_moves(struct mover *mover)
     return goes_on;
 }
 
-/* Collect the segments of a run, whose matrix has `lines` segments, as those from `index` on of it. */
-static bool move_run(struct mover *mover, const struct segment_run *run, uint64_t at,
-                     uint64_t lines, uint64_t index)
+/* Collect a segment, number `index` of the matrix at `at`, which has `count` segments. */
+static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t length,
+                            const struct segment_matrix *matrix, uint64_t index)
+{
+    const struct scan_desc *desc = &mover->segments->call->desc;
+    const uint64_t inner = mover->segments->inner.size;
+    const uint64_t cells = gathered_length(mover->segments, length) * inner;
+    const uint64_t first = matrix->at + index * cells;
+    const bool before = desc->has_initial && !desc->reverse;
+    const uint64_t along =
+        mover->back ? elements_first_sum(desc, segment) : (uint64_t)scan_offset(desc, segment);
+    mover->moves[mover->count++] =
+        (struct segment_move){.tensor = along * mover->axis_step,
+                              .gathered = before ? first + inner : first,
+                              .line = matrix->count * cells,
+                              .length = length,
+                              .initial = before ? first : first + length * inner};
+    return mover->count < MOVES || make_moves(mover);
+}
+
+/* Collect the short segments from `first` on and before `end`, among which are no long ones. next: of
+ * each class the number of its next segment. */
+static bool move_short(struct mover *mover, uint64_t first, uint64_t end, uint64_t *next)
 {
     const struct segments *segments = mover->segments;
-    const struct scan_desc *desc = &segments->call->desc;
-    const uint64_t inner = segments->inner.size;
-    const uint64_t cells = gathered_length(segments, run->length) * inner;
-    const bool before = desc->has_initial && !desc->reverse;
     bool goes_on = true;
-    for (uint64_t i = 0; i < run->count && goes_on; i++) {
-        const uint64_t segment = run->first + i;
-        const uint64_t along = mover->back ? elements_first_sum(desc, segment)
-                                           : (uint64_t)scan_offset(desc, segment);
-        const uint64_t first = at + (index + i) * cells;
-        const uint64_t initial = first + (before ? 0 : run->length * inner);
-        mover->moves[mover->count++] =
-            (struct segment_move){.tensor = along * mover->axis_step,
-                                  .gathered = first + (before ? inner : 0),
-                                  .line = lines * cells,
-                                  .length = run->length,
-                                  .initial = desc->has_initial ? initial : NO_CELL};
-        goes_on = mover->count < MOVES || make_moves(mover);
+    for (uint64_t at = first; at < end && goes_on; at += RUN_MOST) {
+        const uint64_t stop = smaller_of(at + RUN_MOST, end);
+        for (uint64_t segment = at; segment < stop && goes_on; segment++) {
+            const uint64_t length = segment_length(&segments->call->desc, segment);
+            if (length > 0) {
+                goes_on = add_move(mover, segment, length, &segments->classes[length],
+                                   next[length]++);
+            }
+        }
+        goes_on = goes_on && mover_go_on(mover, RUN_MOST);
     }
     return goes_on;
 }
@@ -451,24 +461,21 @@ static bool move_all(struct mover *mover)
     const struct segments *segments = mover->segments;
     const struct scan_desc *desc = &segments->call->desc;
     const uint64_t inner = segments->inner.size;
-    struct segment_run run = {.count = 0};
-    uint64_t next[SEGMENTS_GATHER] = {0}; /* of each class: its next segment */
+    uint64_t next[SEGMENTS_GATHER] = {0};
+    uint64_t segment = 0;
     bool goes_on = true;
     mover->dense = inner == 1 ? mover->axis_step == 1
                               : mover->inner_step == 1 && mover->axis_step == inner;
-    while (goes_on && run_next(desc, &run)) {
-        if (run.length > 0 && !is_long(segments, &run)) {
-            const struct segment_class *class = &segments->classes[run.length];
-            goes_on = move_run(mover, &run, class->at, class->count, next[run.length]);
-            next[run.length] += run.count;
+    for (size_t i = 0; i < segments->run_count && goes_on; i++) {
+        const struct segment_run *run = &segments->runs[i];
+        const struct segment_matrix own = {run->count, run->gathered};
+        goes_on = move_short(mover, segment, run->first, next);
+        for (uint64_t k = 0; desc->has_initial && k < run->count && goes_on; k++) {
+            goes_on = add_move(mover, run->first + k, run->length, &own, k);
         }
-        goes_on = goes_on && mover_go_on(mover, 0);
+        segment = run->first + run->count;
     }
-    for (size_t i = 0; desc->has_initial && i < segments->run_count && goes_on; i++) {
-        const struct segment_run *own = &segments->runs[i];
-        goes_on = move_run(mover, own, own->gathered, own->count, 0);
-    }
-    return goes_on && make_moves(mover);
+    return goes_on && move_short(mover, segment, desc->segments, next) && make_moves(mover);
 }
 
 enum status segments_gather(const struct segments *segments, const void *input, void *gathered,
@@ -563,7 +570,7 @@ static bool next_job(const struct segments *segments, const struct segments_plac
                         segments->call->desc.has_initial, place, plan);
         return true;
     }
-    const struct segment_class *class = &segments->classes[segments->classes_done];
+    const struct segment_matrix *class = &segments->classes[segments->classes_done];
     const struct segment_run run = {
         .count = class->count, .length = segments->classes_done, .gathered = class->at};
     *job = make_job(segments, &run, true, place, plan);
