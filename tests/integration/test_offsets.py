@@ -434,6 +434,7 @@ def test_whole_numbers_are_offsets_however_they_are_written(client):
     "length, says",
     [
         ("4", "the number of bytes of the offsets"),
+        ("0", "the number of bytes of the offsets"),
         ("-8", "the number of bytes of the offsets"),
         ("x", "the number of bytes of the offsets"),
         ("12", "a multiple of 8"),
