@@ -1,5 +1,5 @@
-/* What the formats of POST /v1/cumsum share: which codec reads which, the length of a binary
- * payload, and the answer, which does not depend on the request's format. Possible failures:
+/* What the formats of POST /v1/cumsum share: which codec reads which, the bytes in front of a binary
+ * tensor, its length, and the answer, which does not depend on the request's format. Possible failures:
  * LENGTH_MISMATCH, with how the expected length comes about; INVALID_DTYPE for bfloat16 in NPY. */
 #include "proto/codec_cumsum.h"
 
@@ -8,7 +8,9 @@
 #include "proto/json/cells.h"
 #include "proto/little_endian.h"
 #include "proto/npy_header.h"
+#include "proto/offsets.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,13 +22,13 @@ const struct codec *codec_cumsum(enum codec_format format)
     return codecs[format];
 }
 
-/* ---- parts ---- */
+/* ---- parts and segments ---- */
 
 enum {
     CARRY_STEP = 64 << 10 /* bytes of a carry that are summed up at a time */
 };
 
-enum status cumsum_carry_need(const struct codec_request *request, struct byte_view head,
+static enum status carry_need(const struct codec_request *request, struct byte_view head,
                               uint64_t *need, struct error *err)
 {
     const uint64_t count = request->carry_bytes;
@@ -59,11 +61,57 @@ enum status cumsum_carry_need(const struct codec_request *request, struct byte_v
     return STATUS_OK;
 }
 
+static enum status offsets_need(const struct codec_request *request, uint64_t *need,
+                                struct error *err)
+{
+    const uint64_t count = request->offsets_bytes;
+    if (request->carry_bytes > 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "offsets", WORDS_OFFSETS_PART);
+    }
+    if (count % OFFSET_BYTES != 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "offsets",
+                               "Tally-Offsets-Length is %" PRIu64
+                               ", expected a multiple of %d: each offset is an int64",
+                               count, OFFSET_BYTES);
+    }
+    if (request->body_bytes >= 0 && (uint64_t)request->body_bytes < count) {
+        return error_set_field(err, STATUS_LENGTH_MISMATCH, "offsets",
+                               "the body has %" PRId64 " bytes, Tally-Offsets-Length says that "
+                               "the offsets alone have %" PRIu64
+                               ": send the offsets, and the tensor behind them",
+                               request->body_bytes, count);
+    }
+    *need = count;
+    return STATUS_OK;
+}
+
+enum status cumsum_front_need(const struct codec_request *request, struct byte_view head,
+                              uint64_t *need, struct error *err)
+{
+    return request->offsets_bytes > 0 ? offsets_need(request, need, err)
+                                      : carry_need(request, head, need, err);
+}
+
+enum status cumsum_take_front(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct byte_view *carry,
+                              struct error *err)
+{
+    *carry = (struct byte_view){head.bytes, (size_t)request->carry_bytes};
+    if (request->offsets_bytes == 0) {
+        return STATUS_OK;
+    }
+    call->offsets.head = head.bytes;
+    return offsets_announce(call, "offsets", request->offsets_bytes / OFFSET_BYTES, err);
+}
+
 enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
                               struct error *err)
 {
     const bool part = desc->part != SCAN_PART_WHOLE;
     const bool goes_on = desc->part == SCAN_PART_NEXT || desc->part == SCAN_PART_LAST;
+    if (desc->has_offsets && (part || totals || carry)) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "offsets", WORDS_OFFSETS_PART);
+    }
     if (totals && part) {
         return error_set_field(err, STATUS_INVALID_FIELD, "part",
                                "totals are of what the request holds: leave part out");
@@ -197,7 +245,8 @@ enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_
         little_endian_swap((char *)input + at, smaller_of(bytes - at, PARALLEL_STEP_BYTES),
                            size);
     }
-    return STATUS_OK;
+    return call->offsets.head == NULL ? STATUS_OK
+                                      : offsets_take(call, "offsets", call->offsets.head, err);
 }
 
 /* Numbers of the answer: the output buffer's cells, gaps of output_strides included. */

@@ -8,16 +8,28 @@ extern const struct codec codec_json;
 extern const struct codec codec_raw;
 extern const struct codec codec_npy;
 
-/* ---- parts ---- */
+/* ---- parts and segments ---- */
 
-/* head_need() of raw and NPY while the carry comes, which is checked as it does. *need is
- * request->carry_bytes when that is all there. Without one it is 0.
- * err   INVALID_DATA, LENGTH_MISMATCH */
-MUST_CHECK enum status cumsum_carry_need(const struct codec_request *request,
+/* Bytes before the tensor in a raw or NPY body: of a carry, or of offsets. */
+static inline uint64_t cumsum_front_bytes(const struct codec_request *request)
+{
+    return request->carry_bytes + request->offsets_bytes;
+}
+
+/* head_need() of raw and NPY while these bytes come; a carry is checked as it does. *need is
+ * cumsum_front_bytes() when they are all there.
+ * err   INVALID_DATA, INVALID_FIELD (offsets with a carry), LENGTH_MISMATCH */
+MUST_CHECK enum status cumsum_front_need(const struct codec_request *request,
                                          struct byte_view head, uint64_t *need,
                                          struct error *err);
 
-/* The attributes are known: whether part, totals, carry and the answer's format go together.
+/* The head begins with these bytes, and offsets are announced where they are such. Returns the
+ * carry, which is empty where there is none. */
+MUST_CHECK enum status cumsum_take_front(const struct codec_request *request,
+                                         struct byte_view head, struct scan_call *call,
+                                         struct byte_view *carry, struct error *err);
+
+/* The attributes are known: whether part, totals, carry, offsets and the answer's format go together.
  * `carry`: all of it, which is borrowed; empty if none came. Sets call->carry, what totals need, and
  * the format.
  * err   INVALID_FIELD, MISSING_FIELD, INVALID_DATA; INVALID_DTYPE: bfloat16 in NPY */
@@ -43,8 +55,9 @@ MUST_CHECK enum status cumsum_size_payload(const struct codec_request *request,
                                            uint64_t head_bytes, struct scan_call *call,
                                            struct error *err);
 
-/* codec->complete of raw and NPY: the payload must be exactly the input buffer.
- * err   LENGTH_MISMATCH */
+/* codec->complete of raw and NPY: the payload must be exactly the input buffer, and offsets in front
+ * of it right.
+ * err   LENGTH_MISMATCH, INVALID_FIELD */
 MUST_CHECK enum status cumsum_complete_payload(struct scan_call *call, void *input,
                                                uint64_t payload_bytes, struct error *err);
 

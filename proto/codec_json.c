@@ -15,15 +15,17 @@
 #include "proto/codec_cumsum.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
+#include "proto/offsets.h"
 #include "proto/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const members[] = {
-    "data",    "dtype",        "shape", "strides", "output_strides",  "axis", "exclusive",
-    "reverse", "output_dtype", "nan",   "initial", "include_initial", "part", "carry"};
+static const char *const members[] = {"data",           "dtype", "shape",     "strides",
+                                      "output_strides", "axis",  "exclusive", "reverse",
+                                      "output_dtype",   "nan",   "initial",   "include_initial",
+                                      "part",           "carry", "offsets"};
 
 enum {
     ELEMENT_MEMBERS =
@@ -167,10 +169,14 @@ static enum status read_carry(const struct codec_request *request,
     struct byte_view carry = {"", 0};
     const char *ignored = NULL;
     TRY(json_field_string(root, "carry", &ignored, err));
-    if (request->carry_bytes > 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-                               "Tally-Carry-Length is for raw and NPY bodies: in JSON the "
-                               "carry is the member carry, in base64");
+    if (cumsum_front_bytes(request) > 0) {
+        const bool is_carry = request->carry_bytes > 0;
+        return error_set_field(err, STATUS_INVALID_FIELD,
+                               is_carry ? "Tally-Carry-Length" : "Tally-Offsets-Length",
+                               "%s is for raw and NPY bodies: in JSON the %s",
+                               is_carry ? "Tally-Carry-Length" : "Tally-Offsets-Length",
+                               is_carry ? "carry is the member carry, in base64"
+                                        : "offsets are the member offsets, an array");
     }
     if (ignored != NULL && text.text == NULL) {
         return json_field_error(root, "carry", "base64", err);
@@ -185,6 +191,22 @@ static enum status read_carry(const struct codec_request *request,
                           err));
     }
     return cumsum_take_part(request, carry, call, err);
+}
+
+/* How many offsets there are: their numbers are read when memory for them is reserved. */
+static enum status read_offsets(const struct json_place *root, const struct json_doc *doc,
+                                struct scan_call *call, struct error *err)
+{
+    const json_t *value = json_field(root, "offsets");
+    const struct json_array *array = json_doc_array(doc, value);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (array == NULL || array->rank > 1) {
+        return json_field_error(root, "offsets", "a flat array of integers", err);
+    }
+    call->offsets.text = array->cut;
+    return offsets_announce(call, "offsets", array->elements, err);
 }
 
 static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
@@ -206,6 +228,7 @@ static enum status read_call(const struct codec_request *request, const struct j
     TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
+    TRY(read_offsets(&root, doc, call, err));
     TRY(read_carry(request, &root, doc, call, err));
     TRY(check_count(desc, &data, err));
     call->source = CALL_SOURCE_TEXT;
@@ -236,6 +259,24 @@ static enum status json_decode(const struct codec_request *request, struct byte_
     return status;
 }
 
+static enum status complete_offsets(struct scan_call *call, struct error *err)
+{
+    const struct json_read read = {.dtype = DTYPE_I64,
+                                   .types = 1U << DTYPE_I64,
+                                   .field = "offsets",
+                                   .rank = 1,
+                                   .parallel = call->parallel};
+    TRY(offsets_allocate(call, err));
+    const enum status status = json_tensor_read(
+        &read, call->offsets.text, call->desc.segments + 1, call->offsets.owned, err);
+    if (status ==
+        STATUS_INVALID_DATA) { /* the sentence has the index, as those about values do */
+        (void)snprintf(err->field, sizeof err->field, "offsets");
+    }
+    TRY(status);
+    return offsets_take(call, "offsets", call->offsets.owned, err);
+}
+
 static enum status json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                  struct error *err)
 {
@@ -250,8 +291,9 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
         return error_set(err, STATUS_LENGTH_MISMATCH, "%llu bytes follow the JSON text",
                          (unsigned long long)payload_bytes);
     }
-    return json_tensor_read(&read, call->data, call->input_bytes / dtype_info(dtype)->bytes,
-                            input, err);
+    TRY(json_tensor_read(&read, call->data, call->input_bytes / dtype_info(dtype)->bytes, input,
+                         err));
+    return desc->has_offsets ? complete_offsets(call, err) : STATUS_OK;
 }
 
 /* desc: of the output; borrowed. room: for the cells that a packed output becomes. */

@@ -1,6 +1,6 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h),
+ * head_need() asks for a carry or offsets, if such come first, and for the file's header (npy_header.h),
  * decode() parses it and sizes the payload, encode() writes one of version 1.0. Possible failures:
  * INVALID_NPY and INVALID_DTYPE for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
@@ -28,16 +28,16 @@ static struct byte_view bytes_behind(struct byte_view bytes, uint64_t first)
 static enum status npy_head_need(const struct codec_request *request, struct byte_view head,
                                  uint64_t *need, struct error *err)
 {
-    const uint64_t carry = request->carry_bytes;
+    const uint64_t front = cumsum_front_bytes(request);
     uint64_t found = 0;
-    TRY(cumsum_carry_need(request, head, need, err));
-    if (head.count < carry) {
+    TRY(cumsum_front_need(request, head, need, err));
+    if (head.count < front) {
         return STATUS_OK;
     }
-    const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
-    TRY(npy_header_need(bytes_behind(head, carry), &found, err));
+    const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)front;
+    TRY(npy_header_need(bytes_behind(head, front), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
-        *need = carry + (uint64_t)file; /* decode() says what it is instead */
+        *need = front + (uint64_t)file; /* decode() says what it is instead */
         return STATUS_OK;
     }
     if (file >= 0 && (uint64_t)file < found) {
@@ -45,7 +45,7 @@ static enum status npy_head_need(const struct codec_request *request, struct byt
                          "the NPY file ends inside its header: %lld bytes of at least %llu",
                          (long long)file, (unsigned long long)found);
     }
-    *need = carry + found;
+    *need = front + found;
     return STATUS_OK;
 }
 
@@ -69,9 +69,10 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
     struct scan_desc *desc = &call->desc;
     struct attribute_lists lists = {.strides = 0};
     struct npy_header header;
+    struct byte_view carry;
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
-    TRY(npy_header_parse(bytes_behind(head, request->carry_bytes), &header, err));
+    TRY(npy_header_parse(bytes_behind(head, cumsum_front_bytes(request)), &header, err));
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);
@@ -87,8 +88,8 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
     }
     TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(attributes_check_strides(desc, &lists, err));
-    TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
-                         call, err));
+    TRY(cumsum_take_front(request, head, call, &carry, err));
+    TRY(cumsum_take_part(request, carry, call, err));
     return cumsum_size_payload(request, head.count, call, err);
 }
 

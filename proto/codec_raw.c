@@ -3,7 +3,7 @@
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
- * There is no head but the carry of a part, and nothing to convert. Possible failures: a query
+ * There is no head but the carry of a part or the offsets of segments, and nothing to convert. Possible failures: a query
  * parameter that is missing, unknown or no such value; LENGTH_MISMATCH, whose sentence says what a
  * body of another length looks like. */
 #include "proto/attributes.h"
@@ -48,7 +48,8 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
 static enum status raw_decode(const struct codec_request *request, struct byte_view head,
                               struct scan_call *call, struct error *err)
 {
-    const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
+    const uint64_t front = cumsum_front_bytes(request);
+    struct byte_view carry;
     struct attribute_lists lists = {.strides = 0};
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, &call->desc, &lists, &seen, err));
@@ -61,8 +62,9 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     }
     TRY(attributes_settle(&call->desc, &lists.wishes, err));
     TRY(attributes_check_strides(&call->desc, &lists, err));
+    TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));
-    enum status status = cumsum_size_payload(request, carry.count, call, err);
+    enum status status = cumsum_size_payload(request, front, call, err);
     if (status != STATUS_OK) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, call->input_bytes, err);
     }
@@ -83,14 +85,14 @@ static bool has_wrong_length(const struct codec_request *request)
            elements * dtype_info(desc.dtype)->bytes != (uint64_t)request->body_bytes;
 }
 
-/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
+/* A tensor has no head but a carry or offsets. But of a small body whose length is wrong the first
  * bytes are asked for, so that decode() can say what they look like. */
 static enum status raw_head_need(const struct codec_request *request, struct byte_view head,
                                  uint64_t *need, struct error *err)
 {
     int64_t bytes = request->body_bytes;
-    if (request->carry_bytes > 0) {
-        return cumsum_carry_need(request, head, need, err);
+    if (cumsum_front_bytes(request) > 0) {
+        return cumsum_front_need(request, head, need, err);
     }
     *need = head.count;
     if (head.count == 0 && bytes > 0 && bytes <= SMALL_BODY && has_wrong_length(request)) {

@@ -234,6 +234,7 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     }
     request->codec_request.head_bytes = exchange->header.head_bytes;
     request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
+    request->codec_request.offsets_bytes = (uint64_t)exchange->header.offsets_bytes;
     request->codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;

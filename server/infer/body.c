@@ -86,10 +86,11 @@ static enum status ask_head(struct request *request, struct error *err)
     if (body->head_need != request->head_bytes || head_is_whole_body(request)) {
         return STATUS_OK; /* memory for the rest is taken when it comes */
     }
-    /* A carry was checked as it came. */
+    /* A carry was checked as it came; offsets are checked when the body is complete. */
+    const struct codec_request *codec = &request->codec_request;
     if (request->head_bytes >
             smaller_of(request->server->config->inline_json_bytes, TEXT_TURN_SHORT_BYTES) &&
-        request->codec_request.carry_bytes == 0) {
+        codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
         body->spill = true;
         return STATUS_OK;
     }

@@ -12,6 +12,7 @@
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 
@@ -161,6 +162,11 @@ static enum status make_answer(struct request *request, struct error *err)
 {
     if (part_is_one(request)) {
         TRY(part_finish(request, err));
+    }
+    if (request->segments != NULL) {
+        TRY(segments_scatter(request->segments,
+                             request_block_at(request, request->gathered_offset),
+                             request_output_bytes(request), err));
     }
     if (request->marked && infer_marks_bytes(request) > 0) {
         const struct scan_call *call = &request->call;

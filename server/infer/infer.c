@@ -8,6 +8,7 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
@@ -66,7 +67,10 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
     TRY(scan_plan_make(&scan, &request->plan, err));
-    request->out_first = (size_t)layout.out_first * bytes;
+    if (!scan.has_offsets) { /* else segments.c finds each segment's sums */
+        const uint64_t step = layout.out_strides[layout.axis];
+        request->out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
+    }
     request->plan.in_place = false;
     return STATUS_OK;
 }
@@ -144,18 +148,27 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
+/* Is there nothing to compute? Then a decoded request is answered as soon as it is complete
+ * (prepare_to_queue()); of a part that may be a long carry. */
+static bool is_answered_at_once(const struct request *request)
+{
+    return request->plan.elements == 0;
+}
+
 /* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
  * the scan, which could not be cut then, would be held, and the deadline not be seen, for as long
- * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, and those beside
- * sums that no device writes. */
+ * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, those between
+ * segments, and those beside sums that no device writes. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->plan;
-    if (request->call.desc.include_initial) {
+    const struct scan_desc *desc = &request->call.desc;
+    if (desc->include_initial) {
         return true;
     }
     return plan->gaps && !infer_shm_used(request) &&
-           (part_is_one(request) || scan_plan_effort(plan) >= LONG_GAPS_COST);
+           (part_is_one(request) || desc->has_offsets ||
+            scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
 /* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
@@ -196,6 +209,22 @@ enum status infer_explain(struct request *request, enum status status)
 {
     return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
                                                                        : status;
+}
+
+/* Find the scans of the segments, and gather the short ones. What was reserved for more of these than
+ * there are is given back. */
+static enum status prepare_segments(struct request *request, struct error *err)
+{
+    const size_t bytes = dtype_info(request->plan.dtype)->bytes;
+    if (is_answered_at_once(request)) {
+        return STATUS_OK;
+    }
+    TRY(segments_create(&request->call, &request->plan, &request->segments, err));
+    const uint64_t needed = segments_gathered(request->segments) * bytes;
+    infer_discharge(request, request->gathered_bytes - needed);
+    request->gathered_bytes = needed;
+    return segments_gather(request->segments, request_block_at(request, request->in_offset),
+                           request_block_at(request, request->gathered_offset), err);
 }
 
 enum status infer_decode_body(struct request *request)
@@ -244,6 +273,9 @@ static enum status complete_input(struct request *request, struct error *err)
     if (call->desc.include_initial && call->desc.has_initial) { /* else they are zeroes */
         TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
                                    request_output_bytes(request), err));
+    }
+    if (call->desc.has_offsets) {
+        return prepare_segments(request, err);
     }
     return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }

@@ -3,10 +3,12 @@
 
 #include "proto/byte_size.h"
 #include "proto/elements.h"
+#include "proto/offsets.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
@@ -38,7 +40,9 @@ uint64_t infer_text_bytes(const struct request *request)
 
 uint64_t infer_part_bytes(const struct request *request)
 {
-    return request->codec_request.carry_bytes + request->part_bytes;
+    const struct codec_request *codec = &request->codec_request;
+    return codec->carry_bytes + codec->offsets_bytes + request->part_bytes +
+           request->gathered_bytes;
 }
 
 uint64_t infer_input_count(const struct request *request)
@@ -58,6 +62,29 @@ uint64_t infer_marks_bytes(const struct request *request)
 {
     const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
     return asked ? request->out_bytes : 0;
+}
+
+/* Add to *total, the bytes of the block, those of gathered segments, and count what segments need
+ * besides. */
+static void measure_segments(struct request *request, uint64_t *total)
+{
+    const struct scan_plan *plan = &request->plan;
+    const struct scan_desc *desc = &request->call.desc;
+    request->gathered_bytes = 0;
+    request->part_bytes = offsets_owned_bytes(&request->call);
+    if (plan->elements == 0) {
+        return;
+    }
+    const uint64_t elements = segments_gathered_most(desc, plan);
+    request->part_bytes += segments_memory_bytes(desc, plan);
+    if (elements == UINT64_MAX || *total > SIZE_MAX / 4) {
+        *total = UINT64_MAX;
+        return;
+    }
+    const uint64_t at = scan_ceil_div(*total, MEMORY_ALIGN) * MEMORY_ALIGN;
+    request->gathered_bytes = elements * dtype_info(plan->dtype)->bytes;
+    request->body.gathered_at = (size_t)at;
+    *total = at + request->gathered_bytes;
 }
 
 enum status infer_measure(struct request *request, struct error *err)
@@ -89,6 +116,9 @@ enum status infer_measure(struct request *request, struct error *err)
     request->part_bytes = 0;
     if (part_is_one(request)) {
         TRY(part_measure(request, &request->part_bytes, err));
+    }
+    if (call->desc.has_offsets) {
+        measure_segments(request, &total);
     }
     if (total > SIZE_MAX / 4) {
         return memory_never_fits(request->server->memory, total, err);
@@ -208,6 +238,7 @@ static enum status charge_block(struct request *request, uint64_t bytes, struct 
     request->in_offset = request->block.offset;
     request->out_offset = request->in_offset + request->body.output_at;
     request->marks_offset = request->in_offset + request->body.marks_at;
+    request->gathered_offset = request->in_offset + request->body.gathered_at;
     return STATUS_OK;
 }
 
@@ -286,8 +317,10 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    /* Behind a carry come no digits, but bytes of elements. */
-    const uint64_t factor = request->codec_request.carry_bytes > 0 ? 2 : GUESS_FACTOR;
+    /* Behind a carry or offsets come no digits, but bytes of elements. */
+    const struct codec_request *codec = &request->codec_request;
+    const uint64_t factor =
+        codec->carry_bytes > 0 || codec->offsets_bytes > 0 ? 2 : GUESS_FACTOR;
     return guess > UINT64_MAX / factor ? UINT64_MAX : guess * factor;
 }
 
@@ -322,17 +355,20 @@ static uint64_t guessed_cost(const struct request *request, uint64_t more)
     const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
     const uint64_t most = INT64_MAX / (TEXT_COST * each);
     const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
-    const uint64_t carry = smaller_of(request->codec_request.carry_bytes, body->head_need);
-    return bytes + smaller_of(bytes, body->head_need - carry) * (TEXT_COST - 1);
+    const struct codec_request *codec = &request->codec_request;
+    const uint64_t front =
+        smaller_of(codec->carry_bytes + codec->offsets_bytes, body->head_need);
+    return bytes + smaller_of(bytes, body->head_need - front) * (TEXT_COST - 1);
 }
 
 /* What comes and what goes, half of the cost each. */
 static uint64_t known_cost(const struct request *request)
 {
-    const uint64_t carry = request->codec_request.carry_bytes;
-    const uint64_t head = request->head_bytes - smaller_of(carry, request->head_bytes);
+    const uint64_t front =
+        request->codec_request.carry_bytes + request->codec_request.offsets_bytes;
+    const uint64_t head = request->head_bytes - smaller_of(front, request->head_bytes);
     const uint64_t answer = infer_text_bytes(request);
-    const uint64_t came = request->call.payload_max + carry + head * TEXT_COST;
+    const uint64_t came = request->call.payload_max + front + head * TEXT_COST;
     const bool shared = request->shm[SHM_OUTPUT].region != NULL;
     const uint64_t kept = carry_answer_most(&request->call.desc, request->call.totals);
     const uint64_t goes = answer > 0 ? answer * TEXT_COST

@@ -15,8 +15,8 @@ MUST_CHECK enum status infer_measure(struct request *request, struct error *err)
  * answer is binary: its head is short. */
 uint64_t infer_text_bytes(const struct request *request);
 
-/* Bytes of sums and elements of a part that are moved before its scan, and again after it; 0: it is
- * none. */
+/* Bytes of sums and elements of a part, or of offsets and gathered segments, that are moved before the
+ * scan, and again after it; 0: it has none. */
 uint64_t infer_part_bytes(const struct request *request);
 
 /* Elements of the input buffer. */

@@ -190,8 +190,8 @@ static enum job_next step_scan(struct request *request)
     if (here && slices_start(request)) {
         return slices_end(request) ? JOB_WAIT : JOB_DONE;
     }
-    if (part_is_one(request)) {
-        return JOB_DONE; /* a part is scanned in slices only, and request->error is set */
+    if (part_is_one(request) || request->segments != NULL) {
+        return JOB_DONE; /* these are scanned in slices only, and request->error is set */
     }
     if (here && request->slices == NULL &&
         device_pool_scan_here(request->server->devices, &request->completion->device,

@@ -23,11 +23,13 @@ struct part {
     struct text carry;   /* owned; sums, then the encoded carry */
 };
 
-/* True if the request is a part, asks for totals, or has lines that begin with a value. */
+/* True if the request is a part, asks for totals, or has lines that begin with a value; of segments
+ * that value is an element (segments.h). */
 static inline bool part_is_one(const struct request *request)
 {
     const struct scan_desc *desc = &request->call.desc;
-    return desc->part != SCAN_PART_WHOLE || request->call.totals || desc->has_initial;
+    return desc->part != SCAN_PART_WHOLE || request->call.totals ||
+           (desc->has_initial && !desc->has_offsets);
 }
 
 /* Compute *memory: bytes for the sums and the carry to answer, and for a received carry that is

@@ -12,6 +12,9 @@
  * the body is complete and was found right the rest goes out one slice after the other
  * (OWNER_SLICES); when the last is back the request is through.
  *
+ * Of a tensor with segments a slice is a round of their scans (segments.h), or a slice of one that is
+ * too long for a round.
+ *
  * A slice that cannot be queued is no error before that: its bytes wait for the next one. One
  * that fails ends the request: its bytes may be overwritten. A request that ends while its
  * slice is out (the client left, a deadline passed, the device hangs) leaves block and

@@ -57,6 +57,7 @@ struct client;
 struct completion;
 struct inflate;
 struct part;
+struct segments;
 struct server;
 struct slices;
 
@@ -94,6 +95,10 @@ struct request_list {
 struct request_slice {
     struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
     struct scan_job job; /* the sums that it takes and hands on, and its holes */
+    const struct scan_job
+        *jobs; /* instead of that: the scans that it is; borrowed from the slices,
+                                    or NULL */
+    size_t job_count;
     bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
@@ -126,6 +131,7 @@ struct request_body {
     size_t block_bytes;      /* what the block must have in the end */
     size_t output_at;        /* of them, before the output buffer */
     size_t marks_at;         /* of them, before the marks */
+    size_t gathered_at;      /* of them, before the gathered segments */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -166,14 +172,18 @@ struct request {
     struct request_slice slice;
     struct slices *slices;     /* owned; NULL: it is not scanned in slices */
     struct part *part;         /* owned; NULL: it is not prepared, or a whole tensor */
+    struct segments *segments; /* owned; NULL: it is not prepared, or has no offsets */
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
     struct shm_tensor shm[SHM_USES];
-    uint64_t part_bytes;       /* for sums and the carry of a part */
+    uint64_t part_bytes;       /* for sums and the carry of a part, or for offsets and scans of
+                                * segments */
+    uint64_t gathered_bytes;   /* in the block, for gathered segments */
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
     size_t out_first;          /* bytes of it before the first sum that a device writes */
     size_t marks_offset;       /* in block.slab, of the bits of elements that were NaN */
+    size_t gathered_offset;    /* in block.slab, of gathered segments */
     bool marked;               /* some were */
     uint64_t out_bytes;        /* of the output buffer */
     uint64_t payload_received; /* bytes after the head, dropped ones too */

@@ -317,9 +317,12 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     struct scan_report report = {0};
     struct request *left = NULL;
     uint64_t bytes = fill_jobs(worker, first);
+    /* The scans of a slice, which is alone, stay where they are until it comes back. */
+    const bool many = first->slice.jobs != NULL;
+    const struct scan_job *jobs = many ? first->slice.jobs : worker->jobs;
     call_begin(worker, WORKER_CALL_RUN, first, count, bytes);
-    enum status status =
-        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
+    enum status status = worker->plan->driver->run(
+        worker->device, jobs, many ? first->slice.job_count : count, &report, &err);
     if (!call_end(worker, &left)) {
         fail_requests(worker, left, "hangs", worker->stats.last_error);
         return false;
