@@ -3,16 +3,17 @@
  *     {"data": [[2,1,3,5],[3,8,7,3]], "dtype": "float32", "axis": 1}
  *     {"dtype": "float32", "shape": [2,4], "data": [[2.0,3.0,6.0,11.0],[3.0,11.0,18.0,21.0]]}
  *
- * decode() takes shape and, where none is named, type from "data", which is measured but not
- * converted yet; complete() converts it; answer_json() writes the answer of any format's
- * request, nested only if its data came nested.
+ * decode() measures "data" and takes the shape from it, and the type if the request names none;
+ * complete() converts the numbers; answer_json() writes the JSON answer to a request of any
+ * format, nested only if the data of the request was nested.
  *
- * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE where shape
- * and nesting disagree; LENGTH_MISMATCH where shape and data do; INVALID_DATA names the element
- * that is no number of the type. */
+ * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE if shape and
+ * nesting disagree; LENGTH_MISMATCH if shape and number of elements disagree; INVALID_DATA names
+ * the element that is not a number of the type. */
 #include "proto/attributes.h"
 #include "proto/base64.h"
 #include "proto/codec_cumsum.h"
+#include "proto/cumsum_request.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
 #include "proto/offsets.h"
@@ -32,8 +33,8 @@ enum {
         0xF << 8 /* of these, bit i for member i: output_dtype to include_initial */
 };
 
-static enum status json_head_need(const struct codec_request *request, struct byte_view head,
-                                  uint64_t *need, struct error *err)
+enum status codec_json_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     (void)request;
     (void)head;
@@ -42,7 +43,7 @@ static enum status json_head_need(const struct codec_request *request, struct by
     return STATUS_OK;
 }
 
-/* The attributes of elements and of sums before the first one. */
+/* Read the attributes of elements and of the sums before the first element. */
 static enum status read_element_attributes(const struct json_place *root,
                                            const struct json_doc *doc, struct scan_desc *desc,
                                            struct attribute_wishes *wishes, struct error *err)
@@ -64,7 +65,7 @@ static enum status read_element_attributes(const struct json_place *root,
     return json_doc_initial(doc, root, &wishes->initial, err);
 }
 
-/* Everything else but data, dtype and shape. */
+/* Read the other attributes, except data, dtype and shape. */
 static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
                                    struct attribute_lists *lists, struct error *err)
 {
@@ -84,7 +85,7 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
                                  &lists->output_strides, err);
 }
 
-/* The shape of the tensor: the field's, or the nesting's. */
+/* Set the shape of the tensor: that of the field shape, else that of the nesting. */
 static enum status read_shape(const struct json_place *root, const struct json_array *data,
                               struct scan_desc *desc, struct error *err)
 {
@@ -119,7 +120,7 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         expected);
 }
 
-/* Do the numbers in data make up the input buffer? */
+/* Check that data has as many numbers as the input buffer. */
 static enum status check_count(const struct scan_desc *desc, const struct json_array *data,
                                struct error *err)
 {
@@ -160,7 +161,7 @@ static enum status read_data(const struct json_place *root, const struct json_do
     return json_tensor_require_regular(data, "data", err);
 }
 
-/* The member carry, in memory of its own. */
+/* Decode the member carry to memory that the call owns. */
 static enum status read_carry(const struct codec_request *request,
                               const struct json_place *root, const struct json_doc *doc,
                               struct scan_call *call, struct error *err)
@@ -193,7 +194,7 @@ static enum status read_carry(const struct codec_request *request,
     return cumsum_take_part(request, carry, call, err);
 }
 
-/* How many offsets there are: their numbers are read when memory for them is reserved. */
+/* Count the offsets. complete() reads their numbers, when memory for them is reserved. */
 static enum status read_offsets(const struct json_place *root, const struct json_doc *doc,
                                 struct scan_call *call, struct error *err)
 {
@@ -238,8 +239,8 @@ static enum status read_call(const struct codec_request *request, const struct j
     return STATUS_OK;
 }
 
-static enum status json_decode(const struct codec_request *request, struct byte_view head,
-                               struct scan_call *call, struct error *err)
+enum status codec_json_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct json_doc doc = {.root = NULL};
     if (request->param_count > 0) {
@@ -277,8 +278,8 @@ static enum status complete_offsets(struct scan_call *call, struct error *err)
     return offsets_take(call, "offsets", call->offsets.owned, err);
 }
 
-static enum status json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                                 struct error *err)
+enum status codec_json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     const enum dtype dtype = scan_input_dtype(desc);
@@ -296,7 +297,8 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
     return desc->has_offsets ? complete_offsets(call, err) : STATUS_OK;
 }
 
-/* desc: of the output; borrowed. room: for the cells that a packed output becomes. */
+/* desc: description of the output, borrowed by the result. room: memory for the cells of a packed
+ * output, borrowed, too. */
 static struct json_print print_of(const struct scan_call *call, const struct scan_desc *desc,
                                   const void *output, uint64_t elements,
                                   struct json_cells *room)
@@ -329,8 +331,8 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
                                      2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
 }
 
-/* The head of the answer is its carry, which may be far longer than the tensor. A writer whose work
- * was given up has failed. */
+/* Write the head of the answer, its carry, as base64. The carry may be far longer than the tensor;
+ * if the work is given up, the writer fails. */
 static void write_carry(const struct answer *answer, const struct parallel *parallel,
                         struct json_writer *w)
 {
@@ -386,12 +388,3 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     answer->content_type = "application/json";
     return STATUS_OK;
 }
-
-const struct codec codec_json = {
-    .name = "json",
-    .head_need = json_head_need,
-    .decode = json_decode,
-    .complete = json_complete,
-    .encode = cumsum_encode,
-    .head_max = cumsum_head_max,
-};

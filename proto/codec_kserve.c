@@ -10,13 +10,14 @@
  *
  * decode() reads parameters, inputs and outputs, and finds the one place where the bytes of each
  * tensor are: in the JSON, behind it, or in shared memory; complete() brings x to the start of
- * the input and reads an axis that came as bytes, a carry and offsets; encode() writes the output y, and of a part the
- * carry in front of it.
+ * the input and reads an axis that came as bytes, a carry and offsets; encode() writes the output
+ * y, and in front of it the carry of a part.
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
  * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
 #include "proto/attributes.h"
-#include "proto/codec_cumsum.h"
+#include "proto/codec.h"
+#include "proto/cumsum_request.h"
 #include "proto/framed.h"
 #include "proto/kserve_parameters.h"
 #include "proto/offsets.h"
