@@ -16,8 +16,6 @@
 #include <string.h>
 
 enum {
-    FORGET_BYTES = 32 << 20, /* of numbers' text */
-    FORGET_STEP = 16 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
     TOUCH_STEP = 2 << 20,    /* ... and by one thread: a huge page */
@@ -119,27 +117,6 @@ enum status body_begin(struct request *request, struct error *err)
         TRY(inflate_create(body->coding, &body->inflate, err));
     }
     return ask_head(request, err);
-}
-
-enum status body_forget_text(struct request *request, struct json_cut text, struct error *err)
-{
-    struct text *head = &request->head;
-    const size_t first = (size_t)(text.text - head->bytes);
-    size_t at = first + text.bytes;
-    if (text.bytes < FORGET_BYTES || head->block.slab == NULL) {
-        return STATUS_OK; /* fresh pages for the next text would cost more than these are worth */
-    }
-    while (at > first) { /* from the end, where the pages that are there then end */
-        const size_t step = smaller_of(at - first, FORGET_STEP);
-        const size_t back = memory_untouch(&head->block, at - step, at);
-        infer_discharge(request, back);
-        head->charged -= back;
-        at -= step;
-        if (at > first && !parallel_step(request->parallel)) {
-            return parallel_given_up(err);
-        }
-    }
-    return STATUS_OK;
 }
 
 static enum status feed_head(struct request *request, const char *bytes, size_t count,

@@ -4,7 +4,6 @@
 #include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
@@ -254,7 +253,7 @@ static enum status complete_input(struct request *request, struct error *err)
     TRY(infer_shm_read_axis(request, err));
     TRY(request->codec->complete(call, input, request->payload_received, err));
     if (call->source == CALL_SOURCE_TEXT) {
-        TRY(body_forget_text(request, call->data, err));
+        TRY(infer_text_forget(request, call->data, err));
     }
     TRY(infer_shm_read_input(request, err));
     if (elements_change(&call->desc)) {

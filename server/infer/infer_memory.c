@@ -20,7 +20,9 @@ enum {
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
-    INFLATE_FACTOR = 1032,      /* bytes that a packed byte may become */
+    FORGET_BYTES = 32 << 20, /* least length of a text whose pages are given back early, ... */
+    FORGET_STEP = 16 << 20,  /* ... so many bytes between two steps */
+    INFLATE_FACTOR = 1032,   /* bytes that a packed byte may become */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
     SLACK_MOST = 2 << 20,       /* ... at most */
@@ -218,6 +220,27 @@ void infer_text_free(struct request *request, struct text *text)
 {
     infer_discharge(request, text->charged);
     text_free(request->server->memory, text);
+}
+
+enum status infer_text_forget(struct request *request, struct json_cut cut, struct error *err)
+{
+    struct text *head = &request->head;
+    const size_t first = (size_t)(cut.text - head->bytes);
+    size_t at = first + cut.bytes;
+    if (cut.bytes < FORGET_BYTES || head->block.slab == NULL) {
+        return STATUS_OK; /* new pages for the next text would cost more */
+    }
+    while (at > first) { /* from the end, where the touched pages end */
+        const size_t step = smaller_of(at - first, FORGET_STEP);
+        const size_t back = memory_untouch(&head->block, at - step, at);
+        infer_discharge(request, back);
+        head->charged -= back;
+        at -= step;
+        if (at > first && !parallel_step(request->parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
 }
 
 /* Charge the request with `bytes` more and take its block, if the request has none yet. The block

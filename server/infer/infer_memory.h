@@ -46,6 +46,13 @@ MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *
 /* Free a text that was reserved so, and give back what it was charged with. Thread: the owner. */
 void infer_text_free(struct request *request, struct text *text);
 
+/* Give back, in steps, the pages and the charge of a very long text of numbers inside the head that
+ * nobody reads again, before an answer of about the same length is printed. A shorter text stays.
+ * Thread: the owner.
+ * err   CLIENT_GONE: the work was given up */
+MUST_CHECK enum status infer_text_forget(struct request *request, struct json_cut cut,
+                                         struct error *err);
+
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);

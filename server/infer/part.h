@@ -45,9 +45,9 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *mem
 MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
 /* Encode the carry after the scan and make it the head of the answer; do nothing if the answer
- * has no carry. The answer borrows the bytes from the part.
- * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
- *       unusually long carry exceeds the reservation, and the difference cannot be charged */
+ * has no carry. The answer borrows the bytes from the part. The size of the carry is then known,
+ * and with it the size of the answer's text (infer_text_bytes()) changes.
+ * err   CLIENT_GONE: the work was given up */
 MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 
 /* Free the part and its memory; NULL is fine. */
