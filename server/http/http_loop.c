@@ -532,6 +532,7 @@ void loop_stop(struct http_loop *loop)
     do { /* twice where the order to stop came before its thread ran it */
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     } while (uv_loop_close(&loop->uv) == UV_EBUSY);
+    thread_device_close(&loop->completion.device);
     completion_deinit(&loop->completion);
     while (loop->free_exchanges != NULL) {
         struct exchange *exchange = loop->free_exchanges;

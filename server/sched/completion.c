@@ -25,7 +25,6 @@ enum status completion_init(struct completion *completion, struct error *err)
 
 void completion_deinit(struct completion *completion)
 {
-    thread_device_close(&completion->device);
     if (completion->fd >= 0) {
         (void)close(completion->fd);
         completion->fd = -1;

@@ -24,7 +24,8 @@ struct completion {
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
-void completion_deinit(struct completion *completion); /* nothing waits in it any more */
+/* The list is empty, and its device is closed (thread_device_close()). */
+void completion_deinit(struct completion *completion);
 
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
