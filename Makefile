@@ -482,10 +482,13 @@ unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOA
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 # What lint compiles; of this only the libraries to preload are linked, which have no objects.
-.PHONY: product-objects test-objects cxx-objects warnings
+.PHONY: product-objects product-list test-objects cxx-objects warnings
 warnings:
 	@echo $(WARN) $(CWARN)
-product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
+PRODUCT_OBJ = $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
+product-objects: $(PRODUCT_OBJ)
+product-list:
+	@echo $(PRODUCT_OBJ)
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
     $(TESTING_OBJ) $(PRELOADED)
 cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
