@@ -168,13 +168,27 @@ static bool are_short_sets(const struct scan_piece *piece)
            sets->out_stride == size;
 }
 
-/* Lines whose elements are neighbours, or too few lines for the lanes of a tile, or long ones too few
- * of which lie side by side for the lanes of a strip. */
+/* Long lines whose elements are no farther from each other than the lines are, on both sides: to gather
+ * each line costs less than tiles of them. */
+static bool are_long_along(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    bool along = plan->axis.size >= EXACT_SHORT;
+    for (int d = 0; d < plan->dims && along; d++) {
+        along = plan->dim[d].in_stride >= plan->axis.in_stride &&
+                plan->dim[d].out_stride >= plan->axis.out_stride;
+    }
+    return along;
+}
+
+/* Lines whose elements are neighbours, or along memory, or too few lines for the lanes of a tile, or long
+ * ones too few of which lie side by side for the lanes of a strip. */
 static bool few_or_rows(const struct scan_piece *piece)
 {
     const bool narrow =
         are_columns(piece) && exact_neighbours(piece) * element_bytes(piece) <= EXACT_NARROW;
-    return are_rows(piece) || are_short_sets(piece) || piece->plan->lines < STRIDED_LINES ||
+    return are_rows(piece) || are_long_along(piece) || are_short_sets(piece) ||
+           piece->plan->lines < STRIDED_LINES ||
            (narrow && piece->plan->axis.size >= EXACT_SHORT);
 }
 
