@@ -176,18 +176,6 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# The kernels that cut lines, with units that stop at random: chain_delay.cl is appended to types.cl.
-$(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
-	@mkdir -p $(@D)
-	cat $^ >$@
-$(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o \
-    $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
-$(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl Makefile
-	@grep -E '^scan_(rows|steps|columns|narrow)_(i32|i64|i8)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
-	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
-
 # The arithmetic of exact sums, by itself.
 $(B)/tests/kernels/exact.list: Makefile
 	@mkdir -p $(@D)
