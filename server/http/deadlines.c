@@ -5,16 +5,16 @@
  * | its request         | bounded by                                                            |
  * |---------------------|-----------------------------------------------------------------------|
  * | none yet            | --header-timeout-ms, with the TLS handshake                           |
- * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
+ * | none since the last | --idle-timeout-s; where a request line trickles in,                   |
  * |                     | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
  * | BODY                | --body-timeout-ms, rate; --idle-timeout-s without a byte              |
  * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
  * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
  * |                     | texts; --device-timeout-ms there                                      |
- * | ANSWERING           | --answer-timeout-ms, rate                                             |
+ * | ANSWERING           | --answer-timeout-ms, rate; --idle-timeout-s without a byte            |
  *
- * All bounds are absolute: a byte now and then moves none of them (it does move MHD's own timeout).
+ * All bounds except --idle-timeout-s are absolute: a byte now and then does not extend them.
  * The bounds are also long, for the sake of slow links. While reservations of memory are refused,
  * the requests that hold memory and hardly move are therefore cut, the slowest first. While all
  * connections are taken and a newcomer waits, connections are evicted: those that places.c chooses,
@@ -187,17 +187,22 @@ static void note_progress(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* Has nothing of the body come for as long as a connection may idle? MHD is told not to count that
- * itself: it would close without a word. */
+/* True if neither an event of the socket nor a new deadline of the connection was seen for
+ * --idle-timeout-s. */
+static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
+{
+    const uint64_t idle_ns = conn->loop->server->config->idle_timeout_s * NS_PER_S;
+    return clock_span_ns(larger_of(conn->since_ns, conn->moved_ns), now_ns) > idle_ns;
+}
+
+/* True if nothing of the body has arrived for --idle-timeout-s. */
 static bool body_stands_still(struct conn *conn, uint64_t now_ns)
 {
     if (conn->exchange->request.body.received != conn->seen_bytes || conn_unread(conn)) {
         conn->moved_ns = now_ns;
         return false;
     }
-    conn_renew(conn);
-    return clock_span_ns(conn->moved_ns, now_ns) >
-           conn->loop->server->config->idle_timeout_s * NS_PER_S;
+    return idles_too_long(conn, now_ns);
 }
 
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
@@ -278,6 +283,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
             deadline_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
             cut_slow(conn, "no request line came in time (--header-timeout-ms)");
+        } else if (conn->used && idles_too_long(conn, now_ns)) {
+            cut_because(conn, "no request came in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut_slow(conn, "a request line came too slowly");
         }
@@ -292,7 +299,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
     } else if (state_of(conn) == REQUEST_ANSWERING) {
-        if (answer_overdue(conn, age_ns)) {
+        if (answer_overdue(conn, age_ns) || idles_too_long(conn, now_ns)) {
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else {

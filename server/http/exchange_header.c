@@ -360,7 +360,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         exchange_make_id(exchange);
     }
     request_enter(&exchange->request, REQUEST_BODY);
-    conn_begin(exchange->conn);
+    conn_begin(exchange->conn, exchange->loop->run_ns);
     if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
