@@ -29,8 +29,8 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/infer/body.h"
-#include "server/infer/slices.h"
+#include "server/job/body.h"
+#include "server/job/slices.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 

@@ -14,8 +14,8 @@
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
 #include "server/http/tls.h"
-#include "server/infer/body.h"
-#include "server/infer/infer_memory.h"
+#include "server/job/body.h"
+#include "server/job/infer_memory.h"
 #include "server/sched/client.h"
 #include "server/sched/queue.h"
 

@@ -26,8 +26,8 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
-#include "server/infer/job.h"
-#include "server/infer/slices.h"
+#include "server/job/job.h"
+#include "server/job/slices.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>

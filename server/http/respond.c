@@ -10,7 +10,7 @@
 #include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/tls.h"
-#include "server/infer/infer.h"
+#include "server/job/infer.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
 

@@ -8,10 +8,10 @@
  * | REFUSED   | the rest of the body is dropped               | ANSWERING; LINGERING if the rest   |
  * |           |                                               | is long or slow                    |
  * | LINGERING | the refusal is sent, later bytes are dropped  | the connection is closed           |
- * | PARSE     | a step of server/infer/job.c                  | PREPARE                            |
- * | PREPARE   | a step of server/infer/job.c                  | SCAN                               |
- * | SCAN      | a step of server/infer/job.c                  | PRINT                              |
- * | PRINT     | a step of server/infer/job.c                  | READY                              |
+ * | PARSE     | a step of server/job/job.c                  | PREPARE                            |
+ * | PREPARE   | a step of server/job/job.c                  | SCAN                               |
+ * | SCAN      | a step of server/job/job.c                  | PRINT                              |
+ * | PRINT     | a step of server/job/job.c                  | READY                              |
  * | READY     | the answer or the error is there              | ANSWERING; LINGERING if there is   |
  * |           |                                               | no memory for the answer           |
  * | ANSWERING | MHD sends the answer                          | the request ends                   |
@@ -90,7 +90,7 @@ struct request_list {
     struct request *last;  /* valid if first is not NULL */
 };
 
-/* A part of a tensor that is scanned by itself (server/infer/slices.h); constant while it is
+/* A part of a tensor that is scanned by itself (server/job/slices.h); constant while it is
  * out, but for `overdue`. */
 struct request_slice {
     struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
@@ -110,8 +110,8 @@ enum coding {
     CODING_DEFLATE
 };
 
-/* A body as it arrives (server/infer/body.h), and what of the memory budget is taken for it
- * (server/infer/infer_memory.h). */
+/* A body as it arrives (server/job/body.h), and what of the memory budget is taken for it
+ * (server/job/infer_memory.h). */
 struct request_body {
     int64_t declared; /* Content-Length, -1: none given */
     bool chunked;

@@ -2,7 +2,7 @@
 #ifndef TALLY_TESTS_PACK_H
 #define TALLY_TESTS_PACK_H
 
-#include "server/infer/inflate.h"
+#include "server/job/inflate.h"
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>

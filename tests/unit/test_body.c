@@ -1,9 +1,9 @@
 /* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
-#include "server/infer/body.h"
+#include "server/job/body.h"
 
 #include "proto/content_guess.h"
 #include "server/base/config.h"
-#include "server/infer/infer_memory.h"
+#include "server/job/infer_memory.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"

@@ -1,5 +1,5 @@
 /* infer_memory.h: what a request needs, and what is charged to the budget and to its client. */
-#include "server/infer/infer_memory.h"
+#include "server/job/infer_memory.h"
 
 #include "server/base/clock.h"
 #include "server/base/config.h"

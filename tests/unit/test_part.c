@@ -1,13 +1,13 @@
 /* part.h: what a part costs is a client's choice, so it is paid in steps. */
-#include "server/infer/part.h"
+#include "server/job/part.h"
 
 #include "kernels/device.h"
 #include "proto/base64.h"
 #include "server/base/config.h"
-#include "server/infer/body.h"
-#include "server/infer/infer.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/job.h"
+#include "server/job/body.h"
+#include "server/job/infer.h"
+#include "server/job/infer_memory.h"
+#include "server/job/job.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"

@@ -1,6 +1,6 @@
 /* segments.h: the scans of all segments together hold each element once, in lines of its segment, and
  * what is scattered lands where that element's sum belongs; work is in steps that can be given up. */
-#include "server/infer/segments.h"
+#include "server/job/segments.h"
 
 #include "proto/elements.h"
 #include "proto/offsets.h"

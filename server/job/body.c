@@ -1,12 +1,12 @@
 /* Receives bodies; see body.h. */
-#include "server/infer/body.h"
+#include "server/job/body.h"
 
 #include "proto/byte_size.h"
 #include "server/base/config.h"
-#include "server/infer/infer.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/inflate.h"
-#include "server/infer/slices.h"
+#include "server/job/infer.h"
+#include "server/job/infer_memory.h"
+#include "server/job/inflate.h"
+#include "server/job/slices.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"

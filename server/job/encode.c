@@ -4,15 +4,15 @@
  * What goes wrong: without memory for packing the answer goes out as it is; without memory for its
  * text, or given up between two pieces, the request ends with an error. Thread: the owner. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
-#include "server/infer/infer.h"
+#include "server/job/infer.h"
 
 #include "proto/elements.h"
 #include "server/base/clock.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/infer_shm.h"
-#include "server/infer/inflate.h"
-#include "server/infer/part.h"
-#include "server/infer/segments.h"
+#include "server/job/infer_memory.h"
+#include "server/job/infer_shm.h"
+#include "server/job/inflate.h"
+#include "server/job/part.h"
+#include "server/job/segments.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 

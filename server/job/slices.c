@@ -1,5 +1,5 @@
 /* One record per sliced request: the slice, as a request, and what is done. See slices.h. */
-#include "server/infer/slices.h"
+#include "server/job/slices.h"
 
 #include "kernels/device.h"
 #include "kernels/split.h"
@@ -7,10 +7,10 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/infer_shm.h"
-#include "server/infer/part.h"
-#include "server/infer/segments.h"
+#include "server/job/infer_memory.h"
+#include "server/job/infer_shm.h"
+#include "server/job/part.h"
+#include "server/job/segments.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/queue.h"

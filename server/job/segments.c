@@ -1,6 +1,6 @@
 /* Runs of segments, the matrices that they make, and the moves between these and the tensor; see
  * segments.h. */
-#include "server/infer/segments.h"
+#include "server/job/segments.h"
 
 #include "kernels/split.h"
 #include "proto/elements.h"

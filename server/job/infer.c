@@ -1,13 +1,13 @@
 /* What a tensor request is, and how its input is completed; see infer.h. */
-#include "server/infer/infer.h"
+#include "server/job/infer.h"
 
 #include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/infer_shm.h"
-#include "server/infer/part.h"
-#include "server/infer/segments.h"
+#include "server/job/infer_memory.h"
+#include "server/job/infer_shm.h"
+#include "server/job/part.h"
+#include "server/job/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"

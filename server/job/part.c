@@ -1,5 +1,5 @@
 /* Parts and totals, from the carry of the request to the carry of the answer; see part.h. */
-#include "server/infer/part.h"
+#include "server/job/part.h"
 
 #include "kernels/device.h"
 #include "server/sched/server.h"

@@ -9,16 +9,16 @@
  *
  * Threads: a step runs in the loop (owner OWNER_LOOP) or in a thread of the codec pool
  * (OWNER_CODECS). A scan that neither of them runs is computed by a device worker. */
-#include "server/infer/job.h"
+#include "server/job/job.h"
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/body.h"
-#include "server/infer/infer.h"
-#include "server/infer/infer_memory.h"
-#include "server/infer/infer_shm.h"
-#include "server/infer/part.h"
-#include "server/infer/slices.h"
+#include "server/job/body.h"
+#include "server/job/infer.h"
+#include "server/job/infer_memory.h"
+#include "server/job/infer_shm.h"
+#include "server/job/part.h"
+#include "server/job/slices.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/device_pool.h"

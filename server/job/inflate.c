@@ -1,6 +1,6 @@
 /* zlib streams; see inflate.h. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
-#include "server/infer/inflate.h"
+#include "server/job/inflate.h"
 
 #include <assert.h>
 #include <limits.h>

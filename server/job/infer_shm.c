@@ -1,8 +1,8 @@
 /* Shared memory of tensor requests; see infer_shm.h. */
-#include "server/infer/infer_shm.h"
+#include "server/job/infer_shm.h"
 
 #include "proto/elements.h"
-#include "server/infer/part.h"
+#include "server/job/part.h"
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
 

@@ -1,14 +1,14 @@
 /* Sizes, and what is charged when; see infer_memory.h. */
-#include "server/infer/infer_memory.h"
+#include "server/job/infer_memory.h"
 
 #include "proto/byte_size.h"
 #include "proto/elements.h"
 #include "proto/offsets.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/infer_shm.h"
-#include "server/infer/part.h"
-#include "server/infer/segments.h"
+#include "server/job/infer_shm.h"
+#include "server/job/part.h"
+#include "server/job/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
