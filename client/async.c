@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -43,7 +44,23 @@ struct async {
 static void submitted_free(struct cumsum_call *cumsum)
 {
     call_destroy(cumsum->call);
+    free(cumsum->offsets);
     free(cumsum);
+}
+
+/* Copy the offsets that the request borrows from the caller's scan. False: no memory. */
+static bool own_offsets(struct cumsum_call *cumsum)
+{
+    struct call_spec *spec = &cumsum->spec;
+    if (spec->head != NULL) {
+        cumsum->offsets = malloc(spec->head_bytes);
+        if (cumsum->offsets == NULL) {
+            return false;
+        }
+        memcpy(cumsum->offsets, spec->head, spec->head_bytes);
+        spec->head = cumsum->offsets;
+    }
+    return true;
 }
 
 /* ---- on the client's own thread ---- */
@@ -239,6 +256,9 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
         return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory, or of threads");
     }
     enum tally_status status = cumsum_call_init(cumsum, scan, false, input, output, err);
+    if (status == TALLY_OK && !own_offsets(cumsum)) {
+        status = client_error_no_memory(err);
+    }
     if (status == TALLY_OK) {
         cumsum->done = done;
         cumsum->call = call_create(client, &cumsum->spec, err);

@@ -17,6 +17,7 @@
 #include "proto/limits.h"
 #include "proto/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -58,13 +59,17 @@ int tally_dtype_find(const char *name, enum tally_dtype *dtype)
 static const char *const NAN_NAMES[] = {
     [TALLY_NAN_PROPAGATE] = "propagate", [TALLY_NAN_ZERO] = "zero", [TALLY_NAN_SKIP] = "skip"};
 
+/* Elements that the output has more than the input along the axis. */
+static uint64_t extra_sums(const struct tally_scan *scan)
+{
+    return scan->include_initial == 0 ? 0 : scan->offsets == NULL ? 1 : scan->offset_count - 1;
+}
+
 /* The sizes of the output. The scan is valid. */
 static void output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RANK])
 {
-    const int64_t axis = scan_axis(scan);
-    for (int i = 0; i < scan->rank; i++) {
-        sizes[i] = scan->sizes[i] + (i == axis && scan->include_initial != 0);
-    }
+    memcpy(sizes, scan->sizes, (size_t)scan->rank * sizeof *sizes);
+    sizes[scan_axis(scan)] += (int64_t)extra_sums(scan);
 }
 
 /* One of the two tensors of a scan. */
@@ -134,10 +139,14 @@ static enum tally_status check_geometry(const struct tally_scan *scan, struct ta
             "axis %" PRId64 " of a tensor with %d dimension%s: expected %d to %d", scan->axis,
             scan->rank, scan->rank == 1 ? "" : "s", -scan->rank, scan->rank - 1);
     }
-    if (scan->include_initial != 0 && scan->sizes[scan_axis(scan)] == INT64_MAX) {
+    const int64_t size = scan->sizes[scan_axis(scan)];
+    int64_t sums = 0;
+    if (__builtin_add_overflow(size, extra_sums(scan), &sums)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "the axis has 2^63 - 1 elements, and include_initial makes one "
-                                "more: expected at most 2^63 - 2");
+                                "the axis has %" PRId64
+                                " elements, and include_initial makes %" PRIu64
+                                " more: expected at most 2^63 - 1 together",
+                                size, extra_sums(scan));
     }
     return TALLY_OK;
 }
@@ -149,6 +158,66 @@ static enum tally_status blame_field(struct tally_error *err, const char *field)
         (void)snprintf(err->field, sizeof err->field, "%s", field);
     }
     return TALLY_INVALID_ARGUMENT;
+}
+
+enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tally_error *err)
+{
+    if (scan->offsets == NULL) {
+        return TALLY_OK;
+    }
+    (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_PART);
+    return blame_field(err, "offsets");
+}
+
+/* The offsets are there if they are counted. */
+static enum tally_status check_offset_count(const struct tally_scan *scan,
+                                            struct tally_error *err)
+{
+    if ((scan->offsets == NULL) == (scan->offset_count == 0)) {
+        return TALLY_OK;
+    }
+    if (scan->offsets != NULL) {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_NONE, "offsets");
+    } else {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT,
+                               "offsets is NULL, but offset_count is %" PRIu64 ", expected 0",
+                               scan->offset_count);
+    }
+    return blame_field(err, "offsets");
+}
+
+/* The offsets cut the axis into segments. The rest of the scan is valid. */
+static enum tally_status check_offsets(const struct tally_scan *scan, struct tally_error *err)
+{
+    static const char field[] = "offsets";
+    assert(scan->sizes != NULL); /* scan_read() refuses such a scan */
+    const int64_t size = scan->sizes[scan_axis(scan)];
+    int64_t before = 0;
+    for (uint64_t i = 0; i < scan->offset_count; i++) {
+        const int64_t offset = scan->offsets[i];
+        if (i == 0 && offset != 0) {
+            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_FIRST, field,
+                                   offset);
+            return blame_field(err, field);
+        }
+        if (offset < before) {
+            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_DECREASE, field,
+                                   i, offset, before);
+            return blame_field(err, field);
+        }
+        if (offset > size) {
+            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_BEYOND, field, i,
+                                   offset, size);
+            return blame_field(err, field);
+        }
+        before = offset;
+    }
+    if (scan->offsets != NULL && before != size) {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_LAST, field,
+                               scan->offset_count - 1, before, size);
+        return blame_field(err, field);
+    }
+    return TALLY_OK;
 }
 
 /* The type of the sums must be one that the elements can be widened to. */
@@ -219,17 +288,19 @@ enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *fu
     }
     memcpy(full, scan, scan->struct_size);
     full->struct_size = sizeof *full;
+    CLIENT_TRY(check_offset_count(full, err));
     CLIENT_TRY(check_geometry(full, err));
     return check_attributes(full, err);
 }
 
-/* Bytes of the two buffers of a valid scan. */
+/* Check the offsets of a scan that scan_read() has read, and count the bytes of its two buffers. */
 static enum tally_status scan_buffers(const struct tally_scan *scan, uint64_t *input_bytes,
                                       uint64_t *output_bytes, struct tally_error *err)
 {
     int64_t sizes[TALLY_MAX_RANK];
     *input_bytes = 0;
     *output_bytes = 0;
+    CLIENT_TRY(check_offsets(scan, err));
     output_sizes(scan, sizes);
     const struct layout input = {"input ", scan->sizes, scan->strides, scan->rank, scan->dtype};
     const struct layout output = {"output ", sizes, scan->output_strides, scan->rank,
@@ -472,6 +543,9 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
     bool in_place = false;
     client_error_reset(err);
     CLIENT_TRY(scan_read(given, &full, err));
+    if (totals) {
+        CLIENT_TRY(scan_refuse_offsets(scan, err));
+    }
     CLIENT_TRY(scan_buffers(scan, &input_bytes, &cumsum->output_bytes, err));
     if (totals && scan->include_initial != 0) {
         (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_INCLUDE_INITIAL_TOTALS);
@@ -501,6 +575,14 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
+    const size_t offset_bytes = (size_t)scan->offset_count * sizeof *scan->offsets;
+    bool overwritten = false; /* a further attempt would send sums as offsets */
+    (void)ranges_allowed(scan->offsets, offset_bytes, output, cumsum->output_bytes,
+                         &overwritten);
+    if (overwritten) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "offsets and output overlap; they must be disjoint");
+    }
     cumsum->dtype = tally_dtype_name(scan_output_dtype(scan));
     cumsum->output = output;
     cumsum->lines = scan_lines(scan);
@@ -511,6 +593,9 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
         .method = "POST",
         .path = cumsum->path,
         .content_type = "application/octet-stream",
+        .head = (const char *)scan->offsets,
+        .head_bytes = offset_bytes,
+        .head_header = scan->offsets != NULL ? "Tally-Offsets-Length" : NULL,
         .body = input,
         .body_bytes = input_bytes,
         .progress = scan->progress,

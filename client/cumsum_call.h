@@ -28,6 +28,7 @@ struct cumsum_call {
     uint64_t carry_most; /* of a carry in the answer, in bytes */
     /* Submitted calls only: */
     struct call *call; /* owned */
+    void *offsets;     /* owned: the copy of scan->offsets that is sent; NULL: there are none */
     struct tally_done done;
     TAILQ_ENTRY(cumsum_call) link; /* shared: the list it is in */
 };
@@ -39,7 +40,7 @@ static inline int64_t scan_axis(const struct tally_scan *scan)
 }
 
 /* Check a scan, whose struct_size may be that of an older tally.h, and copy it to *full: what it
- * points to stays the caller's. */
+ * points to stays the caller's. The values of its offsets are not read. */
 enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
                             struct tally_error *err);
 
@@ -52,8 +53,11 @@ static inline enum tally_dtype scan_output_dtype(const struct tally_scan *scan)
                                        : scan->dtype;
 }
 
-/* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
- * behind the tensor alone; the output is not used. */
+/* Refuse a scan with offsets for totals and sums in parts. */
+enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tally_error *err);
+
+/* Fill *cumsum; everything but the two buffers and the offsets is copied from the scan: spec.head
+ * borrows scan->offsets. `totals`: ask for the carry behind the tensor alone; the output is not used. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *given,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);

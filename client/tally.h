@@ -144,6 +144,14 @@ struct tally_scan {
                                 exclusive */
     const void *initial; /* one number of the type of the sums, counted before the first
                                 element of every line; NULL: none */
+    const int64_t
+        *offsets; /* [offset_count]: segments of the axis, each a line of its own. Index
+                                of the first element of each segment, then the size of the axis;
+                                offsets[0] is 0, and no offset is less than the one before it.
+                                With include_initial the output has one element more for each
+                                segment, an empty one too. Not for totals and sums in parts. NULL:
+                                the axis is one segment */
+    uint64_t offset_count; /* number of segments + 1; 0 if offsets is NULL */
 };
 
 struct tally; /* a client: where the server is, and the open connections */
@@ -170,7 +178,7 @@ TALLY_API enum tally_status tally_scan_bytes(const struct tally_scan *scan,
 /* Sum `input` along scan->axis into `output`.
  * in    input   tally_scan_bytes() bytes, little-endian
  * out   output  the result; may be `input` itself (in place) if there is room for the larger of
- *               both, must not overlap it otherwise
+ *               both, must not overlap it otherwise, nor scan->offsets
  * Retries 429, 503 (honouring Retry-After) and lost connections, with exponential back-off. A
  * lost connection is not retried once an in-place answer has begun to overwrite the input: then
  * err->output_touched is 1 and the buffer must be filled again. Thread: any. */
@@ -188,7 +196,7 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
 struct tally_parts;
 
 /* Nothing is sent yet. `scan` and its lists are copied; the size of its axis says nothing here,
- * output_strides must be NULL. The number that scan->initial points to is copied, too. NULL on
+ * output_strides and offsets must be NULL: the parts of a segment are a sum of their own. The number that scan->initial points to is copied, too. NULL on
  * failure. */
 TALLY_API struct tally_parts *
 tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tally_error *err);
@@ -229,7 +237,7 @@ struct tally_carry {
 
 /* The exact sum of each line of a tensor, as the carry behind the tensor: the same bytes that
  * tally_parts_carry() lends after the whole tensor was summed as one part. scan->initial counts;
- * scan->include_initial must be 0.
+ * scan->include_initial must be 0, and scan->offsets NULL.
  * in    input   as in tally_cumsum()
  * out   total   the carry, whose former bytes are freed. Untouched if the call fails
  * With totals the parts of a tensor can be summed at the same time: for each part, add up the totals

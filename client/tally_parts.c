@@ -34,9 +34,9 @@ struct tally_parts *tally_parts_open(struct tally *client, const struct tally_sc
 {
     struct tally_scan full;
     const struct tally_scan *scan = &full;
-    if (client_require(client, err) != TALLY_OK ||
-        tally_scan_bytes(given, NULL, NULL, err) != TALLY_OK ||
-        scan_read(given, &full, err) != TALLY_OK) {
+    if (client_require(client, err) != TALLY_OK || scan_read(given, &full, err) != TALLY_OK ||
+        scan_refuse_offsets(scan, err) != TALLY_OK ||
+        tally_scan_bytes(scan, NULL, NULL, err) != TALLY_OK) {
         return NULL;
     }
     if (scan->output_strides != NULL) {

@@ -3,12 +3,15 @@
 #include "tests/client/lib/support.h"
 
 #include <math.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Every request gets the same answer; the head of the last one is kept. */
+/* Every request gets the same answer; of the last one the head and the beginning of the body are kept. */
 struct script {
     char head[16384];
+    unsigned char body[256];
+    size_t body_bytes;
     const char *dtype;
     const char *shape;
     uint64_t carry_bytes; /* of the answer, at the beginning of its payload */
@@ -21,6 +24,10 @@ static void answer_and_keep(void *user, const struct fake_request *request,
 {
     struct script *script = user;
     memcpy(script->head, request->head, sizeof script->head);
+    script->body_bytes = request->body_bytes;
+    memcpy(script->body, request->body,
+           request->body_bytes < sizeof script->body ? request->body_bytes
+                                                     : sizeof script->body);
     answer->text_bytes = (size_t)snprintf(
         answer->text, sizeof answer->text,
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %zu\r\n"
@@ -246,7 +253,7 @@ static void attributes_that_do_not_go_together_are_refused_before_sending(void *
     cases[6].scan.rank = 2;
     cases[6].scan.sizes = endless;
     cases[6].field = "";
-    cases[6].text = "at most 2^63 - 2";
+    cases[6].text = "include_initial makes 1 more: expected at most 2^63 - 1 together";
     cases[7].scan.dtype = (enum tally_dtype)13;
     cases[7].field = "";
     cases[7].text = "no element type 13";
@@ -324,6 +331,208 @@ static void a_scan_of_a_program_built_before_attributes_is_taken(void **state)
     assert_int_equal(tally_scan_bytes(&scan, NULL, NULL, NULL), TALLY_INVALID_ARGUMENT);
 }
 
+/* ---- offsets ---- */
+
+static const int64_t FIVE = 5;
+static const int64_t OFFSETS[] = {0, 2, 2, 5};
+
+static struct tally_scan scan_of_segments(void)
+{
+    struct tally_scan scan = scan_of(&FIVE);
+    scan.offsets = OFFSETS;
+    scan.offset_count = 4;
+    return scan;
+}
+
+/* A callback that the test holds. */
+struct held {
+    sem_t begun;
+    sem_t go_on;
+};
+
+static void hold(void *user, const struct tally_error *result)
+{
+    struct held *held = user;
+    (void)result;
+    (void)sem_post(&held->begun);
+    while (sem_wait(&held->go_on) != 0) {
+    }
+}
+
+static void offsets_are_sent_before_the_tensor(void **state)
+{
+    (void)state;
+    const int32_t input[5] = {1, 2, 3, 4, 5};
+    int32_t output[8];
+    struct tally_error err;
+    struct script script = {.dtype = "int32", .shape = "5", .payload_bytes = 20};
+    struct fake_server *server = fake_server_start(answer_and_keep, &script, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_scan scan = scan_of_segments();
+    assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_OK);
+    assert_query(&script, "?dtype=int32&shape=5&axis=0 HTTP");
+    assert_query(&script, "\r\nTally-Offsets-Length: 32\r\n");
+    assert_int_equal(script.body_bytes, 32 + 20);
+    assert_memory_equal(script.body, OFFSETS, 32);
+    assert_memory_equal(script.body + 32, input, 20);
+
+    /* with a sum more for each of three segments: no other shape is the answer */
+    scan.include_initial = 1;
+    assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_BAD_ANSWER);
+    script.shape = "8";
+    script.payload_bytes = 32;
+    assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_OK);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void a_submitted_call_has_offsets_of_its_own(void **state)
+{
+    (void)state;
+    const int32_t input[5] = {1, 2, 3, 4, 5};
+    int32_t output[5];
+    int64_t offsets[4];
+    struct held held;
+    struct tally_error err;
+    struct script script = {.dtype = "int32", .shape = "5", .payload_bytes = 20};
+    struct fake_server *server = fake_server_start(answer_and_keep, &script, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_scan scan = scan_of(&FIVE);
+    assert_int_equal(sem_init(&held.begun, 0, 0) | sem_init(&held.go_on, 0, 0), 0);
+    /* the thread that sends is in this callback until the caller has changed the offsets */
+    assert_int_equal(
+        tally_submit(client, &scan, input, output, (struct tally_done){hold, &held}, &err),
+        TALLY_OK);
+    while (sem_wait(&held.begun) != 0) {
+    }
+    memcpy(offsets, OFFSETS, sizeof offsets);
+    scan = scan_of_segments();
+    scan.offsets = offsets;
+    assert_int_equal(
+        tally_submit(client, &scan, input, output, (struct tally_done){NULL, NULL}, &err),
+        TALLY_OK);
+    memset(offsets, 0xFF, sizeof offsets);
+    assert_int_equal(sem_post(&held.go_on), 0);
+    assert_int_equal(tally_wait(client, -1), TALLY_OK);
+    assert_query(&script, "\r\nTally-Offsets-Length: 32\r\n");
+    assert_memory_equal(script.body, OFFSETS, 32);
+    tally_close(client);
+    fake_server_stop(server);
+    assert_int_equal(sem_destroy(&held.begun) | sem_destroy(&held.go_on), 0);
+}
+
+static void assert_refused(enum tally_status status, const struct tally_error *err,
+                           const char *text)
+{
+    assert_int_equal(status, TALLY_INVALID_ARGUMENT);
+    assert_string_equal(err->field, "offsets");
+    if (strstr(err->message, text) == NULL)
+        fail_msg("%s is not in %s", text, err->message);
+}
+
+static void offsets_that_are_none_are_refused_before_sending(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t offsets[4];
+        uint64_t count;
+        const char *text;
+    } cases[] = {
+        {{0}, 0, "offsets is empty, expected the beginning of each segment"},
+        {{1, 5}, 2, "offsets[0] is 1, expected 0"},
+        {{-1, 5}, 2, "offsets[0] is -1, expected 0"},
+        {{0, 3, 2, 5}, 4, "offsets[2] is 2, less than the offset before it, 3"},
+        {{0, INT64_MIN, 5}, 3, "less than the offset before it, 0"},
+        {{0, 6, 5}, 3, "offsets[1] is 6, beyond the axis, which has the size 5"},
+        {{0, INT64_MAX}, 2, "beyond the axis"},
+        {{0, 4}, 2, "offsets[1], the last one, is 4, expected the size of the axis, 5"},
+        {{0}, 1, "offsets[0], the last one, is 0, expected the size of the axis, 5"},
+    };
+    struct tally *client = tally_open("h:1", NULL, NULL);
+    int32_t buffer[5] = {0};
+    struct tally_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tally_scan scan = scan_of(&FIVE);
+        scan.offsets = cases[i].offsets;
+        scan.offset_count = cases[i].count;
+        assert_refused(tally_cumsum(client, &scan, buffer, buffer, &err), &err, cases[i].text);
+        assert_refused(tally_scan_bytes(&scan, NULL, NULL, &err), &err, cases[i].text);
+    }
+    struct tally_scan scan = scan_of(&FIVE);
+    scan.offset_count = 2;
+    assert_refused(tally_cumsum(client, &scan, buffer, buffer, &err), &err,
+                   "offsets is NULL, but offset_count is 2");
+    tally_close(client);
+}
+
+static void parts_and_totals_have_no_offsets(void **state)
+{
+    (void)state;
+    static const char text[] = "a part ends where a segment ends, or is carried: leave offsets "
+                               "out";
+    const int64_t open = 0; /* of an axis in parts */
+    struct tally *client = tally_open("h:1", NULL, NULL);
+    int32_t buffer[5] = {0};
+    struct tally_carry total = {NULL, 0};
+    struct tally_error err;
+    struct tally_scan scan = scan_of_segments();
+    assert_refused(tally_totals(client, &scan, buffer, &total, &err), &err, text);
+    scan.sizes = &open;
+    assert_null(tally_parts_open(client, &scan, &err));
+    assert_refused(err.status, &err, text);
+    tally_close(client);
+}
+
+static void offsets_do_not_lie_in_the_output(void **state)
+{
+    (void)state;
+    struct tally *client = tally_open("h:1", NULL, NULL);
+    struct tally_error err;
+    int64_t offsets[4];
+    memcpy(offsets, OFFSETS, sizeof offsets);
+    const int32_t input[5] = {0};
+    struct tally_scan scan = scan_of_segments();
+    scan.offsets = offsets;
+    assert_int_equal(tally_cumsum(client, &scan, input, &offsets[3], &err),
+                     TALLY_INVALID_ARGUMENT);
+    assert_string_equal(err.message, "offsets and output overlap; they must be disjoint");
+    tally_close(client);
+}
+
+static void each_segment_has_room_for_its_initial_sum(void **state)
+{
+    (void)state;
+    static const int64_t none[] = {0, 0, 0};
+    const int64_t sizes[2] = {3, 5};
+    const int64_t empty[2] = {3, 0};
+    const int64_t endless[2] = {0, INT64_MAX - 2};
+    const int64_t far[] = {0, 0, 0, INT64_MAX - 2};
+    uint64_t output = 77;
+    struct tally_error err;
+    struct tally_scan scan = scan_of_segments();
+    scan.rank = 2;
+    scan.axis = -1;
+    scan.sizes = sizes;
+    assert_int_equal(tally_scan_bytes(&scan, NULL, &output, &err), TALLY_OK);
+    assert_int_equal(output, 3 * 5 * 4);
+    scan.include_initial = 1;
+    assert_int_equal(tally_scan_bytes(&scan, NULL, &output, &err), TALLY_OK);
+    assert_int_equal(output, 3 * 8 * 4);
+    scan.sizes = empty;
+    scan.offsets = none;
+    scan.offset_count = 3;
+    assert_int_equal(tally_scan_bytes(&scan, NULL, &output, &err), TALLY_OK);
+    assert_int_equal(output, 3 * 2 * 4);
+    scan.offset_count = 1; /* no segment */
+    assert_int_equal(tally_scan_bytes(&scan, NULL, &output, &err), TALLY_OK);
+    assert_int_equal(output, 0);
+    scan.sizes = endless;
+    scan.offsets = far;
+    scan.offset_count = 4;
+    assert_int_equal(tally_scan_bytes(&scan, NULL, &output, &err), TALLY_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "include_initial makes 3 more"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +543,12 @@ int main(void)
         cmocka_unit_test(attributes_that_do_not_go_together_are_refused_before_sending),
         cmocka_unit_test(buffers_have_the_bytes_of_what_they_hold),
         cmocka_unit_test(a_scan_of_a_program_built_before_attributes_is_taken),
+        cmocka_unit_test(offsets_are_sent_before_the_tensor),
+        cmocka_unit_test(a_submitted_call_has_offsets_of_its_own),
+        cmocka_unit_test(offsets_that_are_none_are_refused_before_sending),
+        cmocka_unit_test(parts_and_totals_have_no_offsets),
+        cmocka_unit_test(offsets_do_not_lie_in_the_output),
+        cmocka_unit_test(each_segment_has_room_for_its_initial_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -553,6 +553,65 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
+/* Whole, exclusive, reversed, with the initial sums of each segment; along both axes. */
+static void every_segment_is_a_line_of_its_own(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {ROWS, COLUMNS};
+    static const int64_t offsets[2][5] = {{0, 0, 2, ROWS}, {0, 1, 1, 4, COLUMNS}};
+    for (int variant = 0; variant < 2 * 2 * 3; variant++) {
+        const int axis = variant % 2;
+        const int reverse = variant / 2 % 2;
+        const int include = variant / 4 == 1;
+        const int exclusive = variant / 4 == 2;
+        const int segments = axis == 0 ? 3 : 4;
+        const int columns = COLUMNS + include * (axis == 1 ? segments : 0);
+        const int64_t ten = 10;
+        int64_t input[CELLS];
+        int64_t output[2 * CELLS];
+        int64_t expected[2 * CELLS];
+        for (int cell = 0; cell < CELLS; cell++)
+            input[cell] = input_number(cell / COLUMNS, cell % COLUMNS);
+        for (int line = 0; line < (axis == 0 ? COLUMNS : ROWS); line++) {
+            int place = 0; /* along the axis of the output */
+            for (int k = 0; k < segments; k++) {
+                const int begin = (int)offsets[axis][k];
+                const int count = (int)offsets[axis][k + 1] - begin;
+                int64_t sum = ten;
+                for (int i = 0; i < count + include; i++) {
+                    const int own = i - include; /* in the order of summing; -1: before all */
+                    const int at = begin + (reverse ? count - 1 - own : own);
+                    const int to = place + (reverse ? count + include - 1 - i : i);
+                    const int64_t element =
+                        own < 0 ? 0
+                                : input[axis == 0 ? at * COLUMNS + line : line * COLUMNS + at];
+                    expected[axis == 0 ? to * columns + line : line * columns + to] =
+                        exclusive ? sum : sum + element;
+                    sum += element;
+                }
+                place += count + include;
+            }
+        }
+        struct tally_error err;
+        struct tally_scan scan = {.struct_size = sizeof scan,
+                                  .dtype = TALLY_INT64,
+                                  .rank = 2,
+                                  .sizes = sizes,
+                                  .axis = axis,
+                                  .exclusive = exclusive,
+                                  .reverse = reverse,
+                                  .initial = &ten,
+                                  .include_initial = include,
+                                  .offsets = offsets[axis],
+                                  .offset_count = (uint64_t)segments + 1};
+        uint64_t bytes = 0;
+        assert_int_equal(tally_scan_bytes(&scan, NULL, &bytes, &err), TALLY_OK);
+        if (tally_cumsum(client, &scan, input, output, &err) != TALLY_OK)
+            fail_msg("%s", err.message);
+        assert_memory_equal(output, expected, bytes);
+    }
+}
+
 static void submitted_calls_are_right(void **state)
 {
     (void)state;
@@ -730,6 +789,7 @@ int main(void)
         cmocka_unit_test(the_server_tells_of_itself),
         cmocka_unit_test(the_answer_to_head_has_no_body_to_wait_for),
         cmocka_unit_test(times_without_end_are_long),
+        cmocka_unit_test(every_segment_is_a_line_of_its_own),
         cmocka_unit_test(submitted_calls_are_right),
         cmocka_unit_test(the_seed_s_examples_come_out),
         cmocka_unit_test(padded_and_strided_tensors_keep_their_surroundings),
