@@ -314,6 +314,8 @@ class AsyncClient(Options[AsyncParts]):
         nan: Any = None,
         initial: Any = None,
         include_initial: Any = False,
+        offsets: Any = None,
+        groups: Any = None,
         out: Any = None,
         progress: Any = None,
         **options: Any,
@@ -325,7 +327,7 @@ class AsyncClient(Options[AsyncParts]):
         server.
         """
         options.update(dtype=dtype, nan=nan, initial=initial, include_initial=include_initial)
-        scans, result = prepare_sums(x, axis, out, **options)
+        scans, result = prepare_sums(x, axis, out, offsets, groups, **options)
         with Meter(progress, sum(scan.operand.array.nbytes for scan in scans)) as meter:
             for scan in scans:
                 await self._sum(scan, meter)
@@ -359,7 +361,7 @@ class AsyncClient(Options[AsyncParts]):
         async def sum_chains() -> None:
             for chain in left:
                 carry = b""
-                for block, part in blocks(scan, chain):
+                for block, part in blocks(*chain):
                     carry = await self._run(raw_request(block, part, carry))
                     block.finish()
                     meter.add(block.operand.array.nbytes)

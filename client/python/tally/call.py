@@ -190,7 +190,8 @@ class Request:
     path: str  # with its query
     content_type: str = ""
     body: memoryview = field(default_factory=lambda: memoryview(b""))
-    carry: bytes = b""  # of the parts before, sent in front of the body
+    front: bytes = b""  # sent in front of the body: the carry of the parts before, or offsets
+    front_header: str = ""  # which says how many bytes these are
     # The most bytes of a carry that the answer has in front of its body; the call returns it.
     carry_limit: int = 0
     # The bytes of a 200 answer's body, all of them; None: a text, which the call returns.
@@ -291,21 +292,21 @@ class Call:
         caller.budget.count_call()
 
     def head(self) -> bytes:
-        """The head of the request and the carry behind it; an attempt begins."""
+        """The head of the request and the front of its body; an attempt begins."""
         request = self.request
         self.retry_after = 0.0
         self.begun = False
         self.received = 0
         head = f"{request.method} {self.caller.address.prefix}{request.path}{self.caller.head}"
         if request.content_type:
-            length = len(request.carry) + len(request.body)
+            length = len(request.front) + len(request.body)
             head += f"Content-Type: {request.content_type}\r\nContent-Length: {length}\r\n"
         if request.deadline != math.inf:
             left = math.ceil((request.deadline - time.monotonic()) * 1000)
             head += f"X-Request-Timeout-Ms: {min(max(left, 1), LONGEST_MS)}\r\n"
-        if request.carry:
-            head += f"Tally-Carry-Length: {len(request.carry)}\r\n"
-        return f"{head}\r\n".encode("ascii") + request.carry
+        if request.front:
+            head += f"{request.front_header}: {len(request.front)}\r\n"
+        return f"{head}\r\n".encode("ascii") + request.front
 
     # ---- the answer ----
 

@@ -20,12 +20,12 @@ from tally.address import parse_address
 from tally.attributes import NaN
 from tally.call import Call, Caller, Request
 from tally.carry import Carry
-from tally.dtypes import Array, sums_type
+from tally.dtypes import Array, element_type
 from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
 from tally.layout import Scan, as_array, as_shape
 from tally.parts import (
     PARALLEL,
-    Index,
+    Chain,
     Meter,
     Progress,
     apart,
@@ -234,7 +234,7 @@ class Options(Generic[AnyParts]):
         self._pool = Pool(idle_connections)  # of connections that block
 
     def _empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike) -> Array:
-        kind = sums_type(dtype)
+        kind = element_type(dtype)
         sizes = as_shape(shape, kind)
         if self._regions is None or 0 in sizes:
             return np.empty(sizes, kind)
@@ -319,6 +319,8 @@ class Client(Options[Parts]):
         nan: NaN | None = None,
         initial: Any = None,
         include_initial: bool = False,
+        offsets: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
         out: Array | None = None,
         deadline: float | None = None,
         progress: Progress | bool | None = None,
@@ -346,6 +348,15 @@ class Client(Options[Parts]):
             initial: a number of the type of the sums, which counts before the first element of
                 every line.
             include_initial: the axis has one sum more: ``initial`` or 0 before the first element.
+            offsets: segments of the axis, each summed as a line of its own: k + 1 integers for k
+                segments, the index of the first element of each and then the size of the axis. They
+                begin with 0 and never decrease. ``initial`` counts in each segment, and with
+                ``include_initial`` each has one sum more, an empty one too.
+            groups: a key for each element along the axis, of any type that NumPy sorts. Elements of
+                equal keys are summed as a line of their own, wherever they lie, and each sum stands
+                at the place of its element, as in pandas ``groupby(groups).cumsum()``. Groups that
+                do not lie in one piece are copied together first. NaN and NaT are no keys. Not with
+                ``offsets`` and ``include_initial``.
             out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
                 a np.memmap. None: a new array.
             deadline: seconds; the server drops the request if it still waits then.
@@ -354,7 +365,7 @@ class Client(Options[Parts]):
 
         Returns:
             ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None; with
-            ``include_initial`` one longer along the axis.
+            ``include_initial`` one longer along the axis, or as much longer as there are segments.
 
         Raises:
             InvalidArgument: an argument cannot be; nothing was sent.
@@ -365,6 +376,8 @@ class Client(Options[Parts]):
             x,
             axis,
             out,
+            offsets,
+            groups,
             dtype=dtype,
             exclusive=exclusive,
             reverse=reverse,
@@ -395,9 +408,9 @@ class Client(Options[Parts]):
         failed = threading.Event()
         under_way: set[Call] = set()
 
-        def work(chain: list[Index]) -> None:
+        def work(chain: Chain) -> None:
             carry = b""
-            for block, part in blocks(scan, chain):
+            for block, part in blocks(*chain):
                 call = Call(self._caller, raw_request(block, part, carry))
                 with lock:
                     if failed.is_set():

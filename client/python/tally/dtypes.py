@@ -103,6 +103,15 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 def sums_type(dtype: Any) -> np.dtype[Any]:
     """Return the type of sums that `dtype` names."""
+    return _known_type(dtype, V2_NAMES)
+
+
+def element_type(dtype: Any) -> np.dtype[Any]:
+    """Return the type of elements or sums that `dtype` names."""
+    return _known_type(dtype, V2_INPUT_NAMES)
+
+
+def _known_type(dtype: Any, names: dict[str, str]) -> np.dtype[Any]:
     if isinstance(dtype, str) and dtype == "bfloat16":
         try:
             import ml_dtypes
@@ -113,9 +122,9 @@ def sums_type(dtype: Any) -> np.dtype[Any]:
             ) from None
         dtype = ml_dtypes.bfloat16
     wanted = _native(_parsed(dtype))
-    if _name_of(wanted) not in V2_NAMES:
+    if _name_of(wanted) not in names:
         raise InvalidArgument(
-            f"dtype is {wanted}, expected one of {', '.join(V2_NAMES)}", field="dtype"
+            f"dtype is {wanted}, expected one of {', '.join(names)}", field="dtype"
         )
     return wanted
 

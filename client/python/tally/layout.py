@@ -27,6 +27,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tally.dtypes import Array, elements_of
 from tally.errors import InvalidArgument
+from tally.segments import Segments
 
 MAX_RANK = 64
 GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
@@ -42,10 +43,10 @@ class Operand(NamedTuple):
     result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
     nat: Array | None  # True where x has NaT; None if it has none
 
-    def sums_shape(self, include_initial: bool) -> tuple[int, ...]:
-        """Return the shape of the sums."""
+    def sums_shape(self, extra: int) -> tuple[int, ...]:
+        """Return the shape of the sums, of which there are `extra` more along the axis."""
         shape = list(self.array.shape)
-        shape[self.axis] += include_initial
+        shape[self.axis] += extra
         return tuple(shape)
 
 
@@ -74,16 +75,37 @@ def as_operand(
     length: elements of a line, None for those of `x`; inf for an axis that goes on. seen: False if
     `x` is empty and stands for elements that a worker reads later."""
     array = as_array(x)
-    shape = array.shape or (1,)
-    number = 0
-    if axis is None:
-        shape = (array.size,)
-    else:
-        number = _axis(axis, len(shape))
+    shape, number = _as_summed(array, axis)
     own = shape[number] if length is None else length
     array, name, sums, result, nat = elements_of(array, dtype, own, seen)
     nat = None if nat is None else nat.reshape(shape)
     return Operand(array.reshape(shape), name, number, sums, result, nat)
+
+
+def axis_size(array: Array, axis: SupportsIndex | None) -> int:
+    """Return the elements along the axis to sum; all of them for axis None."""
+    shape, number = _as_summed(array, axis)
+    return shape[number]
+
+
+def along(axis: int, index: Any) -> tuple[Any, ...]:
+    """Return the index of places along an axis, whatever the dimensions behind the axis."""
+    return (*(slice(None),) * axis, index)
+
+
+def extra_sums(include_initial: Any, segments: Segments | None) -> int:
+    """Return how many sums there are more than elements, along the axis."""
+    if not include_initial:
+        return 0
+    return 1 if segments is None else segments.segment_count
+
+
+def _as_summed(array: Array, axis: SupportsIndex | None) -> tuple[tuple[int, ...], int]:
+    """Return the shape that an array is summed in, and the axis, 0 to rank - 1."""
+    if axis is None:
+        return (array.size,), 0
+    shape = array.shape or (1,)
+    return shape, _axis(axis, len(shape))
 
 
 def as_shape(
@@ -208,8 +230,10 @@ class Scan(NamedTuple):
     operand: Operand
     output: Output
     result: Array  # what the caller gets: output.result, or the same memory as timedelta64
-    attributes: dict[str, str | int | float]  # besides dtype, shape and axis
+    attributes: dict[str, str | int | float]  # besides dtype, shape, axis and offsets
     deadline: float  # on the monotonic clock
+    # Of the axis; None: it is one. The elements of the operand lie in the order of the segments.
+    segments: Segments | None = None
 
     @property
     def reverse(self) -> bool:
@@ -227,14 +251,23 @@ class Scan(NamedTuple):
     def finish(self) -> Array:
         """Return the result, after the answer filled the output."""
         output, operand = self.output, self.operand
-        if output.result is not output.filled:
+        if self.segments is not None and self.segments.order is not None:
+            output.result[along(operand.axis, self.segments.order)] = output.filled
+        elif output.result is not output.filled:
             np.copyto(output.result, output.filled)
         if operand.nat is not None:
-            places = [slice(None)] * operand.array.ndim
+            nat = operand.nat
             if self.include_initial:
-                places[operand.axis] = slice(0, -1) if self.reverse else slice(1, None)
-            self.result[tuple(places)][operand.nat] = np.timedelta64("NaT")
+                nat = np.zeros(self.result.shape, bool)
+                nat[along(operand.axis, self._places())] = operand.nat
+            self.result[nat] = np.timedelta64("NaT")
         return self.result
+
+    def _places(self) -> Array:
+        """Return the index along the axis of the sum of each element, behind the initial sums of
+        the segments up to its own, with `reverse` of those before its own."""
+        places = np.arange(self.operand.array.shape[self.operand.axis]) + (not self.reverse)
+        return places if self.segments is None else places + self.segments.numbers()
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

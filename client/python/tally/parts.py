@@ -8,6 +8,9 @@ Blocks follow the array's memory: its outermost dimension is cut first. Only whe
 do blocks make a chain; each but the last has at least LEAST_LENGTH elements along the axis, so that
 its carry is short beside them. However an array is cut, its sums have the bits of one request.
 
+An axis of several segments is cut between them, where nothing is carried. A segment larger than a
+part becomes a sum of its own, without offsets, which is cut as any other.
+
 Failure: that of the first block that fails; the others are not begun. Thread: any.
 """
 
@@ -21,39 +24,83 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tally.dtypes import Array
 from tally.errors import TallyError
-from tally.layout import Scan, output_buffer
+from tally.layout import Scan, along, extra_sums, output_buffer
+from tally.segments import Segments
 
 PARALLEL = 4  # chains under way at a time
 LEAST_LENGTH = 64  # elements along the axis of a block in a chain
 
 Index = tuple[slice, ...]
+Chain = tuple[Scan, list[Index]]  # a sum, and blocks of its array
 Part = Literal["first", "next", "last"]
 Progress = Callable[[int, int], object]
 
 
-def chains(scan: Scan, part_bytes: int) -> list[list[Index]]:
+def chains(scan: Scan, part_bytes: int) -> list[Chain]:
     """Blocks of at most about `part_bytes`, in chains; in each in the order of traversal. Elements
     that the service widens count with the bytes of their sums."""
+    if scan.segments is None:
+        return _chains_of(scan, part_bytes)
+    return [
+        chain
+        for neighbours in _neighbours(scan, scan.segments, part_bytes)
+        for chain in _chains_of(neighbours, part_bytes)
+    ]
+
+
+def _neighbours(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
+    """The sums of segments beside each other: of one, or of several that can be cut into blocks of
+    `part_bytes` along other dimensions alone."""
+    array, axis, offsets = scan.operand.array, scan.operand.axis, segments.offsets
+    lines = array.size // array.shape[axis] if _outermost(array)[:1] == [axis] else 1
+    most = part_bytes // (lines * scan.operand.sums.itemsize)  # elements along the axis
+    extra = int(scan.include_initial)
+    first = 0
+    while first < segments.segment_count:
+        last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = max(last, first + 1)
+        begin, end = int(offsets[first]), int(offsets[last])
+        operand = scan.operand._replace(array=array[along(axis, slice(begin, end))], nat=None)
+        place = slice(begin + extra * first, end + extra * last)
+        filled = scan.output.filled[along(axis, place)]
+        own = Segments(offsets[first : last + 1] - begin) if last > first + 1 else None
+        if filled.size > 0:
+            # Of the output, part_scan() uses `filled` alone.
+            output = scan.output._replace(result=filled, filled=filled)
+            yield scan._replace(operand=operand, output=output, segments=own)
+        first = last
+
+
+def _outermost(array: Array) -> list[int]:
+    """The dimensions of several elements, the outermost in memory first."""
+    dims = [d for d in range(array.ndim) if array.shape[d] > 1]
+    return sorted(dims, key=lambda d: abs(array.strides[d]), reverse=True)
+
+
+def _chains_of(scan: Scan, part_bytes: int) -> list[Chain]:
+    """The chains of a sum. An axis of several segments is not cut."""
     array, axis, reverse = scan.operand.array, scan.operand.axis, scan.reverse
     itemsize = scan.operand.sums.itemsize
-    outermost = sorted(range(array.ndim), key=lambda d: abs(array.strides[d]), reverse=True)
-    found: list[list[Index]] = []
+    outermost = _outermost(array)
+    found: list[Chain] = []
     pending: list[Index] = [tuple(slice(0, size) for size in array.shape)]
     while pending:
         block = pending.pop()
         lengths = [part.stop - part.start for part in block]
         size = math.prod(lengths) * itemsize
-        if size <= part_bytes:
-            found.append([block])
-            continue
         dims = [d for d in outermost if lengths[d] > 1]
         others = [d for d in dims if d != axis]
+        if size <= part_bytes or (scan.segments is not None and not others):
+            found.append((scan, [block]))
+            continue
         fitting = part_bytes // (size // lengths[axis])  # elements along the axis
-        if not others or (dims[0] == axis and fitting >= LEAST_LENGTH):
+        carried = not others or (dims[0] == axis and fitting >= LEAST_LENGTH)
+        if carried and scan.segments is None:
             step = max(fitting, LEAST_LENGTH)
             chain = _cut(block, axis, range(0, lengths[axis], step))
-            found.append(chain[::-1] if reverse else chain)
+            found.append((scan, chain[::-1] if reverse else chain))
             continue
         length = lengths[others[0]]
         count = min(length, -(-size // part_bytes))
@@ -85,15 +132,17 @@ def part_scan(scan: Scan, index: Index, alone: bool, first: bool) -> Scan:
     a chain has the initial value, which later blocks have in their carry."""
     axis, target = scan.operand.axis, list(index)
     operand = scan.operand._replace(array=scan.operand.array[index], nat=None)
-    if scan.include_initial:
+    begin, end = index[axis].start, index[axis].stop
+    if alone:
+        target[axis] = slice(begin, end + extra_sums(scan.include_initial, scan.segments))
+    elif scan.include_initial:
         # The sum before the first element stands in front, or behind all others with `reverse`.
-        begin, end = index[axis].start, index[axis].stop
         forward = not scan.reverse
         target[axis] = slice(begin + (forward and not first), end + (forward or first))
     attributes = scan.attributes if first else without_initial(scan.attributes)
     filled = scan.output.filled[tuple(target)]
     output = output_buffer(filled, filled.shape, operand.sums, packed=not alone)
-    return Scan(operand, output, output.result, attributes, scan.deadline)
+    return Scan(operand, output, output.result, attributes, scan.deadline, scan.segments)
 
 
 def without_initial(attributes: dict[str, Any]) -> dict[str, Any]:

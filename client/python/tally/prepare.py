@@ -25,14 +25,19 @@ from tally.dtypes import Array, complex_types, name_of
 from tally.errors import BadAnswer, InvalidArgument
 from tally.layout import (
     Operand,
+    Output,
     Scan,
     as_array,
     as_operand,
+    axis_size,
+    bytes_of,
     check_out,
+    extra_sums,
     input_buffer,
     output_buffer,
 )
 from tally.parts import Part
+from tally.segments import Segments, segments_of
 
 RAW = "application/octet-stream"
 
@@ -44,12 +49,14 @@ def prepare(
     out: Array | None = None,
     deadline: float | None = None,
     packed: bool = False,
+    segments: Segments | None = None,
     **attributes: Any,
 ) -> Scan:
     """Check the arguments of cumsum() for an array that is not complex. packed: of a part."""
     operand = as_operand(x, axis, dtype, length=math.inf if packed else None)
     wanted = attributes_of(operand, **attributes)
-    shape, sums = operand.sums_shape("include_initial" in wanted), operand.sums
+    extra = extra_sums("include_initial" in wanted, segments)
+    shape, sums = operand.sums_shape(extra), operand.sums
     if operand.result != sums and out is not None:
         check_out(out, shape, operand.result)
         kind = sums if out.dtype == operand.result else sums.newbyteorder()
@@ -59,21 +66,33 @@ def prepare(
     result = out if out is not None else output.result.view(operand.result)
     if attributes.get("nan") == "zero":
         operand = operand._replace(nat=None)
-    return Scan(operand, output, result, wanted, _due(deadline))
+    if segments is not None and segments.order is not None:
+        operand = operand._replace(array=operand.array.take(segments.order, operand.axis))
+        gathered = np.empty(shape, sums)
+        output = Output(output.result, gathered, bytes_of(gathered), None)
+    return Scan(operand, output, result, wanted, _due(deadline), segments)
 
 
 def prepare_sums(
-    x: Any, axis: SupportsIndex | None, out: Array | None, **options: Any
+    x: Any,
+    axis: SupportsIndex | None,
+    out: Array | None,
+    offsets: Any,
+    groups: Any,
+    **options: Any,
 ) -> tuple[list[Scan], Array]:
     """Check the arguments of cumsum(). Returns the sums to ask for, which are two for a complex
     array, and their result."""
     array = as_array(x)
+    include_initial = options["include_initial"]
+    segments = segments_of(axis_size(array, axis), offsets, groups, include_initial)
+    options["segments"] = segments
     if array.dtype.kind != "c":
         scan = prepare(array, axis, out=out, **options)
         return [scan], scan.result
     result, component = complex_types(array, options.pop("dtype"))
     operand = as_operand(np.real(array), axis, component)
-    shape = operand.sums_shape(bool(options["include_initial"]))
+    shape = operand.sums_shape(extra_sums(include_initial, segments))
     if out is None:
         out = np.empty(shape, result)
     else:
@@ -138,6 +157,9 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
     operand, filled = scan.operand, scan.output.filled
     sums = name_of(operand.sums)
     body, path = raw_body("/v1/cumsum", operand, scan.attributes)
+    front, counted_by = carry, "Tally-Carry-Length"
+    if scan.segments is not None:
+        front, counted_by = scan.segments.offsets.astype("<i8").tobytes(), "Tally-Offsets-Length"
     if part is not None:
         path += f"&part={part}"
     if scan.output.strides is not None:
@@ -147,7 +169,8 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
         path,
         RAW,
         body,
-        carry,
+        front,
+        counted_by,
         carry_bytes_most(sums, _lines(operand)) if part in ("first", "next") else 0,
         into=scan.output.buffer,
         check=tensor_check(sums, filled.shape),

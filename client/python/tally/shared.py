@@ -33,6 +33,7 @@ from tally.call import Call, Caller, Request
 from tally.dtypes import V2_INPUT_NAMES, V2_NAMES, Array, name_of
 from tally.errors import BadAnswer, ConnectionLost, InvalidArgument, Rejected, TallyError
 from tally.layout import Scan
+from tally.segments import Segments
 from tally.transport import Pool, run
 
 FOLDER = "/dev/shm"
@@ -188,8 +189,11 @@ class Regions:
                 np.copyto(target.array_like(array), array)
             kind = V2_INPUT_NAMES[scan.operand.dtype]
             tensor = {"name": "x", "datatype": kind, "shape": list(array.shape)}
+            inputs = [{**tensor, "parameters": source.words(array.nbytes)}]
+            if scan.segments is not None:
+                inputs.append(_offsets_input(scan.segments))
             document = {
-                "inputs": [{**tensor, "parameters": source.words(array.nbytes)}],
+                "inputs": inputs,
                 "outputs": [{"name": "y", "parameters": target.words(filled.nbytes)}],
                 "parameters": {"axis": scan.operand.axis, **scan.attributes},
             }
@@ -286,6 +290,11 @@ class Regions:
         for place in places:
             if place.lent:
                 self.lent.pop(place.region.address, None)
+
+
+def _offsets_input(segments: Segments) -> dict[str, Any]:
+    offsets = segments.offsets.tolist()
+    return {"name": "offsets", "datatype": "INT64", "shape": [len(offsets)], "data": offsets}
 
 
 def _posted(path: str, document: dict[str, Any] | None = None) -> Request:

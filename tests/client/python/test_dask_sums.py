@@ -139,12 +139,71 @@ def test_narrow_integers_are_summed_without_a_warning(server):
         ("both True", np.arange(3), {"include_initial": True, "exclusive": True}),
         ("nan is 'ignore'", np.ones(3), {"nan": "ignore"}),
         ("skipna is 1", np.ones(3), {"skipna": 1}),
+        (r"offsets\[1\], the last one, is 2", np.ones(3), {"offsets": [0, 2]}),
+        ("has no place", np.ones(3), {"groups": [1, 1, 2], "include_initial": True}),
         ("skipna and nan are both given", np.ones(3), {"skipna": True, "nan": "skip"}),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_is_asked_for(words, x, options):
     with pytest.raises(tally.InvalidArgument, match=words):
         tally.dask.cumsum(da.from_array(x, chunks=2), 0, **options)
+
+
+# ---- segments ----
+
+OFFSETS = [0, 0, 3, 300, 300, 699, 700]
+
+
+@pytest.mark.parametrize("kind", arrays())
+def test_segments_and_groups_are_those_of_the_client(server, one, kind):
+    x, keys = arrays()[kind], rng.integers(0, 9, 700)
+    initial = {"times": np.timedelta64(9, "s"), "complex64": 2 - 1j}.get(kind, 7)
+    for options in (
+        {"offsets": OFFSETS},
+        {"offsets": OFFSETS, "include_initial": True, "initial": initial, "nan": "skip"},
+        {"offsets": OFFSETS, "include_initial": True, "reverse": True},
+        {"groups": keys, "nan": "skip", "exclusive": True},
+        {"groups": np.sort(keys).tolist(), "initial": initial},
+    ):
+        d = da.from_array(x, chunks=(2, 700))
+        sums = tally.dask.cumsum(d, 1, urls=server.url, **options)
+        assert is_right(sums, one.cumsum(x, 1, **options))
+    flat = np.ascontiguousarray(x[0])
+    sums = tally.dask.cumsum(da.from_array(flat, chunks=700), urls=server.url, offsets=OFFSETS)
+    assert is_right(sums, one.cumsum(flat, offsets=OFFSETS))
+
+
+def test_sums_of_other_segments_have_another_name():
+    d = da.ones((2, 6), chunks=(1, 6))
+    options = [{}, {"offsets": [0, 6]}, {"offsets": [0, 3, 6]}, {"groups": [0] * 6}]
+    options += [{"groups": [0] * 5 + [1]}]
+    assert len({tally.dask.cumsum(d, 1, **one).name for one in options}) == len(options)
+
+
+@pytest.mark.parametrize("options", [{"offsets": OFFSETS}, {"groups": [1] * 700}], ids=str)
+@pytest.mark.parametrize("kind", ["float32", "complex64"])
+def test_an_axis_with_segments_is_one_chunk(kind, options):
+    d = da.from_array(arrays()[kind], chunks=(5, 300))
+    with pytest.raises(
+        tally.InvalidArgument, match=r"3 chunks, .*: d.rechunk\({1: -1}\)"
+    ) as caught:
+        tally.dask.cumsum(d, -1, **options)
+    assert caught.value.field == "d"
+
+
+def test_groups_of_xarray_are_those_of_pandas(server):
+    import pandas
+    import xarray
+
+    days = pandas.date_range("2020-10-01", periods=700)
+    x = rng.integers(-9, 9, (5, 700)).astype(float)
+    array = xarray.DataArray(x, dims=("place", "time"), coords={"time": days})
+    sums = array.chunk({"place": 2}).reduce(
+        tally.dask.cumsum, "time", groups=array.time.dt.month, urls=server.url
+    )
+    assert isinstance(sums.data, da.Array) and sums.dims == array.dims
+    expected = pandas.DataFrame(x.T).groupby(days.month).cumsum().to_numpy().T
+    assert np.array_equal(sums.values, expected)
 
 
 @pytest.mark.parametrize("skipna", [True, False])

@@ -305,6 +305,16 @@ def test_an_empty_array_and_one_without_shared_memory_are_ordinary(connect, shm_
     assert ordinary.shape == (5,) and ordinary.dtype == np.int16 and ordinary.base is None
 
 
+@pytest.mark.parametrize("shm", [True, False])
+def test_an_array_of_booleans_is_an_input(connect, shm_server, no_copies, shm):
+    client = connect(shm_server.url, shm=shm)
+    x, out = client.empty((2, 3), bool), client.empty((2, 3), np.int64)
+    assert x.dtype == bool
+    x[...] = [[True, False, True], [False, True, True]]
+    assert client.cumsum(x, 1, out=out) is out
+    assert out.tolist() == [[1, 1, 2], [0, 1, 2]]
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "field"),
     [

@@ -44,8 +44,9 @@ from tally.client import Client
 from tally.dask import tasks
 from tally.dtypes import complex_types
 from tally.errors import InvalidArgument
-from tally.layout import as_operand
+from tally.layout import as_operand, extra_sums
 from tally.prepare import component_initials
+from tally.segments import segments_of
 
 Key = tuple[Any, ...]
 
@@ -70,6 +71,8 @@ def cumsum(
     skipna: bool | None = None,
     initial: Any = None,
     include_initial: bool = False,
+    offsets: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
     urls: str | Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> da.Array:
@@ -80,6 +83,8 @@ def cumsum(
         axis, dtype, exclusive, reverse, nan, initial, include_initial: as for
             :meth:`tally.Client.cumsum`. Integers as floats are judged by their type and the length
             of the axis, since their values are not known yet.
+        offsets, groups: as for :meth:`tally.Client.cumsum`, for an axis that is one chunk: every
+            task has them. groups are keys in memory.
         skipna: xarray's word for ``nan``: True is "zero", False is "propagate".
         urls: of the Tally servers that any worker may ask. They take turns; a worker whose
             TALLY_URL is one of them asks that one first; one that is gone is left out until it
@@ -90,7 +95,8 @@ def cumsum(
     Returns:
         A dask array of the chunks of ``d``; for axis None those of ``d.reshape(-1)``. With
         ``include_initial`` one chunk of each line is one longer: the first one that has elements,
-        with ``reverse`` the last one.
+        with ``reverse`` the last one; with ``offsets`` the chunk is as much longer as there are
+        segments.
 
     Raises:
         InvalidArgument: an argument cannot be. What goes wrong in a worker is raised where the
@@ -117,13 +123,32 @@ def cumsum(
         array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
         axis = None if axis is None else as_operand(np.empty(1), axis, None).axis
     if array.dtype.kind == "c":
-        given = dict(exclusive=exclusive, reverse=reverse, nan=nan, include_initial=include_initial)
-        return _complex_sums(array, axis, dtype, initial, urls=urls, options=options, **given)
+        return _complex_sums(
+            array,
+            axis,
+            dtype,
+            initial,
+            exclusive=exclusive,
+            reverse=reverse,
+            nan=nan,
+            include_initial=include_initial,
+            offsets=offsets,
+            groups=groups,
+            urls=urls,
+            options=options,
+        )
     empty = np.empty((0,) * array.ndim, array.dtype)
     number = as_operand(empty, axis, None).axis
     _refuse_unknown(array, [number])
     operand = as_operand(empty, axis, dtype, length=array.shape[number], seen=False)
     attributes = attributes_of(operand, exclusive, reverse, nan, initial, include_initial)
+    segments = segments_of(array.shape[number], offsets, groups, include_initial)
+    if segments is not None and array.numblocks[number] != 1:
+        raise InvalidArgument(
+            f"axis {number} of d is in {array.numblocks[number]} chunks, expected one with offsets "
+            f"or groups: d.rechunk({{{number}: -1}})",
+            field="d",
+        )
     of_integers = np.can_cast(array.dtype, np.int64) and operand.array.dtype.kind not in "biu"
     asked = tasks.Sum(
         operand.axis,
@@ -134,10 +159,13 @@ def cumsum(
         nan,
         initial,
         "include_initial" in attributes,
+        None if offsets is None or segments is None else segments.offsets,
+        None if groups is None else np.asarray(groups),
         _checked_urls(urls),
         _checked_options(options),
     )
-    column = _Column(array.chunks[asked.axis], asked)
+    extra = extra_sums(asked.include_initial, segments)
+    column = _Column(array.chunks[asked.axis], asked, extra)
     name = f"tally-cumsum-{tokenize(array.name, asked)}"
     made = np.empty((0,) * array.ndim, asked.dtype)
     if len(column.filled) <= 1 and not (asked.include_initial and column.count > 1):
@@ -222,8 +250,9 @@ class _Blocks:
 class _Column:
     """The chunks that lie behind each other along the axis."""
 
-    def __init__(self, sizes: Sequence[int], asked: tasks.Sum) -> None:
+    def __init__(self, sizes: Sequence[int], asked: tasks.Sum, extra: int) -> None:
         self.asked = asked
+        self.extra = extra  # sums along the axis, besides those of the elements
         self.count = len(sizes)
         order = range(len(sizes))[:: -1 if asked.reverse else 1]
         self.filled = [number for number in order if sizes[number] > 0]  # in order of traversal
@@ -234,7 +263,7 @@ class _Column:
         """The chunks of the sums, for those of the array."""
         sizes, axis = list(chunks[self.asked.axis]), self.asked.axis
         if self.asked.include_initial:
-            sizes[self.filled[0]] += 1
+            sizes[self.filled[0]] += self.extra
         return (*chunks[:axis], tuple(sizes), *chunks[axis + 1 :])
 
     def at(self, first: Key, number: int) -> Key:

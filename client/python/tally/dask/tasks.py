@@ -37,6 +37,8 @@ class Sum:
     nan: str | None
     initial: Any  # of the first block with elements, as include_initial
     include_initial: bool
+    offsets: Array | None  # of the axis, which is one chunk then; as groups
+    groups: Array | None
     urls: tuple[str, ...] | None
     options: Options = field(repr=False)  # a token may be among them
 
@@ -59,6 +61,8 @@ def whole(block: Array, asked: Sum) -> Array:
             nan=asked.nan,  # type: ignore[arg-type]
             initial=asked.initial,
             include_initial=asked.include_initial,
+            offsets=asked.offsets,
+            groups=asked.groups,
         )
 
     return replicas(asked.urls, asked.options).ask(work)
