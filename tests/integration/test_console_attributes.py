@@ -18,7 +18,7 @@ from support.waiting import until
 driver, pages, page = console.driver, console.pages, console.page
 
 FORM = {"axis": "0", "dtype": "", "shape": "", "dialect": "v1"}
-MORE = ("output_dtype", "nan", "initial", "include_initial")
+MORE = ("output_dtype", "nan", "initial", "include_initial", "offsets")
 USED = {  # by field: the form, the keys, the attribute, the answer's type and sums
     "output_dtype": (
         {"data": "[200,100]", "dtype": "uint8"},
@@ -39,6 +39,12 @@ USED = {  # by field: the form, the keys, the attribute, the answer's type and s
         ("int64", [9007199254740994, 9007199254740996, 9007199254740999]),
     ),
     "include_initial": ({"data": "[1,2,3]"}, [Keys.SPACE], True, ("int64", [0, 1, 3, 6])),
+    "offsets": (
+        {"data": "[1,2,3,4,5]"},
+        ["0, 2,02,5"],
+        [0, 2, 2, 5],
+        ("int64", [1, 3, 3, 7, 12]),
+    ),
 }
 
 
@@ -91,10 +97,10 @@ def test_the_further_fields_are_hidden_until_keys_open_them(page):
         ]
 
     assert states() == [False]
-    assert [page[name].is_displayed() for name in MORE] == [False] * 4
+    assert not any(page[name].is_displayed() for name in MORE)
     open_more(page)
     until(lambda: states() == [True])
-    assert [page[name].is_displayed() for name in MORE] == [True] * 4
+    assert all(page[name].is_displayed() for name in MORE)
     for name in MORE:
         press(page, Keys.TAB)
         assert focused(page) == name
@@ -136,6 +142,33 @@ def test_all_together_give_the_same_sums_in_v1_and_v2(page, tmp_path):
         assert captions(page)[1].startswith("Tally float64" if dialect == "v1" else "Tally FP64")
         assert run_code("curl", snippet(page), tmp_path).strip() == answer
         assert [len(page.titles(figure, "rect")) for figure in ("input", "tally")] == [4, 6]
+
+
+def test_each_segment_has_its_initial_sum_in_v1_and_v2(page, tmp_path):
+    page.set(**FORM | {"data": "[[1,2,3],[4,5,6]]", "axis": "1", "offsets": "0,1,1,3"})
+    page.set(include_initial=True, initial="10")
+    for dialect in ("v1", "v2"):
+        page.set(dialect=dialect)
+        page.send()
+        answer = page.answered()
+        tensor = json.loads(answer)
+        tensor = tensor if dialect == "v1" else tensor["outputs"][0]
+        assert tensor["shape"] == [2, 6]
+        assert np.ravel(tensor["data"]).tolist() == [10, 11, 10, 10, 12, 15, 10, 14, 10, 10, 15, 21]
+        assert run_code("curl", snippet(page), tmp_path).strip() == answer
+        assert [len(page.titles(figure, "rect")) for figure in ("input", "tally")] == [6, 12]
+
+
+def test_an_npy_file_with_offsets_goes_as_json(page, tmp_path):
+    np.save(tmp_path / "in.npy", np.arange(5, dtype=np.float32))
+    page.set(**FORM | {"offsets": "0,3,5"})
+    page["file"].send_keys(str(tmp_path / "in.npy"))
+    assert json.loads(page.answered()) == {
+        "dtype": "float32",
+        "shape": [5],
+        "data": [0, 1, 3, 3, 7],
+    }
+    assert run_code("curl", snippet(page), tmp_path).strip() == page.answered()
 
 
 def test_the_initial_value_may_be_one_that_is_not_finite(page):
@@ -198,6 +231,11 @@ REFUSED = [
     ({"output_dtype": "int8", "dialect": "v2"}, "output_dtype", "must hold every element exactly"),
     ({"nan": "zero", "dialect": "directml"}, "nan", "this dialect has no nan"),
     ({"include_initial": True, "dialect": "openvino"}, "include_initial", "or choose Tally v1"),
+    ({"offsets": "0,3"}, "offsets", "beyond the axis, which has the size 2"),
+    ({"offsets": "0,-1,2", "dialect": "v2"}, "offsets", "offsets never decrease"),
+    ({"offsets": "0;2"}, "offsets", "expected where each segment begins"),
+    ({"offsets": "0,9999999999999999999", "dialect": "v2"}, "offsets", "where each segment begins"),
+    ({"offsets": "0,2", "dialect": "directml"}, "offsets", "this dialect has no offsets"),
 ]
 
 
@@ -211,7 +249,7 @@ def test_a_refusal_opens_the_further_fields_and_stands_at_its_own(page, fields, 
 
 
 def test_an_example_is_the_operators_page_alone(page):
-    page.set(nan="skip", initial="3", output_dtype="float64", include_initial=True)
+    page.set(nan="skip", initial="3", output_dtype="float64", include_initial=True, offsets="0")
     assert json.loads(page.example("openvino", 0))["outputs"][0]["data"] == [1, 3, 6, 10, 15]
     page.set(dialect="v1")
     assert not set(MORE) & set(shown_body(page))
