@@ -127,7 +127,7 @@ def _grouped(keys: Array) -> Segments:
     try:
         missing = np.flatnonzero(keys != keys)  # NaN and NaT
         starts = _starts(keys)
-        order = np.argsort(keys, kind="stable")
+        order = _stable_order(keys)
         in_order = keys[order]
         sorted_starts = _starts(in_order)
     except TypeError as error:  # of objects
@@ -146,6 +146,16 @@ def _grouped(keys: Array) -> Segments:
     if starts.size == sorted_starts.size:  # as many runs of equal keys as groups
         return Segments(np.append(starts, keys.size))
     return Segments(np.append(sorted_starts, keys.size), order)
+
+
+def _stable_order(keys: Array) -> Array:
+    """Return the indices of the sorted keys. NumPy sorts integers of 16 bits in linear time, so
+    keys in such a range become those first."""
+    if keys.dtype.kind in "iu" and keys.size > 0:
+        least = int(keys.min())
+        if int(keys.max()) - least < 1 << 16:
+            keys = keys.astype(np.uint16) - np.uint16(least % (1 << 16))  # modulo 2^16
+    return np.argsort(keys, kind="stable")
 
 
 def _starts(keys: Array) -> Array:

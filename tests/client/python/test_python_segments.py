@@ -131,6 +131,11 @@ def test_an_output_of_any_layout_takes_the_sums_of_segments(client):
 
 KEYS = {
     "integers": rng.integers(-3, 3, SIZE),
+    "of 8 bits": rng.choice(np.array([-128, 127, -1, 0], "int8"), SIZE),
+    "of 64 bits": rng.choice([-(2**63), 2**63 - 1, 0, 1 << 16], SIZE),
+    "beyond int64": rng.integers(2**64 - 4, 2**64, SIZE, "uint64"),
+    "around 2^16": rng.choice([(1 << 16) - 1, 1 << 16, 0], SIZE),
+    "around -2^15": rng.choice([-(1 << 15) - 1, -(1 << 15), (1 << 15) - 2, 0], SIZE),
     "sorted": np.sort(rng.integers(0, 5, SIZE)),
     "in runs": np.repeat([5, 3, 9, 4], SIZE // 4),
     "runs that come again": np.repeat([5, 3, 5, 4], SIZE // 4),
