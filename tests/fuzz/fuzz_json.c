@@ -65,6 +65,19 @@ static void check_parts(const struct json_array *array, const struct json_read *
     REQUIRE(!all || memcmp(values, whole, array->elements * sizeof *values) == 0);
 }
 
+/* NaN, Infinity, null and quoted numbers are elements, and no numbers for jansson. */
+static bool has_words(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        const char c = text[i];
+        if (c == '"' ||
+            (((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) && c != 'e' && c != 'E')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void compare_with_jansson(const char *text, size_t bytes)
 {
     static double values[ELEMENTS_MAX];
@@ -81,12 +94,12 @@ static void compare_with_jansson(const char *text, size_t bytes)
     if (array.elements <= ELEMENTS_MAX) {
         bool taken =
             json_tensor_read(&read, array.cut, array.elements, values, &err) == STATUS_OK;
-        bool strings = memchr(text, '"', array.cut.bytes) != NULL;
+        bool words = has_words(text, array.cut.bytes);
         bool nul = memchr(text, '\0', array.cut.bytes) != NULL; /* jansson skips some */
         REQUIRE(!taken || !nul);
         size_t at = 0;
-        REQUIRE(strings || nul || taken == (tree != NULL && only_numbers(tree)));
-        if (taken && !strings) {
+        REQUIRE(words || nul || taken == (tree != NULL && only_numbers(tree)));
+        if (taken && !words) {
             REQUIRE(same_numbers(tree, values, array.elements, &at));
             REQUIRE(at == array.elements);
         }
