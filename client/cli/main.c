@@ -3,8 +3,7 @@
  *   command found -> options parsed -> client opened -> command run -> client closed
  *
  * Failure: whoever finds a fault complains on standard error and returns the exit status that
- * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one;
- * `bench` starts others. */
+ * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
@@ -95,8 +94,7 @@ static int call_command(enum command_id command, const struct settings *settings
 {
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
-        client = open_client(settings,
-                             command == COMMAND_BENCH ? settings->argument : settings->url);
+        client = open_client(settings, settings->url);
         if (client == NULL) {
             return EXIT_USAGE;
         }
@@ -127,11 +125,8 @@ static int run_command_line(int argc, char **argv)
         return EXIT_USAGE;
     }
     struct settings settings = {
-        .retries = command == COMMAND_BENCH ? 0 : -1,
+        .retries = -1,
         .timeout_s = command == COMMAND_HEALTH ? 10 : 0,
-        .connections = 8,
-        .duration_s = 5,
-        .warmup_s = 0.5,
         .part_bytes = 64 << 20,
         .flush_ms = 100,
     };

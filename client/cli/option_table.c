@@ -6,9 +6,8 @@
 
 enum {
     ON_CUMSUM = 1 << COMMAND_CUMSUM,
-    ON_BENCH = 1 << COMMAND_BENCH,
     ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
-    ON_SERVER = ON_CUMSUM | ON_BENCH | ON_INFO,
+    ON_SERVER = ON_CUMSUM | ON_INFO,
     ON_CONSOLE = 1 << COMMAND_CONSOLE,
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
@@ -29,11 +28,11 @@ enum {
 const struct option_row option_rows[] = {
     {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ANY, ON_CUMSUM,
      "write the result there; - or nothing: standard output"},
-    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM | ON_BENCH,
-     "dimension to sum along, negative from the last (default 0; bench -1)"},
-    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM | ON_BENCH,
+    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM,
+     "dimension to sum along, negative from the last (default 0)"},
+    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM,
      "leave each element out of its own sum"},
-    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,
+    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM,
      "sum from the last element towards the first"},
     {"output-dtype", 0, OPTION_CHOICE, "TYPE", TYPES, AT(output_dtype), ANY, ON_CUMSUM,
      "type of the sums, which holds every element exactly (default: the input's; of bool int64)"},
@@ -43,10 +42,10 @@ const struct option_row option_rows[] = {
      "counted before the first element of every line, in the type of the sums"},
     {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
      "one sum more along the axis, that before the first element: --initial or 0"},
-    {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
-     "element type, also as f4, <f4, double, FP32, F32; needed for raw input (bench: float32)"},
-    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
-     "sizes of the dimensions, outermost first; needed for raw input (bench: 3,4)"},
+    {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM,
+     "element type, also as f4, <f4, double, FP32, F32; needed for raw input"},
+    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM,
+     "sizes of the dimensions, outermost first; needed for raw input"},
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,
      "layout of raw or flat JSON input, in elements"},
     {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ANY, ON_CUMSUM,
@@ -72,18 +71,7 @@ const struct option_row option_rows[] = {
     {"resume", 0, OPTION_FLAG, NULL, NULL, AT(resume), ANY, ON_CUMSUM,
      "go on with the job of --checkpoint"},
 
-    {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), 1, 4096, ON_BENCH,
-     "requests under way at a time (default 8)"},
-    {"duration", 't', OPTION_NUMBER, "SECONDS", NULL, AT(duration_s), TIME, ON_BENCH,
-     "length of the measurement (default 5)"},
-    {"warmup", 0, OPTION_NUMBER, "SECONDS", NULL, AT(warmup_s), 0, 1e9, ON_BENCH,
-     "before it, unmeasured (default 0.5)"},
-    {"rate", 'r', OPTION_NUMBER, "R", NULL, AT(rate), 0.001, 1e9, ON_BENCH,
-     "open loop: R requests per second, whatever the server manages"},
-    {"poisson", 0, OPTION_FLAG, NULL, NULL, AT(poisson), ANY, ON_BENCH,
-     "with --rate: random (Poisson) instead of regular starts"},
-
-    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO | ON_BENCH,
+    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO,
      "print JSON for programs"},
 
     {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO | ON_CONSOLE,
@@ -105,7 +93,7 @@ const struct option_row option_rows[] = {
      "do not verify the server's certificate"},
     {"scopes", 0, OPTION_TEXT, "LIST", NULL, AT(scopes), ANY, 1U << COMMAND_TOKEN,
      "what it is for: infer, metrics, admin, separated by commas (default infer)"},
-    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM | ON_BENCH,
+    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM,
      "no progress bar"},
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
 };
@@ -129,14 +117,6 @@ const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CONSOLE] = {
         "console", command_console, "", NULL, "open the console of the server in a browser",
         "The address is printed, and opened by xdg-open where there is one.\n"},
-    [COMMAND_BENCH] = {
-        "bench", command_bench, "[URL]", NULL, "load the server and report rates and latencies",
-        "Without --rate each connection sends its next request when the last is answered\n"
-        "(closed loop). With --rate requests have intended start times, and latency is\n"
-        "counted from those, so a stall of the server is seen by every request it delayed.\n"
-        "What could not be sent within --duration is not sent after it: `unsent` counts it, and\n"
-        "`behind_s` says how late the sender was then.\n"
-        "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_TOKEN] = {
         "token", command_token, "new NAME", "new", "make a token for a server that asks for one",
         "The line for the server's --token-file is printed on standard output, the token on\n"

@@ -21,7 +21,6 @@ enum command_id {
     COMMAND_HEALTH,
     COMMAND_VERSION,
     COMMAND_CONSOLE,
-    COMMAND_BENCH,
     COMMAND_TOKEN,
     COMMAND_COMPLETION,
     COMMAND_COUNT
@@ -75,15 +74,9 @@ struct settings {
     bool header;
     const char *delimiter;
 
-    int64_t connections;
-    double duration_s;
-    double warmup_s;
-    double rate;
-    bool poisson;
-
     const char *scopes;
 
-    const char *argument; /* the operand: input file, URL, shell or `new`; NULL if none */
+    const char *argument; /* the operand: input file, shell or `new`; NULL if none */
     const char *name;     /* the second: of a new token; NULL if none */
 };
 

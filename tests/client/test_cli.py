@@ -5,7 +5,6 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 
 import fcntl
 import json
-import math
 import os
 import pty
 import re
@@ -28,7 +27,7 @@ from lib.accept import listen
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
 SLOW = float(os.environ.get("TALLY_SLOW", "1"))  # how much slower an instrumented build is
-COMMANDS = ["cumsum", "devices", "health", "version", "console", "bench", "token", "completion"]
+COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
 def tally(*arguments, stdin=b"", env=None, url=URL, cwd=None):
@@ -582,8 +581,6 @@ class Cumsum(Directory):
             (["cumsum", source, "--delimiter", ";"], "--delimiter is for text and CSV"),
             (["cumsum", self.path("in.json", b"[1]"), "--checkpoint", "x"], "leave out"),
             (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
-            (["bench", "--poisson"], "--rate"),
-            (["bench", "--axis", "2"], "axis 2 of a tensor with 2 dimensions"),
             (["console", "--url", "unix:/run/x"], "no browser reaches a Unix socket"),
             (["token", "new", "ci", "--scopes", "infer,metric"], "--scopes infer,metric: expected"),
             (["token", "new", "ci", "--scopes", "metric,infer"], "--scopes metric,infer: expected"),
@@ -1121,7 +1118,6 @@ class Cumsum(Directory):
             ["health"],
             ["version"],
             ["console"],
-            ["bench", "-t", "0.01", "--warmup", "0", URL],
             ["token", "new", "ci"],
             ["completion", "bash"],
         ):
@@ -1177,17 +1173,15 @@ class Cumsum(Directory):
             self.interrupt(number)
 
     def test_commands_that_wait_for_an_answer_end_with_a_signal(self):
-        for command in ("devices", "health", "version", "bench"):
+        for command in ("devices", "health", "version"):
             with self.subTest(command), Server(lambda *_: None) as s:
-                url = [s.url] if command == "bench" else ["--url", s.url]
-                process = subprocess.Popen([TALLY, command, *url], stderr=subprocess.PIPE)
+                arguments = [TALLY, command, "--url", s.url]
+                process = subprocess.Popen(arguments, stderr=subprocess.PIPE)
                 while s.count == 0:
                     time.sleep(0.01)
                 process.terminate()  # SIGINT is ignored where a shell began this beside others
                 _, shown = process.communicate(timeout=60)
-                caught = command == "bench"
-                self.assertEqual(process.returncode, 130 if caught else -signal.SIGTERM)
-                self.assertEqual(shown, b"tally: error: interrupted\n" if caught else b"")
+                self.assertEqual((process.returncode, shown), (-signal.SIGTERM, b""))
 
     def is_pending(self, process):
         """Whether a signal was not delivered yet."""
@@ -1320,8 +1314,6 @@ class Cumsum(Directory):
             for value in values:
                 done = tally("cumsum", f"{option}={value}", stdin=b"[1]", url="http://127.0.0.1:1")
                 self.assert_failed(done, 2, option[2:])
-        for option in ("--connections=0", "--connections=4097", "--duration=0", "--rate=0"):
-            self.assert_failed(tally("bench", option, url="http://127.0.0.1:1"), 2, "expected")
 
     def test_a_shape_has_64_sizes_at_most(self):
         for count, status in (64, 0), (65, 2), (300, 2):
@@ -1705,181 +1697,6 @@ class Completion(unittest.TestCase):
         tell = 'tell() { print -r -- "$BUFFER" >&$TELL; }; zle -N tell; bindkey ^T tell'
         told, _ = self.completed(["zsh", "-f", "-i"], script + tell, list(self.TYPED))
         self.assertEqual(told, self.TYPED)
-
-
-class Bench(unittest.TestCase):
-    def bench(self, *arguments, url=URL):
-        done = tally("bench", url, "--json", *arguments)
-        return done.returncode, json.loads(done.stdout)
-
-    def test_closed_loop(self):
-        status, told = self.bench(
-            "-t", "0.5", "-c", "4", "--warmup", "0.1", "-s", "8,16", "-d", "int32"
-        )
-        self.assertEqual(status, 0, told)
-        self.assertGreater(told["answers"], 20)
-        self.assertEqual((told["failed"], told["wrong"], told["mode"]), (0, 0, "closed"))
-        self.assertEqual(told["bytes_per_request"], 2 * 8 * 16 * 4)
-        latency = told["latency_us"]
-        self.assertLessEqual(latency["p50"], latency["p99"])
-        self.assertLessEqual(latency["p99"], latency["max"])
-        self.assertGreater(latency["p50"], 0)
-
-    def try_until(self, good, *arguments, **more):
-        """The first run of ten that is good: in the others the machine may have stood still."""
-        for _ in range(10):
-            status, told = self.bench(*arguments, **more)
-            self.assertEqual(status, 0, told)
-            if good(told):
-                return told
-        self.fail(f"ten runs, the last: {told}")
-
-    def test_open_loop_sends_at_the_rate(self):
-        for extra in ([], ["--poisson"]):
-            told = self.try_until(
-                lambda told: told["unsent"] == 0,
-                *("-t", "1", "-c", "4", "--warmup", "0.1", "--rate", "50", *extra),
-            )
-            self.assertAlmostEqual(told["answers"], 50, delta=1 if not extra else 35)
-            self.assertEqual(told["answers"], told["planned"])
-            self.assertEqual(told["behind_s"], 0)
-
-    def test_random_starts_are_those_of_a_poisson_process(self):
-        """The same in every run, so that how many there are in a time is known."""
-        state, at, planned = 0x1234ABCD330E, 0.0, 0  # erand48()
-        while at < 0.4:
-            planned += 1
-            state = (0x5DEECE66D * state + 0xB) % 2**48
-            at -= math.log(1 - state / 2**48) / 400
-        told = self.try_until(
-            lambda told: told["unsent"] == 0,
-            *("-t", "0.4", "-c", "8", "--warmup", "0", "--rate", "400", "--poisson"),
-        )
-        self.assertEqual(told["planned"], planned)
-
-    def test_text_report(self):
-        done = tally("bench", URL, "-t", "0.2", "--warmup", "0.1", "-r", "20", "-c", "2")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        for text in ("per second", "from the intended start", "99.9", "max", "failed 0"):
-            self.assertIn(text, done.stdout.decode())
-
-    def test_a_stall_is_seen_by_every_request_it_delayed(self):
-        """A server that answers at once but for one stall of half a second: an open loop of 100/s
-        over one connection must see about a third of its requests delayed; a closed loop sees one.
-        """
-        sums = struct.pack("<2f", 1, 3)
-        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
-        stall = []
-
-        def script(number, head, body):
-            if not stall:
-                stall.append(time.time() + 0.6)
-            if time.time() > stall[0]:
-                stall[0] = float("inf")
-                time.sleep(0.5)
-            return (answer(sums, "application/octet-stream", headers=headers), True)
-
-        arguments = ["-c", "1", "-t", "1.5", "--warmup", "0.02", "-s", "2"]
-        with Server(script) as s:
-            _, told = self.bench(*arguments, "--rate", "100", url=s.url)
-        self.assertEqual(told["answers"] + told["unsent"], 150)
-        self.assertGreater(told["latency_us"]["p90"], 150e3)
-        self.assertGreater(told["late"], told["answers"] / 5)
-
-        def is_seen_by_one(told):
-            stall.clear()
-            return told["latency_us"]["p90"] < 100e3
-
-        stall.clear()
-        with Server(script) as s:
-            self.try_until(is_seen_by_one, *arguments, url=s.url)
-
-    def test_an_open_loop_ends_with_its_duration_when_the_server_cannot_keep_up(self):
-        """The requests that could not be sent by then are told, not sent after all."""
-        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
-
-        def script(number, head, body):
-            time.sleep(0.1)  # ten answers a second, of a thousand asked for
-            sums = struct.pack("<2f", 1, 3)
-            return (answer(sums, "application/octet-stream", headers=headers), True)
-
-        arguments = ["-c", "1", "-t", "1", "--warmup", "0", "-s", "2", "--rate", "1000"]
-        for extra in ([], ["--poisson"]):
-            with self.subTest(extra), Server(script) as s:
-                status, told = self.bench(*arguments, *extra, url=s.url)
-                self.assertEqual(status, 0, told)
-                self.assertLessEqual(s.count, 12)  # one asks what is right
-                self.assertEqual(told["answers"] + told["unsent"], told["planned"])
-                self.assertAlmostEqual(told["planned"], 1000, delta=1 if not extra else 50)
-                self.assertAlmostEqual(told["behind_s"], told["unsent"] / 1000, delta=0.01)
-        with Server(script) as s:
-            done = tally("bench", s.url, *arguments)
-        self.assertRegex(
-            done.stdout.decode(),
-            r"\nunsent 9[89]\d of 1000: at the end the sender was (0\.9[89]|1\.00) s behind;",
-        )
-
-    def test_wrong_answers_and_failures_are_counted(self):
-        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
-
-        def script(number, head, body):
-            if number % 3 == 2:
-                text = b'{"error":"no"}' if number > 2 else b'{"error":"not yet"}'
-                return (answer(text, status="503 X"), True)
-            sums = struct.pack("<2f", 1, 3 if number == 0 else 4)
-            return (answer(sums, "application/octet-stream", headers=headers), True)
-
-        with Server(script) as s:
-            status, told = self.bench(
-                "-c", "1", "-t", "2", "--warmup", "0.01", "-s", "2", url=s.url
-            )
-        self.assertEqual(status, 6)
-        self.assertEqual(told["wrong"], told["answers"])
-        self.assertGreater(told["failed"], 0)
-        with Server(script) as s:
-            done = tally("bench", s.url, "-c", "1", "-t", "0.5", "--warmup", "0", "-s", "2")
-        self.assertIn("  first: not yet", done.stdout.decode())
-
-    def test_the_scan_is_sent_as_it_was_asked_for_and_a_wrong_answer_is_a_failure(self):
-        def script(number, head, body):
-            heads.append(head)
-            data = struct.pack("<4f", *([1] * 4 if number == 0 else [2] * 4))
-            headers = "Tally-Dtype: float32\r\nTally-Shape: 2,2\r\n"
-            return (answer(data, "application/octet-stream", headers=headers), True)
-
-        heads = []
-        axis = ["-a", "0", "--reverse"]
-        with Server(script) as s:
-            status, told = self.bench(
-                "-c", "1", "-t", "2", "--warmup", "0", "-s", "2,2", *axis, url=s.url
-            )
-        self.assertEqual((status, told["failed"], told["wrong"]), (6, 0, told["answers"]), told)
-        self.assertTrue(all("axis=0&reverse=true" in head for head in heads), heads[0])
-
-    def test_what_is_sent_and_told_without_any_options(self):
-        def script(number, head, body):
-            time.sleep(0.003)
-            headers = "Tally-Dtype: float32\r\nTally-Shape: 3,4\r\n"
-            return (answer(bytes(48), "application/octet-stream", headers=headers), True)
-
-        with Server(script) as s:
-            done = tally("bench", s.url, "-c", "1", "-t", "0.3", "--warmup", "0.5")
-        self.assertIn("shape=3,4&axis=-1", s.heads[0])
-        told = re.match(
-            r"(\d+) answers in [\d.]+ s: ([\d.]+) per second, ([\d.]+) KiB/s in and out\n",
-            done.stdout.decode(),
-        )
-        answers, per_second, kib = (float(text) for text in told.groups())
-        self.assertAlmostEqual(kib, per_second * 96 / 1024, delta=0.1)
-        self.assertGreater(s.count, answers + 10)  # one asks what is right, and those to warm up
-        self.assertRegex(done.stdout.decode(), r"\n  mean    [\d.]+ ms\n")
-
-    def test_every_type(self):
-        for dtype in ("float16", "bfloat16", "float64", "int8", "uint64", "bool"):
-            status, told = self.bench(
-                "-t", "0.1", "--warmup", "0.01", "-c", "1", "-d", dtype, "-s", "2,8"
-            )
-            self.assertEqual((status, told["failed"], told["wrong"]), (0, 0, 0), dtype)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
  * small readers that meet hostile text. */
 #include "tests/client/lib/support.h"
 
-#include "client/cli/histogram.h"
 #include "client/cli/line_guess.h"
 #include "client/cli/terminal.h"
 #include "client/cumsum_call.h"
@@ -12,7 +11,6 @@
 #include "client/tally_directml.h"
 #include "proto/carry.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -603,57 +601,6 @@ static void media_types_are_compared_without_parameters(void **state)
     assert_false(media_type_is("", "application/json"));
 }
 
-/* ---- the histogram ---- */
-
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a;
-    int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void percentiles_are_within_a_64th(void **state)
-{
-    (void)state;
-    enum {
-        COUNT = 20000
-    };
-    struct histogram *histogram = test_calloc(1, sizeof *histogram);
-    int64_t *values = test_malloc(COUNT * sizeof *values);
-    uint64_t seed = 42;
-    for (int i = 0; i < COUNT; i++) {
-        seed = seed * 6364136223846793005U + 1442695040888963407U;
-        values[i] = (int64_t)((seed >> 33) >> (i % 31));
-        histogram_add(histogram, values[i]);
-    }
-    qsort(values, COUNT, sizeof *values, compare);
-    static const double percents[] = {0, 1, 10, 50, 90, 99, 99.9, 99.99, 100};
-    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
-        double rank = ceil(COUNT * percents[i] / 100);
-        int64_t exact = values[rank < 1 ? 0 : (int)rank - 1];
-        int64_t got = histogram_percentile(histogram, percents[i]);
-        assert_true(got >= exact);
-        assert_true((double)got <= (double)exact * (1 + 1.0 / 64));
-    }
-    assert_int_equal(histogram->count, COUNT);
-    test_free(values);
-    test_free(histogram);
-}
-
-static void extreme_latencies_have_a_place(void **state)
-{
-    (void)state;
-    struct histogram *histogram = test_calloc(1, sizeof *histogram);
-    assert_int_equal(histogram_percentile(histogram, 50), 0);
-    histogram_add(histogram, -5);
-    histogram_add(histogram, 0);
-    histogram_add(histogram, INT64_MAX);
-    assert_int_equal(histogram_percentile(histogram, 50), 0);
-    assert_true(histogram_percentile(histogram, 67) == INT64_MAX); /* 2.01 of 3: the third */
-    assert_true(histogram_percentile(histogram, 100) == INT64_MAX);
-    test_free(histogram);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -678,8 +625,6 @@ int main(void)
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
         cmocka_unit_test(lines_of_noise_are_never_overread),
         cmocka_unit_test(media_types_are_compared_without_parameters),
-        cmocka_unit_test(percentiles_are_within_a_64th),
-        cmocka_unit_test(extreme_latencies_have_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
