@@ -139,12 +139,6 @@ static int sum_source(const struct settings *settings, struct tally *client,
     if (input != FORMAT_JSON && !is_strided(settings)) {
         return cumsum_parts(&followed, client, source, input, output);
     }
-    if (settings->checkpoint != NULL || settings->resume) {
-        return complain(EXIT_USAGE,
-                        "%s goes as one request, which is not gone on with: leave out "
-                        "--checkpoint and --resume",
-                        source->name);
-    }
     if (format_is_text(output)) {
         return complain(EXIT_USAGE,
                         "%s becomes json, npy or raw: text and csv are written of tensors in "

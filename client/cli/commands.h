@@ -9,8 +9,7 @@
 
 int command_cumsum(const struct settings *settings, struct tally *client);
 /* Its two ways, once the formats are known: part by part in constant memory, or as one request
- * (JSON, and raw input with strides). A failed call leaves the output as it was, or a result
- * that is not complete stays for --resume. */
+ * (JSON, and raw input with strides). A failed call leaves the output as it was. */
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output);
 int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,

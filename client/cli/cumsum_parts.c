@@ -10,7 +10,6 @@
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
-#include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
 #include "client/cli/terminal.h"
 #include "proto/macros.h"
@@ -23,12 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
-    WORKERS = CHECKPOINT_LANES, /* a lane under way each */
+    WORKERS = 2,
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
@@ -43,9 +40,8 @@ struct worker {
     char *input;               /* owned: of a part */
     char *output;              /* owned, or the input */
     struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
-    struct lane_state
-        *state;    /* of its lane of a file; it is active while the lane is not done */
-    uint64_t step; /* of its lane, the next one */
+    uint64_t lane; /* of a file: the lane that the worker sums */
+    uint64_t step; /* of a file: boxes of the lane read so far; 0: the next lane is claimed */
     struct box box;
     _Atomic int64_t moved; /* bytes of the box, both ways */
 };
@@ -58,7 +54,7 @@ struct parts_job {
     struct cutting sums_cutting;  /* of the result */
     struct part_source source;    /* a stream: shared: reading */
     struct part_sink sink;        /* in order: who has the turn */
-    struct checkpoint checkpoint; /* shared: lock */
+    uint64_t next_lane;           /* of a file: lanes claimed so far; shared: lock */
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
     int64_t strides[TALLY_MAX_RANK]; /* of the input then */
@@ -164,7 +160,7 @@ static int sum_box(struct worker *worker)
 
 /* ---- the next part ---- */
 
-/* Begin the lane, with the carry of a checkpoint if there is one. */
+/* Open a sum in parts for the lane, unless the lane is a single box. */
 static int begin_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
@@ -175,57 +171,39 @@ static int begin_lane(struct worker *worker)
     if (cutting->steps == 1) {
         return EXIT_DONE;
     }
-    struct box box = cutting_box(cutting, worker->state->lane, 0);
+    struct box box = cutting_box(cutting, worker->lane, 0);
     const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
     struct tally_scan scan = scan_of(worker, sizes);
     worker->parts = tally_parts_open(job->client, &scan, &err);
-    if (worker->parts == NULL) {
-        return complain_error(&err);
-    }
-    const struct lane_state *state = worker->state;
-    if (worker->step > 0 && tally_parts_restore(worker->parts, state->carry, state->carry_bytes,
-                                                &err) != TALLY_OK) {
-        return complain_error(&err);
-    }
-    return EXIT_DONE;
+    return worker->parts != NULL ? EXIT_DONE : complain_error(&err);
 }
 
-/* A lane that a checkpoint left under way, or the next one. False: there is none. Thread: with
- * the lock. */
+/* Claim the next lane of a file. Returns false if there is none. */
 static bool claim_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
-    struct lane_state *state = worker->state;
-    if (!state->active) {
-        if (job->checkpoint.next_lane >= job->source.cutting.lanes) {
-            return false;
-        }
-        state->active = true;
-        state->lane = job->checkpoint.next_lane++;
-        state->step = 0;
-        state->carry_bytes = 0;
-    }
-    worker->step = state->step;
-    return true;
+    MUST(pthread_mutex_lock(&job->lock));
+    const bool found = job->next_lane < job->source.cutting.lanes;
+    worker->lane = job->next_lane;
+    job->next_lane += found;
+    MUST(pthread_mutex_unlock(&job->lock));
+    return found;
 }
 
-/* The next box of a file; outers 0: there is none. */
+/* Read the next box of a file. worker->box.outers is 0 if there is none. */
 static int read_next_of_file(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
-    bool fresh = worker->step == 0 || worker->step == cutting->steps;
     worker->box.outers = 0;
-    MUST(pthread_mutex_lock(&job->lock));
-    bool taken = !fresh || claim_lane(worker);
-    MUST(pthread_mutex_unlock(&job->lock));
-    if (!taken) {
-        return EXIT_DONE;
-    }
-    if (fresh) {
+    if (worker->step == 0) {
+        if (!claim_lane(worker)) {
+            return EXIT_DONE;
+        }
         STEP(begin_lane(worker));
     }
-    worker->box = cutting_box(cutting, worker->state->lane, worker->step++);
+    worker->box = cutting_box(cutting, worker->lane, worker->step);
+    worker->step = (worker->step + 1) % cutting->steps;
     return part_source_read(&job->source, &worker->box, worker->input);
 }
 
@@ -256,22 +234,8 @@ static bool wait_for_turn(struct worker *worker)
     return job->status == EXIT_DONE;
 }
 
-/* How far the job is comes to the disk behind what was written. Thread: with the lock. */
-static int save_part(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    uint64_t carry_bytes = 0;
-    const void *carry =
-        worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
-    if (worker->state->active) {
-        STEP(checkpoint_note(worker->state, worker->step, carry, carry_bytes));
-    }
-    STEP(destination_sync(&job->sink.destination));
-    return checkpoint_save(job->settings->checkpoint, &job->checkpoint);
-}
-
-/* The part is written. */
-static int note_part(struct worker *worker)
+/* Count a part whose sums are written, and let the next part in order be written. */
+static void note_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
@@ -280,13 +244,8 @@ static int note_part(struct worker *worker)
         box_bytes(&job->source.cutting, &worker->box) + box_bytes(&job->sums_cutting, &sums);
     worker->moved = 0;
     job->written = worker->box.outer + worker->box.outers;
-    if (worker->step == job->source.cutting.steps) {
-        worker->state->active = false;
-    }
-    int status = job->settings->checkpoint != NULL ? save_part(worker) : EXIT_DONE;
     MUST(pthread_cond_broadcast(&job->changed));
     MUST(pthread_mutex_unlock(&job->lock));
-    return status;
 }
 
 static void *worker_main(void *user)
@@ -304,7 +263,7 @@ static void *worker_main(void *user)
         if (status == EXIT_DONE && wait_for_turn(worker)) {
             const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
             status = part_sink_write(&job->sink, &sums, worker->output);
-            status = status == EXIT_DONE ? note_part(worker) : status;
+            note_part(worker);
         }
     }
     if (status != EXIT_DONE) {
@@ -376,7 +335,6 @@ static int run_workers(struct parts_job *job)
     for (; started < count; started++) {
         struct worker *worker = &workers[started];
         worker->job = job;
-        worker->state = &job->checkpoint.lanes[started];
         if (!have_buffers(worker, most) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
@@ -399,46 +357,11 @@ static int run_workers(struct parts_job *job)
     return job->status;
 }
 
-/* What must be the same to go on with a job. */
-static void describe_job(struct parts_job *job, enum format format)
+/* Refuse a reversed sum of what can only be read from its start. */
+static int check_direction(const struct parts_job *job)
 {
     const struct settings *settings = job->settings;
     const struct cutting *cutting = &job->source.cutting;
-    const struct tensor *tensor = &job->source.tensor;
-    char *text = job->checkpoint.job;
-    const struct source *source = job->source.bytes;
-    text_append(text, JOB_TEXT,
-                "%.1000s (%" PRIu64 " bytes from %" PRIu64 " on, changed at %" PRId64
-                ".%09ld) to %.1000s, format %d, %s of ",
-                source->name, source->bytes, source->base, (int64_t)source->changed.tv_sec,
-                source->changed.tv_nsec, settings->output, (int)format,
-                tally_dtype_name(tensor->dtype));
-    text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);
-    text_append(text, JOB_TEXT,
-                ", axis %" PRId64 "%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
-                settings->axis, settings->exclusive ? ", exclusive" : "",
-                settings->reverse ? ", reverse" : "", cutting->outer_step, cutting->length_step,
-                cutting->inner_step);
-    if (job->sums.dtype != tensor->dtype) {
-        text_append(text, JOB_TEXT, ", sums of %s", tally_dtype_name(job->sums.dtype));
-    }
-    if (settings->nan != NULL) {
-        text_append(text, JOB_TEXT, ", nan %s", settings->nan);
-    }
-    if (settings->initial != NULL) { /* with its bits: the text may be long */
-        text_append(text, JOB_TEXT, ", initial %.40s (%" PRIx64 ")", settings->initial,
-                    job->attributes.initial);
-    }
-    if (settings->include_initial) {
-        text_append(text, JOB_TEXT, ", include initial");
-    }
-}
-
-static int check_job(struct parts_job *job)
-{
-    const struct settings *settings = job->settings;
-    const struct cutting *cutting = &job->source.cutting;
-    bool stream = job->source.bytes->stream;
     if (job->in_order && settings->reverse && cutting->steps > 1) {
         return complain(
             EXIT_USAGE,
@@ -449,16 +372,7 @@ static int check_job(struct parts_job *job)
                 : "--reverse sums from the end, and a line is larger than a part: that "
                   "needs a file as input and as output (-o FILE)");
     }
-    if (settings->checkpoint != NULL && (stream || job->in_order)) {
-        return complain(EXIT_USAGE, "--checkpoint needs a file as input and a raw or NPY file "
-                                    "as output (-o FILE)");
-    }
-    if (settings->resume && settings->checkpoint == NULL) {
-        return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
-    }
-    return settings->checkpoint != NULL
-               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
-               : EXIT_DONE;
+    return EXIT_DONE;
 }
 
 /* The tensor in C order, its elements where they are: the server finds them by strides. */
@@ -473,35 +387,6 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
         stride *= (uint64_t)tensor->shape.numbers[i];
     }
     tensor->fortran_order = false;
-}
-
-/* The checkpoint, and where the sums go, as far as they have come before. */
-static int open_output(struct parts_job *job, enum format output)
-{
-    const struct settings *settings = job->settings;
-    struct checkpoint *checkpoint = &job->checkpoint;
-    STEP(check_job(job));
-    if (settings->checkpoint != NULL) {
-        describe_job(job, output);
-    }
-    if (settings->resume) {
-        STEP(checkpoint_load(settings->checkpoint, checkpoint));
-    }
-    bool begun = checkpoint->next_lane > 0;
-    STEP(part_sink_open(&job->sink, settings, output, &job->sums, begun));
-    if (settings->checkpoint != NULL) {
-        STEP(destination_check_stamp(
-            &job->sink.destination, checkpoint->stamp, begun,
-            begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
-        while (checkpoint->stamp == 0) {
-            if (getrandom(&checkpoint->stamp, sizeof checkpoint->stamp, 0) < 0) {
-                return complain_errno(EXIT_LOCAL, "random numbers");
-            }
-        }
-        /* A checkpoint of before stands for sums that are cleared next. */
-        STEP(checkpoint_save(settings->checkpoint, checkpoint));
-    }
-    return part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp);
 }
 
 /* Read the attributes, and describe the result: sums of lines along dimension `axis` of the tensor
@@ -575,7 +460,9 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         job->sink.header = job->source.text.header;
         job->sink.header_bytes = job->source.text.header_bytes;
     }
-    return open_output(job, output);
+    STEP(check_direction(job));
+    STEP(part_sink_open(&job->sink, settings, output, &job->sums));
+    return part_sink_begin(&job->sink);
 }
 
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
@@ -601,12 +488,8 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
         status = part_sink_finish(&job->sink,
                                   along ? end->at + settings->include_initial : end->outer);
     }
-    if (status == EXIT_DONE && settings->checkpoint != NULL) {
-        (void)unlink(settings->checkpoint);
-    }
     part_sink_close(&job->sink);
     text_reader_close(&job->source.text);
-    checkpoint_free(&job->checkpoint);
     MUST(pthread_mutex_destroy(&job->reading));
     MUST(pthread_mutex_destroy(&job->lock));
     MUST(pthread_cond_destroy(&job->changed));

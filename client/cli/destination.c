@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,75 +100,6 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     return EXIT_DONE;
 }
 
-int destination_lock(int fd, const char *name)
-{
-    return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK
-               ? complain(EXIT_LOCAL, "%s: another tally is writing it", name)
-               : EXIT_DONE;
-}
-
-static int complain_in_the_way(const char *path, const char *why)
-{
-    return complain(EXIT_LOCAL, "%s is in the way of the result so far, %s: remove it", path,
-                    why);
-}
-
-int destination_open_partial(const char *name, bool there, struct destination *destination)
-{
-    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    char *path = NULL;
-    struct stat about;
-    struct stat replaced;
-    bool made = false;
-    const bool replaces = stat(name, &replaced) == 0;
-    if (asprintf(&path, "%s" PARTIAL, name) < 0) {
-        return complain_no_memory();
-    }
-    *destination =
-        (struct destination){.fd = -1, .name = name, .temporary = path, .stays = true};
-    if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        return complain_in_the_way(path, "which is a file");
-    }
-    do { /* one may come and go in between */
-        destination->fd = open(path, flags);
-        made = destination->fd < 0 && errno == ENOENT && !there;
-        if (made) {
-            destination->fd = open(path, flags | O_CREAT | O_EXCL, replaces ? 0600 : 0666);
-        }
-    } while (made && destination->fd < 0 && errno == EEXIST);
-    if (destination->fd < 0) {
-        return complain_errno(EXIT_LOCAL, path);
-    }
-    STEP(destination_lock(destination->fd, path));
-    if (!made && fstat(destination->fd, &about) == 0 && about.st_size == 0 &&
-        about.st_uid != geteuid()) {
-        return complain_in_the_way(path, "and is somebody else's");
-    }
-    if (replaces) { /* its bytes are for nobody else meanwhile, either */
-        (void)fchmod(destination->fd, replaced.st_mode & 0777);
-    }
-    return EXIT_DONE;
-}
-
-int destination_check_stamp(struct destination *destination, uint64_t stamp, bool begun,
-                            bool done)
-{
-    uint64_t found = 0;
-    const off_t size = lseek(destination->fd, 0, SEEK_END);
-    const off_t at = size - (off_t)sizeof found;
-    bool empty = size == 0 && !begun;
-    bool stamped = stamp != 0 && at >= 0 &&
-                   pread(destination->fd, &found, sizeof found, at) == sizeof found &&
-                   found == stamp;
-    destination->stays = !empty;
-    return stamped || empty || (done && (uint64_t)size == destination->due)
-               ? EXIT_DONE
-               : complain(EXIT_USAGE,
-                          "%s is the result so far of a job with another checkpoint: go on "
-                          "with that one by --resume, or remove the file",
-                          destination->temporary);
-}
-
 int destination_clear(const struct destination *destination)
 {
     return ftruncate(destination->fd, 0) == 0
@@ -177,18 +107,12 @@ int destination_clear(const struct destination *destination)
                : complain_errno(EXIT_LOCAL, destination->temporary);
 }
 
-int destination_sync(const struct destination *destination)
-{
-    return fdatasync(destination->fd) == 0 ? EXIT_DONE
-                                           : complain_errno(EXIT_LOCAL, destination->temporary);
-}
-
 void destination_close(struct destination *destination)
 {
     if (destination->fd > STDERR_FILENO) {
         (void)close(destination->fd);
     }
-    if (destination->temporary != NULL && !destination->stays) {
+    if (destination->temporary != NULL) {
         (void)unlink(destination->temporary);
     }
     free(destination->temporary);
@@ -242,9 +166,6 @@ int destination_place(const struct destination *destination, uint64_t offset, co
 
 int destination_finish(struct destination *destination)
 {
-    if (destination->stays && ftruncate(destination->fd, (off_t)destination->due) != 0) {
-        return complain_errno(EXIT_LOCAL, destination->temporary);
-    }
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;

@@ -14,14 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PARTIAL ".partial" /* behind the name of a result: the result so far */
-
 struct destination {
     int fd;
     const char *name; /* borrowed, NULL: standard output */
     char *temporary;  /* owned: its name until it is complete, NULL if written directly */
-    bool stays;       /* under that name, if it is not completed */
-    uint64_t due;     /* bytes of one that stays, when it is complete */
 };
 
 /* The name that an output's name leads to, in *place: where it is a link to a file, be it there
@@ -31,20 +27,9 @@ int destination_follow(const char *name, const char **place, char **path);
 
 /* name NULL: standard output. `binary`: the result is not for a terminal. */
 int destination_open(const char *name, bool binary, struct destination *destination);
-/* Refuse a file that another tally has locked so; till it is closed. */
-int destination_lock(int fd, const char *name);
-/* A file that stays as NAME.partial when the job is not done; `there`: it must be there
- * already. What it has stays until it is cleared. */
-int destination_open_partial(const char *name, bool there, struct destination *destination);
-/* Refuse a partial file that is not the one with this stamp (checkpoint.h). `begun`: there is
- * more of the job than an empty file, which does not stay; `done`: all, but to put the file in
- * its place. */
-int destination_check_stamp(struct destination *destination, uint64_t stamp, bool begun,
-                            bool done);
+/* Empty a temporary file. */
 int destination_clear(const struct destination *destination);
-/* What was placed is on the disk. */
-int destination_sync(const struct destination *destination);
-/* Discards what was not finished, unless it is to stay. */
+/* Close the destination, and remove a temporary file that was not finished. */
 void destination_close(struct destination *destination);
 
 /* Parts of a result: bytes at a place of the file, or the next ones of a stream. Thread: any

@@ -66,10 +66,6 @@ const struct option_row option_rows[] = {
      "send what is larger in parts of that size, 1GiB at most (default 64MiB)"},
     {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
      "answer what a pipe brings within that time, waiting half of it for more (default 100)"},
-    {"checkpoint", 0, OPTION_FILE, "FILE", NULL, AT(checkpoint), ANY, ON_CUMSUM,
-     "keep there how far the job is, and the result so far as OUTPUT.partial"},
-    {"resume", 0, OPTION_FLAG, NULL, NULL, AT(resume), ANY, ON_CUMSUM,
-     "go on with the job of --checkpoint"},
 
     {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO,
      "print JSON for programs"},

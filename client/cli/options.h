@@ -69,8 +69,6 @@ struct settings {
     double deadline_s;
     int64_t part_bytes;
     int64_t flush_ms;
-    const char *checkpoint;
-    bool resume;
     bool header;
     const char *delimiter;
 

@@ -141,7 +141,7 @@ bool part_sink_in_order(enum format format, const char *name)
 }
 
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool there)
+                   const struct tensor *tensor)
 {
     const struct number_list *shape = &tensor->shape;
     bool open = shape->numbers[0] < 0;
@@ -170,16 +170,7 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     if (sink->text == NULL) {
         return complain_no_memory();
     }
-    if (settings->checkpoint == NULL) {
-        return destination_open(settings->output, format_is_binary(format), &sink->destination);
-    }
-    if (format == FORMAT_NPY) {
-        char head[NPY_HEADER_MAX];
-        print_head(sink, shape->numbers[0], head);
-    }
-    STEP(destination_open_partial(settings->output, there, &sink->destination));
-    sink->destination.due = sink->head_bytes + cutting_bytes(sink->cutting);
-    return EXIT_DONE;
+    return destination_open(settings->output, format_is_binary(format), &sink->destination);
 }
 
 /* Once: what comes before the sums. */
@@ -197,14 +188,8 @@ static int write_beginning(struct part_sink *sink)
                                 : EXIT_DONE;
 }
 
-int part_sink_begin(struct part_sink *sink, uint64_t stamp)
+int part_sink_begin(struct part_sink *sink)
 {
-    if (stamp != 0) {
-        STEP(destination_clear(&sink->destination));
-        STEP(
-            destination_place(&sink->destination, sink->destination.due, &stamp, sizeof stamp));
-        sink->destination.stays = true;
-    }
     return sink->destination.temporary != NULL ? write_beginning(sink) : EXIT_DONE;
 }
 

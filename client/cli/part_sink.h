@@ -32,14 +32,12 @@ struct part_sink {
 /* Whether parts must be written in order. */
 bool part_sink_in_order(enum format format, const char *name);
 
-/* Nothing is written yet. The file of a job with a checkpoint stays when the job is not done;
- * `there`: it must be there already. */
+/* Open the destination. Nothing is written yet. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool there);
+                   const struct tensor *tensor);
 /* Write what comes before the sums; a stream gets it with the first of them, so that a refusal
- * leaves it empty. `stamp`: of a partial file that has nothing that is gone on with, and ends
- * in it; else 0. */
-int part_sink_begin(struct part_sink *sink, uint64_t stamp);
+ * leaves it empty. */
+int part_sink_begin(struct part_sink *sink);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 
 /* All parts are there. `outermost`: the outermost size, if it was open. */

@@ -219,12 +219,8 @@ class Cumsum(Directory):
         os.symlink("../out.bin", self.path("links/one"))
         os.symlink("one", self.path("links/two"))
         os.symlink("/proc/self/fd/1", self.path("links/stdout"))
-        for flags in ([], ["--checkpoint", self.path("job")]):
-            self.path("out.bin", b"before")
-            self.assert_done(
-                tally("cumsum", source, "-F", "raw", "-o", self.path("links/two"), *flags)
-            )
-            self.assertEqual(self.read("out.bin"), b"\1\3")
+        self.assert_done(tally("cumsum", source, "-F", "raw", "-o", self.path("links/two")))
+        self.assertEqual(self.read("out.bin"), b"\1\3")
         with open(self.path("out.bin"), "ab") as log:
             command = [TALLY, "cumsum", source, "-F", "raw", "-o", self.path("links/stdout")]
             subprocess.run([*command, "-u", URL], stdout=log, check=True)
@@ -237,7 +233,7 @@ class Cumsum(Directory):
         os.mkdir(self.path("links"))
         os.symlink("../out.bin", self.path("links/one"))
         os.symlink("nowhere/out.bin", self.path("links/lost"))
-        for flags in (["--frobnicate"], ["--checkpoint", self.path("job")], []):
+        for flags in (["--frobnicate"], []):
             done = tally("cumsum", source, "-F", "raw", "-o", self.path("links/one"), *flags)
             self.assertEqual(done.returncode == 0, "out.bin" in self.files(), done.stderr)
         self.assertEqual(self.read("out.bin"), b"\1\3")
@@ -512,7 +508,7 @@ class Cumsum(Directory):
             (["health", "--exclsive"], "`tally health --help` lists them"),
             (["cumsum", source, "--forma", "jsn"], "did you mean json?"),
             (["cumsum", source, "-qx"], "unknown option -x"),
-            (["cumsum", source, "--re"], "--re is the beginning of --reverse, --resume, --retries"),
+            (["cumsum", source, "--re"], "--re is the beginning of --reverse, --retries"),
             (["cumsum", source, "--re=1"], "--re is the beginning of --reverse"),
             (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
@@ -579,8 +575,6 @@ class Cumsum(Directory):
             (["cumsum", source, "--dtype", ""], "--dtype '': expected float16"),
             (["cumsum", source, "--header"], "--header is for text and CSV"),
             (["cumsum", source, "--delimiter", ";"], "--delimiter is for text and CSV"),
-            (["cumsum", self.path("in.json", b"[1]"), "--checkpoint", "x"], "leave out"),
-            (["cumsum", self.path("in.json", b"[1]"), "--resume"], "leave out"),
             (["console", "--url", "unix:/run/x"], "no browser reaches a Unix socket"),
             (["token", "new", "ci", "--scopes", "infer,metric"], "--scopes infer,metric: expected"),
             (["token", "new", "ci", "--scopes", "metric,infer"], "--scopes metric,infer: expected"),
@@ -1162,8 +1156,7 @@ class Cumsum(Directory):
 
     def test_a_file_is_finished_though_nobody_reads_the_standard_output(self):
         source = self.path("in.npy", npy("<i4", (2,), struct.pack("<2i", 1, 2)))
-        job = ["--checkpoint", self.path("job")]
-        done = self.unread("cumsum", source, "-o", self.path("out.npy"), *job)
+        done = self.unread("cumsum", source, "-o", self.path("out.npy"))
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], struct.pack("<2i", 1, 3))
         self.assertEqual(self.files(), ["in.npy", "out.npy"])

@@ -20,9 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-import types
 import unittest
-import unittest.mock
 import urllib.request
 import warnings
 import zipfile
@@ -35,13 +33,6 @@ INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
 LONG = "TALLY_LONG" in os.environ  # make soak-client
 MIB = 1 << 20
 
-KILLED_IN = b"""
-#include <signal.h>
-int %s
-{
-    return raise(SIGKILL);
-}
-"""
 SLOW_NAMES = b"""
 #include <netdb.h>
 #include <unistd.h>
@@ -89,13 +80,6 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *befo
     return result;
 }
 """
-FAILING_FOLDER = b"""
-#include <errno.h>
-int fsync(int fd)
-{
-    return errno = EIO, fd < 0 ? fd : -1;
-}
-"""
 FAILING_OUTPUT = rb"""
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -110,32 +94,6 @@ __attribute__((constructor)) static void replace_output(void)
     static char buffer[1024];
     stdout = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fail_once});
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-}
-"""
-KILLED_IN_LAST_RENAME = rb"""
-#define _GNU_SOURCE
-#include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int rename(const char *from, const char *to)
-{
-    if (strstr(from, ".partial"))
-        raise(SIGKILL);
-    return syscall(SYS_rename, from, to);
-}
-"""
-FAILING_SYNC = rb"""
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-int fdatasync(int fd)
-{
-    char link[64], name[4096] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    errno = EIO;
-    return readlink(link, name, sizeof name - 1) < 0 || strstr(name, ".partial") ? -1 : 0;
 }
 """
 
@@ -559,15 +517,7 @@ class Servers(Directory):
     def written(self):
         """Bytes of the result so far."""
         names = [name for name in self.files() if name.startswith("out.npy")]
-        # One with a checkpoint has its size from the start, and holes.
-        return sum(
-            (
-                512 * os.stat(self.path(name)).st_blocks
-                if name.endswith(".partial")
-                else os.stat(self.path(name)).st_size
-            )
-            for name in names
-        )
+        return sum(os.stat(self.path(name)).st_size for name in names)
 
     def wait_for(self, process, condition):
         while not condition():
@@ -666,283 +616,6 @@ class Servers(Directory):
         self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
         self.assertEqual(self.files(), ["in.npy"])
 
-    def test_a_job_with_a_checkpoint_goes_on(self):
-        for shape, axis in (((MIB // 2,), 0), ((4, MIB // 8), 1)):
-            count = MIB // 2
-            data, expected = running_sums(count)
-            if len(shape) > 1:
-                numbers = struct.unpack(f"<{count}q", data)
-                rows = [numbers[i : i + shape[1]] for i in range(0, count, shape[1])]
-                expected = b"".join(int64s(*itertools.accumulate(row)) for row in rows)
-            self.path("in.npy", npy("<i8", shape, data))
-            arguments = [
-                "--part-bytes",
-                "16384",
-                "--checkpoint",
-                self.path("job"),
-                "--axis",
-                str(axis),
-            ]
-            with Tallyd() as server:
-                for attempt, share in enumerate((0.2, 0.5, 0.8)):
-                    process = self.start(server, *arguments, *(["--resume"] if attempt else []))
-                    self.wait_for(process, lambda share=share: self.written() > share * len(data))
-                    process.send_signal(signal.SIGINT if attempt < 2 else signal.SIGKILL)
-                    _, shown = process.communicate(timeout=60)
-                    self.assertEqual(process.returncode, 130 if attempt < 2 else -9, shown)
-                    left = set(self.files()) - {"job.new"}
-                    self.assertEqual(left, {"in.npy", "job", "out.npy.partial"})
-                other = self.start(server, *arguments, "--resume", "--exclusive")
-                _, shown = other.communicate(timeout=60)
-                self.assertEqual(other.returncode, 2)
-                self.assertIn(b"another job", shown)
-                process = self.start(server, *arguments, "--resume")
-                _, shown = process.communicate(timeout=60)
-            self.assertEqual((process.returncode, shown), (0, b""))
-            self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-            self.assertEqual(set(self.files()) - {"job.new"}, {"in.npy", "out.npy"})
-            os.remove(self.path("out.npy"))
-
-    def test_a_checkpoint_that_is_none_is_refused(self):
-        source = self.path("in.npy", npy("<i8", (4,), bytes(32)))
-        out = ["-o", self.path("out.npy"), "--resume"]
-        self.assert_failed(tally("cumsum", source, *out), 2, "--checkpoint FILE")
-        job = ["--checkpoint", self.path("job")]
-        self.assert_failed(tally("cumsum", source, *out, *job), 2, "No such file")
-        # whole, but for a text or a number of lanes that there is no room for
-        made = [int64s(3, 4096) + 4096 * b"x" + int64s(0, 0), int64s(3, 0, 0, 3) + bytes(2 * 24)]
-        made = [b"TALLYJOB" + text + int64s(zlib.crc32(b"TALLYJOB" + text)) for text in made]
-        for content in (b"", b"TALLYJOB", b"TALLYJOB" + int64s(3) + b"abc", os.urandom(200), *made):
-            self.path("job", content)
-            self.assert_failed(tally("cumsum", source, *out, *job), 2, "is not a checkpoint")
-        self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")
-
-    def stop_in_the_middle(self, server, arguments, share=0.3):
-        size = os.stat(self.path("in.npy")).st_size
-        for _ in range(20):  # on a busy machine the job may be over before this has its turn
-            process = self.start(server, *arguments)
-            while process.poll() is None and self.written() <= share * size:
-                time.sleep(0.0005)
-            process.send_signal(signal.SIGINT)
-            _, shown = process.communicate(timeout=60)
-            if process.returncode != 0:
-                break
-            os.remove(self.path("out.npy"))
-        self.assertEqual(process.returncode, 130, shown)
-
-    def test_a_checkpoint_that_is_damaged_is_refused(self):
-        data, _ = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (2, MIB // 8), data))
-        job = self.path("job")
-        arguments = ["--part-bytes", "16384", "--axis", "1", "--checkpoint", job]
-        with Tallyd() as server:
-            self.stop_in_the_middle(server, arguments)
-            whole = self.read("job")
-            cuts = [whole[:count] for count in range(len(whole))]
-            flips = [bytes([*whole[:i], whole[i] ^ 1, *whole[i + 1 :]]) for i in range(len(whole))]
-            lanes = [whole[: -8 - i] + whole[-8:] for i in range(24, len(whole) - 24, 8)]
-            for content in (*cuts[::7], cuts[-1], *flips[::7], *lanes, whole + b"x"):
-                self.path("job", content)
-                done = self.start(server, *arguments, "--resume")
-                _, shown = done.communicate(timeout=60)
-                self.assertEqual(done.returncode, 2, shown)
-                self.assertEqual(self.read("job"), content)
-
-    def test_what_is_left_of_a_checkpoint_that_was_being_written_is_no_part_of_the_next(self):
-        data, expected = running_sums(MIB // 8)
-        self.path("in.npy", npy("<i8", (MIB // 8,), data))
-        self.path("job.new", b"TALLYJOB" + os.urandom(3000))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            url = "http://127.0.0.1:%d" % silent.getsockname()[1]
-            process = self.start(types.SimpleNamespace(url=url), *arguments)
-            self.wait_for(process, lambda: "job" in self.files())
-            process.kill()
-            process.communicate(timeout=60)
-        with Tallyd() as server:
-            done = self.start(server, *arguments, "--resume")
-            _, shown = done.communicate(timeout=60)
-        self.assertEqual(done.returncode, 0, shown)
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-
-    def test_a_job_holds_one_of_its_checkpoints_open(self):
-        data, expected = running_sums(MIB // 8)
-        self.path("in.npy", npy("<i8", (MIB // 8,), data))
-        with Tallyd() as server:
-            process = self.start(server, "--part-bytes", "16384", "--checkpoint", self.path("job"))
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (24, 24))
-            _, shown = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, shown)
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-
-    def test_a_job_goes_on_with_the_same_array_of_an_archive(self):
-        data, expected = running_sums(MIB // 4)
-        other = self.path("other.npy", npy("<i8", (MIB // 4,), bytes(len(data))))
-        with zipfile.ZipFile(self.path("in.npy"), "w") as archive:
-            archive.writestr("a.npy", npy("<i8", (MIB // 4,), data))
-            archive.write(other, "b.npy")
-        os.remove(other)
-        arguments = ["--format", "npy", "--part-bytes", "16384", "--checkpoint", self.path("job")]
-        with Tallyd() as server:
-            self.stop_in_the_middle(server, [*arguments, "--array", "a"])
-            done = self.start(server, *arguments, "--array", "b", "--resume")
-            _, shown = done.communicate(timeout=60)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(b"another job", shown)
-            done = self.start(server, *arguments, "--array", "a", "--resume")
-            _, shown = done.communicate(timeout=60)
-        self.assertEqual((done.returncode, shown), (0, b""))
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-
-    def test_a_job_is_done_by_one_at_a_time(self):
-        data, expected = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        with Tallyd() as server:
-            first = self.start(server, *arguments)
-            self.addCleanup(first.kill)
-            job = self.path("job")
-            self.wait_for(first, lambda: os.path.exists(job) and self.written() > len(data) // 4)
-            first.send_signal(signal.SIGSTOP)
-            for more, taken in (
-                ([], "job"),
-                (["--resume"], "job"),
-                (["-o", self.path("other.npy"), "--exclusive"], "job"),
-                (["--checkpoint", self.path("other")], "out.npy.partial"),
-            ):
-                second = self.start(server, *arguments, *more)
-                _, shown = second.communicate(timeout=60)
-                self.assertEqual(second.returncode, 7)
-                self.assertIn(f"{taken}: another tally is writing it".encode(), shown)
-            first.send_signal(signal.SIGCONT)
-            _, shown = first.communicate(timeout=60)
-        self.assertEqual((first.returncode, shown), (0, b""))
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-
-    def test_of_two_jobs_that_begin_with_one_checkpoint_one_ends(self):
-        data, expected = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        for _ in range(5):
-            names = ["one.npy", "two.npy"]
-            jobs = [
-                subprocess.Popen(
-                    [TALLY, "cumsum", self.path("in.npy"), "-o", self.path(name), "-u", URL]
-                    + ["--part-bytes", "65536", "--checkpoint", self.path("job")],
-                    stderr=subprocess.PIPE,
-                )
-                for name in names
-            ]
-            shown = [job.communicate(timeout=60)[1] for job in jobs]
-            ended = [job.returncode for job in jobs]
-            for name, status, said in zip(names, ended, shown):
-                if status == 0:
-                    self.assertEqual(npy_parts(self.read(name))[1], expected)
-                else:
-                    self.assertEqual(status, 7, said)
-                    self.assertIn(b"job: another tally is writing it", said)
-            self.assertIn(0, ended, shown)
-            self.assertNotIn("job.new", self.files())
-            for name in set(self.files()) - {"in.npy"}:
-                os.unlink(self.path(name))
-
-    def test_a_result_with_a_checkpoint_keeps_the_files_mode(self):
-        source = self.path("in.npy", npy("<i8", (2,), bytes(16)))
-        out = self.path("out.npy", b"")
-        for mode in (0o600, 0o660):
-            os.chmod(out, mode)
-            self.assert_done(tally("cumsum", source, "-o", out, "--checkpoint", self.path("job")))
-            self.assertEqual(os.stat(out).st_mode & 0o777, mode)
-
-    def test_nobody_else_reads_a_checkpoint(self):
-        """A carry has sums and elements in it, whatever mode the result has."""
-        data, _ = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        with Tallyd() as server:
-            self.stop_in_the_middle(server, arguments)
-        self.assertEqual(os.stat(self.path("job")).st_mode & 0o777, 0o600)
-
-    def test_the_result_so_far_of_another_job_is_left_alone(self):
-        data, expected = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        other = [*arguments[:-1], self.path("other"), "--exclusive"]
-        with Tallyd() as server:
-            self.stop_in_the_middle(server, arguments)
-            before = self.read("out.npy.partial")
-            done = self.start(server, *other)
-            _, shown = done.communicate(timeout=60)
-            self.assertEqual(done.returncode, 2, shown)
-            self.assertIn(b"out.npy.partial is the result so far of a job", shown)
-            self.assertEqual(self.read("out.npy.partial"), before)
-            self.assertEqual(self.files(), ["in.npy", "job", "out.npy.partial"])
-            done = self.start(server, *arguments, "--resume")
-            _, shown = done.communicate(timeout=60)
-            self.assertEqual((done.returncode, shown), (0, b""))
-            self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-            os.remove(self.path("out.npy"))
-            # With its own checkpoint a job is begun anew.
-            self.stop_in_the_middle(server, other)
-            done = self.start(server, *other)
-            _, shown = done.communicate(timeout=60)
-        self.assertEqual((done.returncode, shown), (0, b""))
-        self.assertEqual(self.files(), ["in.npy", "out.npy"])
-
-    def test_a_job_does_not_go_on_with_the_result_so_far_of_another(self):
-        data, expected = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        jobs = [
-            ["--part-bytes", "16384", "--checkpoint", self.path("a")],
-            ["--part-bytes", "16384", "--checkpoint", self.path("b"), "--exclusive"],
-            ["--part-bytes", "16384", "--checkpoint", self.path("c")],  # as a, but for that
-        ]
-        with Tallyd() as server:
-            kept = []
-            for job in jobs:
-                self.stop_in_the_middle(server, job)
-                kept.append(self.read("out.npy.partial"))
-                os.remove(self.path("out.npy.partial"))
-            for number, job in enumerate(jobs):
-                for other, partial in enumerate(kept):
-                    if other == number:
-                        continue
-                    self.path("out.npy.partial", partial)
-                    for more in (["--resume"], []):  # also begun anew it would end the other
-                        done = self.start(server, *job, *more)
-                        _, shown = done.communicate(timeout=60)
-                        self.assertEqual(done.returncode, 2, shown)
-                        self.assertIn(b"out.npy.partial is the result so far of a job", shown)
-                        self.assertEqual(self.read("out.npy.partial"), partial)
-            for partial in (b"", kept[0][:-1], kept[0][:100]):
-                self.path("out.npy.partial", partial)
-                done = self.start(server, *jobs[0], "--resume")
-                _, shown = done.communicate(timeout=60)
-                self.assertEqual(done.returncode, 2, shown)
-            self.path("out.npy.partial", kept[0])
-            done = self.start(server, *jobs[0], "--resume")
-            _, shown = done.communicate(timeout=60)
-        self.assertEqual((done.returncode, shown), (0, b""))
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-
-    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
-    def test_a_job_killed_before_its_result_is_put_in_place_goes_on(self):
-        source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
-        job = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
-        code = self.path("kill.c", KILLED_IN_LAST_RENAME)
-        library = self.path("kill.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-        killed = tally("cumsum", source, *job, env={"LD_PRELOAD": library})
-        self.assertEqual(killed.returncode, -9)
-        self.assertIn("out.npy.partial", self.files())
-        partial = self.read("out.npy.partial")
-        for other in (partial[:-1], partial + b"x"):
-            self.path("out.npy.partial", other)
-            done = tally("cumsum", source, *job, "--resume")
-            self.assert_failed(done, 2, "result so far of a job with another checkpoint")
-        self.path("out.npy.partial", partial)
-        self.assert_done(tally("cumsum", source, *job, "--resume"))
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], int64s(1, 3, 6, 10))
-
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_a_signal_just_before_a_full_pipe_is_written_to_ends_it(self):
         self.be_signalled_before_a_full_pipe(SIGNALLED_IN_WRITE)
@@ -997,19 +670,6 @@ class Servers(Directory):
         self.assertEqual(shown, b"tally: error: interrupted\n")
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
-    def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
-        source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
-        out = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
-        new_fails = FAILING_SYNC.replace(b".partial", b"job.new")
-        for text in (FAILING_SYNC, FAILING_FOLDER, new_fails):
-            code = self.path("sync.c", text)
-            library = self.path("sync.so")
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-            done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
-            self.assert_failed(done, 7, "Input/output error")
-            self.assertFalse({"out.npy", "job.new"} & set(self.files()))
-
-    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_output_that_fails_in_between_is_an_error_where_its_end_is_written(self):
         """As a pipe does that others have made not to block, and that is full for a moment."""
         code = self.path("output.c", FAILING_OUTPUT)
@@ -1033,127 +693,6 @@ class Servers(Directory):
             )
             self.assert_failed(done, 5, "not done after 200 ms")
         self.assertLess(time.monotonic() - began, 50)
-
-    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
-    def test_a_job_begun_anew_and_killed_at_once_goes_on_with_what_is_there(self):
-        data, expected = running_sums(MIB // 4)
-        self.path("in.npy", npy("<i8", (MIB // 4,), data))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        for call in ("rename(const char *a, const char *b)", "ftruncate(int a, long b)"):
-            code = self.path("kill.c", KILLED_IN % call.encode())
-            library = self.path("kill.so")
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-            with self.subTest(call), Tallyd() as server:
-                self.stop_in_the_middle(server, arguments)
-                with unittest.mock.patch.dict(os.environ, LD_PRELOAD=library):
-                    killed = self.start(server, *arguments)
-                killed.communicate(timeout=60)
-                self.assertEqual(killed.returncode, -9)
-                done = self.start(server, *arguments, "--resume")
-                _, shown = done.communicate(timeout=60)
-                self.assertEqual((done.returncode, shown), (0, b""))
-                self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-                os.remove(self.path("out.npy"))
-
-    def test_what_is_no_file_in_the_place_of_a_result_so_far_is_refused(self):
-        """A link is not followed: what would be written is another file."""
-        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
-        job, partial = ["--checkpoint", self.path("job")], out + ".partial"
-        self.path("empty", b"")
-        for make in (
-            os.mkdir,
-            os.mkfifo,
-            lambda name: os.symlink("/dev/full", name),
-            lambda name: os.symlink("empty", name),
-            lambda name: os.symlink("nowhere", name),
-        ):
-            make(partial)
-            before = self.files()
-            self.assert_failed(tally("cumsum", source, "-o", out, *job), 7, "out.npy.partial is")
-            self.assertEqual((self.files(), self.read("empty")), (before, b""))
-            os.rmdir(partial) if make is os.mkdir else os.unlink(partial)
-
-    @unittest.skipIf(os.geteuid() != 0, "only root gives files away")
-    def test_an_empty_file_of_somebody_else_becomes_no_result(self):
-        """Who owns it could change the sums, and may be the only one who can rename it."""
-        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
-        job, partial = ["--checkpoint", self.path("job")], self.path("out.npy.partial", b"")
-        os.chown(partial, 65534, -1)
-        self.assert_failed(tally("cumsum", source, "-o", out, *job), 7, "out.npy.partial is in the")
-        self.assertEqual(self.files(), ["in.npy", "out.npy.partial"])
-        os.chown(partial, 0, -1)
-        self.assert_done(tally("cumsum", source, "-o", out, *job))
-        self.assertEqual(self.files(), ["in.npy", "out.npy"])
-
-    def test_a_checkpoint_that_cannot_be_written_leaves_no_result_so_far(self):
-        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
-        done = tally("cumsum", source, "-o", out, "--checkpoint", self.path("nowhere/job"))
-        self.assert_failed(done, 7, "nowhere/job.new: No such file")
-        self.assertEqual(self.files(), ["in.npy"])
-
-    def test_a_checkpoint_follows_no_link_that_has_the_name_of_the_next_one(self):
-        source, out = self.path("in.npy", npy("<i8", (4,), bytes(32))), self.path("out.npy")
-        os.symlink("nowhere", self.path("job.new"))
-        done = tally("cumsum", source, "-o", out, "--checkpoint", self.path("job"))
-        self.assert_failed(done, 2, "the file is there and is not a checkpoint, with .new")
-        self.assertEqual(self.files(), ["in.npy", "job.new"])
-
-    def test_a_checkpoint_takes_the_place_of_no_other_file(self):
-        content = npy("<i8", (4,), bytes(32))
-        source, out = self.path("in.npy", content), self.path("out.npy")
-        for taken in (source, out, out + ".partial", self.path("./out.npy")):
-            done = tally("cumsum", source, "-o", out, "--checkpoint", taken)
-            self.assert_failed(done, 2, "--checkpoint " + taken)
-        self.assertEqual((self.files(), self.read("in.npy")), (["in.npy"], content))
-        os.mkfifo(self.path("pipe"))
-        os.mkdir(self.path("folder"))
-        os.symlink("/dev/null", self.path("device"))
-        for taken in ("pipe", "folder", "device"):
-            for resume in ([], ["--resume"]):
-                job = ["--checkpoint", self.path(taken), *resume]
-                done = tally("cumsum", source, "-o", out, *job)
-                self.assert_failed(done, 2, f"{taken}: the file is there and is not a checkpoint")
-        self.assertEqual(self.files(), ["device", "folder", "in.npy", "pipe"])
-
-    def test_a_checkpoint_that_is_being_written_takes_the_place_of_no_other_file(self):
-        """It is NAME.new for a moment."""
-        content = npy("<i8", (4,), bytes(32))
-        source, other = self.path("in.npy", content), self.path("job.new", content)
-        job = ["-f", "npy", "--checkpoint", self.path("job")]
-        for more in ([], ["--resume"]):
-            for arguments in (
-                [source, "-o", self.path("out.npy")],
-                [other, "-o", self.path("out.npy")],
-                [source, "-o", other],
-            ):
-                done = tally("cumsum", *arguments, *job, *more)
-                self.assert_failed(done, 2, f"--checkpoint {self.path('job')}: ")
-                self.assertEqual(self.read("job.new"), content)
-        os.remove(other)
-        done = tally("cumsum", source, "-o", other, *job)
-        self.assert_failed(done, 2, "the result is written there")
-        self.path("job.new", b"TALLYJOB and what was written of it when it was killed")
-        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), *job))
-        self.assertEqual(self.files(), ["in.npy", "out.npy"])
-
-    def test_a_job_does_not_go_on_with_an_input_that_was_changed(self):
-        data, _ = running_sums(MIB // 2)
-        source = self.path("in.npy", npy("<i8", (MIB // 2,), data))
-        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
-        with Tallyd() as server:
-            process = self.start(server, *arguments)
-            self.wait_for(process, lambda: self.written() > len(data) // 4)
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
-            os.utime(source)
-            other = self.start(server, *arguments, "--resume")
-            _, shown = other.communicate(timeout=60)
-        self.assertEqual(other.returncode, 2)
-        self.assertIn(b"another job", shown)
-
-    def test_a_checkpoint_needs_files(self):
-        source = self.path("in.npy", npy("<i8", (4,), bytes(32)))
-        self.assert_failed(tally("cumsum", source, "--checkpoint", "x"), 2, "needs a file")
 
 
 class Streams(Directory):
