@@ -7,7 +7,6 @@
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
-#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <ctype.h>
@@ -60,14 +59,6 @@ static int choose_formats(const struct settings *settings, struct source *source
     *input = format_named(settings->format);
     if (*input == FORMAT_NONE) {
         *input = format_of_file(settings->argument);
-    }
-    if (settings->array != NULL || (*input == FORMAT_NONE && format_is_archive(source))) {
-        if (!format_is_archive(source)) {
-            return complain(EXIT_USAGE, "--array is for NPZ files, and %s is none",
-                            source->name);
-        }
-        STEP(npz_open(source, settings->array));
-        *input = FORMAT_NPY;
     }
     if (*input == FORMAT_NONE) {
         *input = format_of_content(source, described);

@@ -40,7 +40,7 @@ struct worker {
     char *input;               /* owned: of a part */
     char *output;              /* owned, or the input */
     struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
-    uint64_t lane; /* of a file: the lane that the worker sums */
+    uint64_t lane;             /* of a file: the lane that the worker sums */
     uint64_t step; /* of a file: boxes of the lane read so far; 0: the next lane is claimed */
     struct box box;
     _Atomic int64_t moved; /* bytes of the box, both ways */

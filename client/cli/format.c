@@ -70,18 +70,13 @@ enum format format_of_content(struct source *source, bool described)
     return described ? FORMAT_RAW : FORMAT_JSON;
 }
 
-bool format_is_archive(struct source *source)
-{
-    return !source->stream && guess_content(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
-}
-
 /* What to do about it with this command, where the service has an advice of its own. */
 static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
     [CONTENT_ZIP] =
-        "give it as a file, tally cumsum FILE.npz, or save one array with numpy.save",
-    [CONTENT_GZIP] = "gunzip it first",
+        "save one array of it as NPY, numpy.save('x.npy', numpy.load('x.npz')['NAME'])",
+    [CONTENT_GZIP] = "unpack it on the way, zcat FILE | tally cumsum",
     [CONTENT_PICKLE] = "save the array with numpy.save",
     [CONTENT_CSV] = "give --format csv, or text",
     [CONTENT_ARRAY_TEXT] = "write json.dumps(x.tolist()), or save it with numpy.save",

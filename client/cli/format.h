@@ -40,9 +40,6 @@ enum format format_of_file(const char *name);
 /* By the input's first bytes; `described`: its type and shape were given. */
 enum format format_of_content(struct source *source, bool described);
 
-/* Whether a file is an NPZ file (npz.h). */
-bool format_is_archive(struct source *source);
-
 /* " looks like JSON: give --format json", or "" if it looks like what `format` is or like
  * nothing that is known. */
 void format_hint(struct source *source, enum format format, char *text, size_t size);

@@ -54,8 +54,6 @@ const struct option_row option_rows[] = {
      "of the input; else by file name or first bytes"},
     {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ANY, ON_CUMSUM,
      "of the result; else by file name, else the input's"},
-    {"array", 0, OPTION_TEXT, "NAME", NULL, AT(array), ANY, ON_CUMSUM,
-     "which one of an NPZ file, if it has several"},
     {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), TIME, ON_CUMSUM,
      "the server drops the request if still queued then"},
     {"header", 0, OPTION_FLAG, NULL, NULL, AT(header), ANY, ON_CUMSUM,
@@ -97,7 +95,7 @@ const struct option_row option_rows[] = {
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
         "cumsum", command_cumsum, "[INPUT]", "<file>", "cumulative sum of a tensor",
-        "INPUT is an NPY, NPZ, raw, JSON, text or CSV file; - or nothing: standard input.\n"
+        "INPUT is an NPY, raw, JSON, text or CSV file; - or nothing: standard input.\n"
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
         "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"

@@ -53,7 +53,6 @@ struct settings {
     const char *output;
     const char *format;
     const char *output_format;
-    const char *array;
     const char *dtype;
     const char *output_dtype;
     const char *nan;

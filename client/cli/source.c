@@ -2,12 +2,12 @@
  * What was read of a stream and not taken yet is at the front of source->memory. */
 #include "client/cli/source.h"
 
-#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int reserve_memory(struct source *source, size_t room)
 static bool wait_readable(struct source *source, int ms)
 {
     struct pollfd about = {.fd = source->fd, .events = POLLIN};
-    return source->npz != NULL || poll(&about, 1, ms) > 0;
+    return poll(&about, 1, ms) > 0;
 }
 
 /* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
@@ -55,11 +55,6 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
                 break;
             }
             continue;
-        }
-        if (source->npz != NULL) {
-            source->status = npz_inflate(source, to, room, got);
-            source->ended = *got == 0;
-            break;
         }
         ssize_t count = read(source->fd, to, room);
         if (count >= 0) {
@@ -196,7 +191,6 @@ void source_close(struct source *source)
         (void)close(source->fd);
     }
     source->fd = -1;
-    npz_close(source);
     free(source->memory);
     source->memory = NULL;
 }
@@ -208,15 +202,6 @@ int source_start(struct source *source, char *to, size_t room, size_t *count)
     return source_read(source, 0, to, *count);
 }
 
-int source_read(struct source *source, uint64_t offset, void *to, size_t count)
-{
-    if (source->memory != NULL) {
-        memcpy(to, source->memory + offset, count);
-        return EXIT_DONE;
-    }
-    return source_pread(source, source->base + offset, to, count);
-}
-
 static int complain_changed(const struct source *source)
 {
     return complain(
@@ -226,9 +211,13 @@ static int complain_changed(const struct source *source)
         source->name);
 }
 
-int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
+int source_read(struct source *source, uint64_t offset, void *to, size_t count)
 {
     size_t done = 0;
+    if (source->memory != NULL) {
+        memcpy(to, source->memory + offset, count);
+        return EXIT_DONE;
+    }
     while (done < count) {
         ssize_t got =
             pread(source->fd, (char *)to + done, count - done, (off_t)(offset + done));
@@ -263,8 +252,14 @@ int source_load(struct source *source)
         source->stream = false;
         STEP(reserve_memory(source, source->bytes));
     } else if (source->memory == NULL) {
-        STEP(reserve_memory(source, source->bytes));
-        STEP(source_pread(source, source->base, source->memory, source->bytes));
+        char *memory = malloc(source->bytes + 1);
+        if (memory == NULL) {
+            return complain(EXIT_LOCAL, "%s: out of memory for %" PRIu64 " bytes", source->name,
+                            source->bytes);
+        }
+        int status = source_read(source, 0, memory, source->bytes);
+        source->memory = memory;
+        STEP(status);
         STEP(source_check_unchanged(source));
     }
     assert(source->memory != NULL);

@@ -12,8 +12,6 @@
 #include <stdint.h>
 #include <time.h>
 
-struct npz_stream;
-
 struct source {
     int fd;       /* owned unless standard input; -1 once closed */
     char *memory; /* owned: read ahead of a stream; all of what was loaded; else NULL */
@@ -23,10 +21,8 @@ struct source {
     bool stream;             /* more may come behind what is in memory */
     bool ended;              /* no more comes */
     struct timespec changed; /* of a file: when it was written to last */
-    uint64_t base; /* of a file: where its bytes begin; those of an archive's member (npz.h) */
-    struct npz_stream *npz; /* owned: a member that is packed; else NULL */
-    int status;             /* of a stream: the exit status after a read that failed */
-    const char *name;       /* borrowed, for messages */
+    int status;              /* of a stream: the exit status after a read that failed */
+    const char *name;        /* borrowed, for messages */
 };
 
 /* name NULL or "-": standard input. Functions that can fail give EXIT_DONE, or the exit status
@@ -42,9 +38,6 @@ int source_start(struct source *source, char *to, size_t room, size_t *count);
 
 /* Copy `count` bytes from `offset` of a file or of what is in memory. */
 int source_read(struct source *source, uint64_t offset, void *to, size_t count);
-
-/* The same of the file itself, whatever of it the source is. */
-int source_pread(struct source *source, uint64_t offset, void *to, size_t count);
 
 /* Refuse a file that was written to since it was opened: what was read may be of both. */
 int source_check_unchanged(const struct source *source);

@@ -22,9 +22,6 @@ import threading
 import time
 import unittest
 import urllib.request
-import warnings
-import zipfile
-import zlib
 
 from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
 
@@ -243,38 +240,6 @@ class Files(Directory):
         large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
-    def test_an_array_of_an_npz_file(self):
-        a, b = npy("<i8", (3,), int64s(1, 2, 3)), npy("<i8", (2, 2), int64s(1, 2, 3, 4))
-        for packing in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            source = self.path("in.npz")
-            with zipfile.ZipFile(source, "w", packing) as archive:
-                for name, content in (("a", a), ("b", b)):
-                    with archive.open(name + ".npy", "w", force_zip64=True) as member:
-                        member.write(content)
-            for name, expected in (("a", int64s(1, 3, 6)), ("b.npy", int64s(1, 2, 4, 6))):
-                done = tally("cumsum", source, "--array", name, "-o", self.path("out.npy"))
-                self.assert_done(done)
-                self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-            self.assert_failed(tally("cumsum", source), 2, "2 arrays", "--array", "a, b")
-            self.assert_failed(tally("cumsum", source, "--array", "c"), 2, "no array c", "a, b")
-            content = self.read("in.npz")
-            second = content.rindex(b"PK\x01\x02")
-            torn = content[:second] + b"PK\x01\x03" + content[second + 4 :]
-            for name in ([], ["--array", "a"]):  # "a" looks like the only one
-                done = tally("cumsum", self.path("torn.npz", torn), *name)
-                self.assert_failed(done, 2, "it is damaged")
-            for cut in (
-                content[:-30],
-                content[:200],
-                content.replace(b"PK\x03\x04", b"PK\x03\x05"),
-            ):
-                broken = tally(
-                    "cumsum", self.path("cut.npz", b"PK\x03\x04" + cut[4:]), "--array", "b"
-                )
-                self.assertEqual(broken.returncode, 2, broken.stderr)
-        self.assert_failed(tally("cumsum", self.path("x.npy", a), "--array", "a"), 2, "NPZ")
-        self.assert_failed(tally("cumsum", stdin=content), 2, "FILE.npz")
-
     def test_a_result_is_no_npz_file(self):
         source = self.path("in.npy", npy("<i8", (3,), int64s(1, 2, 3)))
         done = tally("cumsum", source, "-o", self.path("out.npz"))
@@ -283,28 +248,6 @@ class Files(Directory):
         done = tally("cumsum", source, "-o", self.path("out.npz"), "-F", "raw")
         self.assert_done(done)
         self.assertEqual(self.read("out.npz"), int64s(1, 3, 6))
-
-    def test_arrays_of_one_name_are_told_from_none(self):
-        source = self.path("in.npz")
-        with warnings.catch_warnings(), zipfile.ZipFile(source, "w") as archive:
-            warnings.simplefilter("ignore")
-            for _ in range(2):
-                archive.writestr("a.npy", npy("|u1", (1,), b"1"))
-        self.assert_failed(tally("cumsum", source, "--array", "a"), 2, "2 arrays of the name a")
-
-    def test_a_large_packed_array_is_a_stream_and_is_checked(self):
-        data, expected = running_sums(MIB // 8)
-        source = self.path("in.npz")
-        with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("one.npy", npy("<i8", (MIB // 8,), data))
-        done = tally("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "65536")
-        self.assert_done(done)
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-        content = bytearray(self.read("in.npz"))
-        content[content.rindex(b"PK\x01\x02") + 16] ^= 1  # the sum of the array
-        done = tally("cumsum", self.path("bad.npz", content), "-o", self.path("bad.npy"))
-        self.assert_failed(done, 2, "damaged")
-        self.assertEqual(self.files(), ["bad.npz", "in.npz", "out.npy"])
 
     def test_a_json_result_keeps_the_shape(self):
         source = self.path("in.npy", npy("<i8", (2, 1, 2), int64s(1, 2, 3, 4)))
@@ -315,83 +258,6 @@ class Files(Directory):
         self.assertEqual(json.loads(tally("cumsum", nan, "-F", "json").stdout), ["NaN"])
         empty = self.path("empty.npy", npy("<i8", (2, 0, 3), b""))
         self.assertEqual(json.loads(tally("cumsum", empty, "-F", "json").stdout), [[], []])
-
-    def test_an_npz_file_may_have_fields_of_64_bits(self):
-        """As those beyond 4 GiB have them, and some writers all."""
-        numbers = npy("<i8", (3,), int64s(1, 2, 3))
-        source = self.path("in.npz")
-        with zipfile.ZipFile(source, "w") as archive:
-            archive.writestr("a.npy", b"before" * 10)
-            archive.writestr("b.npy", numbers)
-        content = self.read("in.npz")
-        directory = content.index(b"PK\1\2")
-        entry = content.rindex(b"PK\1\2")
-        end = content.rindex(b"PK\5\6")
-        head = bytearray(content[entry : entry + 46])
-        packed, whole, offset = (struct.unpack_from("<I", head, at)[0] for at in (20, 24, 42))
-        for at in (20, 24, 42):
-            struct.pack_into("<I", head, at, 0xFFFFFFFF)
-        other = struct.pack("<HHI", 0x5455, 4, 0)  # of another kind, before it
-        wide = other + struct.pack("<HH3Q", 1, 24, whole, packed, offset)
-        struct.pack_into("<H", head, 30, len(wide))
-        entries = content[directory:entry] + head + b"b.npy" + wide
-        records = content[:directory] + entries
-        place = struct.pack("<Q", directory)
-        wide_end = (
-            b"PK\6\6" + struct.pack("<Q2HIIQQQ", 44, 45, 45, 0, 0, 2, 2, len(entries)) + place
-        )
-        locator = b"PK\6\7" + struct.pack("<IQI", 0, len(records), 1)
-        short_end = bytearray(content[end:])
-        struct.pack_into("<II", short_end, 12, 0xFFFFFFFF, 0xFFFFFFFF)
-        made = records + wide_end + locator + short_end
-        with zipfile.ZipFile(self.path("wide.npz", made)) as archive:
-            self.assertEqual(archive.read("b.npy"), numbers)
-        done = tally("cumsum", self.path("wide.npz"), "--array", "b", "-F", "raw")
-        self.assert_done(done)
-        self.assertEqual(done.stdout, int64s(1, 3, 6))
-        for damaged in (
-            made.replace(wide, wide[:-8]),
-            made.replace(struct.pack("<HH", 1, 24), struct.pack("<HH", 1, 16)),
-            made.replace(place, struct.pack("<Q", len(made))),
-            made.replace(locator, locator[:8] + struct.pack("<QI", len(made) - 55, 1)),
-            content.replace(content[entry + 42 : entry + 46], struct.pack("<I", len(content) - 29)),
-        ):
-            with self.subTest(damaged=damaged[directory:]):
-                done = tally("cumsum", self.path("bad.npz", damaged), "--array", "b")
-                self.assert_failed(done, 2, "bad.npz is not an NPZ file that is understood")
-
-    def test_a_field_of_an_npz_file_ends_where_its_room_does(self):
-        with zipfile.ZipFile(self.path("in.npz"), "w") as archive:
-            archive.writestr("a.npy", npy("<i8", (2,), int64s(1, 2)))
-        content = bytearray(self.read("in.npz"))
-        entry, end = content.index(b"PK\1\2"), content.index(b"PK\5\6")
-        field = struct.pack("<HH", 0x5455, 0xFFFF)
-        struct.pack_into("<H", content, entry + 30, len(field))
-        struct.pack_into("<I", content, end + 12, end - entry + len(field))
-        content[end:end] = field
-        done = tally("cumsum", self.path("in.npz", content), "-F", "raw")
-        self.assert_done(done)
-        self.assertEqual(done.stdout, int64s(1, 3))
-
-    def test_an_npz_file_that_numpy_does_not_write_is_named(self):
-        source = self.path("in.npz")
-        with zipfile.ZipFile(source, "w"):
-            pass
-        self.assert_failed(tally("cumsum", source), 2, "in.npz has no arrays in it")
-        with zipfile.ZipFile(source, "w") as archive:
-            archive.writestr("a.npy", npy("<i8", (1,), int64s(1)))
-        content = self.read("in.npz")
-        entry = content.index(b"PK\1\2")
-        for at, value in ((8, 1), (10, 12)):  # encrypted; packed by bzip2
-            changed = bytearray(content)
-            changed[entry + at] |= value
-            done = tally("cumsum", self.path("bad.npz", changed))
-            self.assert_failed(done, 2, "is encrypted or packed in a way that numpy does not")
-        for at, value in ((20, 8), (24, -8)):  # less is stored than there is
-            changed = bytearray(content)
-            changed[entry + at] += value
-            done = tally("cumsum", self.path("bad.npz", changed))
-            self.assert_failed(done, 2, "is damaged")
 
     def test_an_open_size_is_that_of_the_file(self):
         source = self.path("in.bin", int64s(1, 2, 3, 4, 5, 6))
