@@ -35,6 +35,20 @@ bool attributes_initial_is_word(const struct settings *settings)
     return text != NULL && number_special(DTYPE_F64, text, strlen(text), &bits);
 }
 
+bool attributes_need_float(const struct settings *settings)
+{
+    enum tally_dtype dtype = TALLY_INT64;
+    enum number_result result = NUMBER_OK;
+    uint64_t bits = 0;
+    const char *text = settings->initial;
+    if (settings->output_dtype != NULL) {
+        (void)tally_dtype_find(settings->output_dtype, &dtype);
+    }
+    return dtype_is_float((enum dtype)dtype) ||
+           (text != NULL && number_reader_of(DTYPE_I64)(text, text + strlen(text), &bits,
+                                                        &result) != text + strlen(text));
+}
+
 /* `known`: the sums have that type; else it stands for any. */
 static int read_initial(const char *text, enum tally_dtype dtype, bool known, uint64_t *bits)
 {

@@ -24,6 +24,9 @@ int attributes_read(const struct settings *settings, const enum tally_dtype *giv
 struct tally_scan attributes_scan(const struct attributes *attributes, int rank,
                                   const int64_t *sizes, int64_t axis);
 
+/* Whether the sums cannot be int64: they have another type, or an initial value that is none. */
+bool attributes_need_float(const struct settings *settings);
+
 /* Whether the initial value is a word, such as NaN, and no number. */
 bool attributes_initial_is_word(const struct settings *settings);
 

@@ -98,6 +98,7 @@ static void offer_options(const struct command_row *command)
     }
     if (command == NULL) {
         (void)puts("--version\tprint the version");
+        (void)puts("-V\tprint the version");
     }
 }
 

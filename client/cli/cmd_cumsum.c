@@ -61,7 +61,7 @@ static int choose_formats(const struct settings *settings, struct source *source
         *input = format_of_file(settings->argument);
     }
     if (*input == FORMAT_NONE) {
-        *input = format_of_content(source, described);
+        STEP(format_of_content(source, described, input));
     }
     if (*input == FORMAT_RAW && !described) {
         return ask_for_description(settings, source);
@@ -78,23 +78,29 @@ static int choose_formats(const struct settings *settings, struct source *source
                         "strides",
                         source->name);
     }
-    if (settings->header && !format_is_text(*input)) {
-        return complain(EXIT_USAGE,
-                        "--header is for text and CSV, and %s is neither: leave it out",
-                        source->name);
+    if ((settings->header || settings->columns != NULL) && !format_is_text(*input)) {
+        return complain(EXIT_USAGE, "--%s is for text and CSV, and %s is neither: leave it out",
+                        settings->header ? "header" : "columns", source->name);
     }
     STEP(choose_output(settings, *input, output));
-    if (settings->delimiter != NULL && !format_is_text(*input) && !format_is_text(*output)) {
-        return complain(
-            EXIT_USAGE,
-            "--delimiter is for text and CSV, and neither %s nor the result is that: "
-            "leave it out",
-            source->name);
+    if ((settings->delimiter != NULL || settings->decimal != NULL) && !format_is_text(*input) &&
+        !format_is_text(*output)) {
+        return complain(EXIT_USAGE,
+                        "--%s is for text and CSV, and neither %s nor the result is that: "
+                        "leave it out",
+                        settings->delimiter != NULL ? "delimiter" : "decimal", source->name);
+    }
+    if (settings->delimiter != NULL && settings->decimal != NULL &&
+        settings->delimiter[0] == settings->decimal[0]) {
+        return complain(EXIT_USAGE,
+                        "--delimiter and --decimal are both '%s': numbers could not be told "
+                        "from their fields",
+                        settings->delimiter);
     }
     if (settings->delimiter != NULL &&
         (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
          isalnum((unsigned char)settings->delimiter[0]) != 0 ||
-         strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
+         strchr("\r\n\"+-.", settings->delimiter[0]) != NULL)) {
         return complain(EXIT_USAGE,
                         "--delimiter %s: expected one character that is not part of a number "
                         "(a tab is $'\\t')",
@@ -129,12 +135,6 @@ static int sum_source(const struct settings *settings, struct tally *client,
     STEP(choose_formats(settings, source, &input, &output));
     if (input != FORMAT_JSON && !is_strided(settings)) {
         return cumsum_parts(&followed, client, source, input, output);
-    }
-    if (format_is_text(output)) {
-        return complain(EXIT_USAGE,
-                        "%s becomes json, npy or raw: text and csv are written of tensors in "
-                        "other formats, without strides",
-                        source->name);
     }
     return cumsum_whole(&followed, client, source, input, output);
 }

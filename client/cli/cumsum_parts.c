@@ -43,18 +43,24 @@ struct worker {
     uint64_t lane;             /* of a file: the lane that the worker sums */
     uint64_t step; /* of a file: boxes of the lane read so far; 0: the next lane is claimed */
     struct box box;
-    _Atomic int64_t moved; /* bytes of the box, both ways */
+    enum tally_dtype dtype;       /* of the elements of the box */
+    enum tally_dtype parts_dtype; /* of the elements of `parts` */
+    struct kept_lines kept;       /* of text: the lines of the box, if the sink needs them */
+    _Atomic int64_t moved;        /* bytes of the box, both ways */
 };
 
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
     struct attributes attributes; /* of the sum */
-    struct tensor sums;           /* the result */
-    struct cutting sums_cutting;  /* of the result */
-    struct part_source source;    /* a stream: shared: reading */
-    struct part_sink sink;        /* in order: who has the turn */
-    uint64_t next_lane;           /* of a file: lanes claimed so far; shared: lock */
+    struct attributes wider; /* of the sum from the first float64 in text on; shared: reading */
+    bool is_wider;           /* `wider` is set; shared: reading */
+    bool keeps_lines;        /* the result has the lines of the input, with sums in them */
+    struct tensor sums;      /* the result */
+    struct cutting sums_cutting; /* of the result */
+    struct part_source source;   /* a stream: shared: reading */
+    struct part_sink sink;       /* in order: who has the turn */
+    uint64_t next_lane;          /* of a file: lanes claimed so far; shared: lock */
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
     int64_t strides[TALLY_MAX_RANK]; /* of the input then */
@@ -95,7 +101,9 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
 static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
 {
     const struct parts_job *job = worker->job;
-    struct tally_scan scan = attributes_scan(&job->attributes, 3, sizes, 1);
+    const bool same = worker->dtype == job->source.tensor.dtype;
+    struct tally_scan scan =
+        attributes_scan(same ? &job->attributes : &job->wider, 3, sizes, 1);
     scan.deadline_ms = (int64_t)(job->settings->deadline_s * 1000);
     scan.progress = on_progress;
     scan.progress_user = worker;
@@ -117,6 +125,39 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
            job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
+/* Have `count` elements along the axis summed, in the carry of the worker's lane if the lane has
+ * one. While the server is away, the request is repeated. */
+static int sum_elements(struct worker *worker, const struct tally_scan *scan, int64_t count,
+                        char *input, char *output)
+{
+    struct parts_job *job = worker->job;
+    int64_t start_ns = now_ns();
+    struct tally_error err;
+    int pauses = 1;
+    for (bool first = true;; first = false) {
+        enum tally_status status =
+            worker->parts != NULL ? tally_parts_next(worker->parts, count, input, output, &err)
+                                  : tally_cumsum(job->client, scan, input, output, &err);
+        if (status == TALLY_OK) {
+            job->answered = true;
+            return EXIT_DONE;
+        }
+        if (!worth_waiting(job, &err, start_ns, first)) {
+            break;
+        }
+        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
+            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+            (void)nanosleep(&pause, NULL);
+        }
+        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
+        if (output == input &&
+            part_source_read(&job->source, &worker->box, input) != EXIT_DONE) {
+            return EXIT_LOCAL;
+        }
+    }
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
+}
+
 static int sum_box(struct worker *worker)
 {
     struct parts_job *job = worker->job;
@@ -130,32 +171,47 @@ static int sum_box(struct worker *worker)
         scan.strides = job->strides;
         scan.axis = job->settings->axis;
     }
-    int64_t start_ns = now_ns();
+    return sum_elements(worker, &scan, sizes[1], worker->input, worker->output);
+}
+
+/* Replace the lane's int64 sums by float64 sums. The sums so far, which are what a row of zeros
+ * sums up to, enter the new sum in parts as two rows: the high and the low halves of the integers,
+ * which float64 holds exactly. */
+static int widen_lane(struct worker *worker)
+{
+    const size_t columns = worker->box.columns;
+    const int64_t sizes[3] = {1, 0, (int64_t)columns};
+    const struct tally_scan scan = scan_of(worker, sizes);
+    struct tally_scan rest = scan; /* the initial value is in the sums so far */
     struct tally_error err;
-    int pauses = 1;
-    for (bool first = true;; first = false) {
-        enum tally_status status =
-            worker->parts != NULL
-                ? tally_parts_next(worker->parts, sizes[1], worker->input, worker->output, &err)
-                : tally_cumsum(job->client, &scan, worker->input, worker->output, &err);
-        if (status == TALLY_OK) {
-            job->answered = true;
-            return EXIT_DONE;
-        }
-        if (!worth_waiting(job, &err, start_ns, first)) {
-            break;
-        }
-        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
-            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
-            (void)nanosleep(&pause, NULL);
-        }
-        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
-        if (worker->output == worker->input &&
-            part_source_read(&job->source, box, worker->input) != EXIT_DONE) {
-            return EXIT_LOCAL;
-        }
+    rest.initial = NULL;
+    rest.include_initial = 0;
+    int64_t *sums = calloc(2 * columns, sizeof *sums); /* a row of zeros, and their sums */
+    double *halves = calloc(2 * columns, sizeof *halves);
+    double *unused = calloc(2 * columns, sizeof *unused);
+    int status = EXIT_LOCAL;
+    if (sums == NULL || halves == NULL || unused == NULL) {
+        (void)complain_no_memory();
+    } else {
+        status = sum_elements(worker, &scan, 1, (char *)sums, (char *)(sums + columns));
     }
-    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
+    for (size_t i = 0; status == EXIT_DONE && i < columns; i++) {
+        const int64_t sum = sums[columns + i];
+        halves[i] = (double)(sum & ~INT64_C(0xFFFFFFFF));
+        halves[columns + i] = (double)(sum & INT64_C(0xFFFFFFFF));
+    }
+    if (status == EXIT_DONE) {
+        tally_parts_close(worker->parts);
+        worker->parts = tally_parts_open(worker->job->client, &rest, &err);
+        worker->parts_dtype = worker->dtype;
+        status = worker->parts != NULL
+                     ? sum_elements(worker, &rest, 2, (char *)halves, (char *)unused)
+                     : complain_error(&err);
+    }
+    free(sums);
+    free(halves);
+    free(unused);
+    return status;
 }
 
 /* ---- the next part ---- */
@@ -175,6 +231,7 @@ static int begin_lane(struct worker *worker)
     const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
     struct tally_scan scan = scan_of(worker, sizes);
     worker->parts = tally_parts_open(job->client, &scan, &err);
+    worker->parts_dtype = worker->dtype;
     return worker->parts != NULL ? EXIT_DONE : complain_error(&err);
 }
 
@@ -207,16 +264,27 @@ static int read_next_of_file(struct worker *worker)
     return part_source_read(&job->source, &worker->box, worker->input);
 }
 
-/* The next box of a stream. */
+/* Read the next box of a stream. worker->box.outers is 0 if there is none. */
 static int read_next_of_stream(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
     MUST(pthread_mutex_lock(&job->reading));
-    int status = part_source_take(&job->source, &worker->box, worker->input);
+    worker->kept.count = 0;
+    int status = part_source_take(&job->source, &worker->box, worker->input,
+                                  job->keeps_lines ? &worker->kept : NULL, &worker->dtype);
+    if (status == EXIT_DONE && worker->dtype != job->source.tensor.dtype && !job->is_wider) {
+        status = attributes_read(job->settings, &worker->dtype, &job->wider);
+        job->is_wider = true;
+    }
     MUST(pthread_mutex_unlock(&job->reading));
-    bool first = worker->box.outers > 0 && worker->box.at == 0;
-    return status == EXIT_DONE && cutting->steps > 1 && first ? begin_lane(worker) : status;
+    if (status != EXIT_DONE || cutting->steps == 1 || worker->box.outers == 0) {
+        return status;
+    }
+    if (worker->box.at == 0) {
+        return begin_lane(worker);
+    }
+    return worker->dtype != worker->parts_dtype ? widen_lane(worker) : EXIT_DONE;
 }
 
 /* ---- written and noted ---- */
@@ -254,15 +322,21 @@ static void *worker_main(void *user)
     struct parts_job *job = worker->job;
     int status = EXIT_DONE;
     while (status == EXIT_DONE && job->status == EXIT_DONE) {
-        status =
-            job->source.bytes->stream ? read_next_of_stream(worker) : read_next_of_file(worker);
+        const bool stream = job->source.bytes->stream;
+        status = stream ? read_next_of_stream(worker) : read_next_of_file(worker);
+        if (status != EXIT_DONE && stream) { /* the good rows before a bad one are written */
+            (void)wait_for_turn(worker);
+        }
         if (status != EXIT_DONE || worker->box.outers == 0) {
             break;
         }
         status = sum_box(worker);
         if (status == EXIT_DONE && wait_for_turn(worker)) {
             const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
-            status = part_sink_write(&job->sink, &sums, worker->output);
+            const enum tally_dtype dtype =
+                worker->dtype == job->source.tensor.dtype ? job->sums.dtype : job->wider.sums;
+            status = part_sink_write(&job->sink, &sums, dtype, worker->output,
+                                     job->keeps_lines ? worker->kept.bytes : NULL);
             note_part(worker);
         }
     }
@@ -335,6 +409,7 @@ static int run_workers(struct parts_job *job)
     for (; started < count; started++) {
         struct worker *worker = &workers[started];
         worker->job = job;
+        worker->dtype = job->source.tensor.dtype;
         if (!have_buffers(worker, most) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
@@ -352,6 +427,7 @@ static int run_workers(struct parts_job *job)
         tally_parts_close(workers[i].parts);
         free(workers[i].output == workers[i].input ? NULL : workers[i].output);
         free(workers[i].input);
+        free(workers[i].kept.bytes);
     }
     progress_end();
     return job->status;
@@ -410,10 +486,19 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     job->sums.dtype = job->attributes.sums;
     job->sums.shape.numbers[axis] +=
         settings->include_initial && tensor->shape.numbers[axis] >= 0;
-    if (format_is_text(output) && settings->header && settings->include_initial && axis > 0) {
+    if (!format_is_text(output) || !settings->include_initial) {
+        return EXIT_DONE;
+    }
+    if (job->source.text.header != NULL && axis > 0) {
         return complain(EXIT_USAGE,
-                        "--header passes on one name for each column, and --include-initial "
-                        "makes one column more: leave one of them out, or give --axis 0");
+                        "the header has one name for each column, and --include-initial makes "
+                        "one column more: leave it out, or give --axis 0");
+    }
+    if (settings->columns != NULL) {
+        return complain(EXIT_USAGE,
+                        "--columns passes on the other columns of each row, and "
+                        "--include-initial makes one sum more, which has none: leave one of "
+                        "them out, or give --output-format json");
     }
     return EXIT_DONE;
 }
@@ -423,7 +508,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     const struct settings *settings = job->settings;
     struct tensor *tensor = &job->source.tensor;
     struct source *bytes = job->source.bytes;
-    STEP(format_is_text(input) ? tensor_of_text(settings, &job->source)
+    STEP(format_is_text(input) ? tensor_of_text(settings, input == FORMAT_CSV, &job->source)
          : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
                                : tensor_of_raw(settings, bytes, tensor));
     int rank = tensor->shape.count;
@@ -456,9 +541,11 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
     job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->sums_cutting;
-    if (format_is_text(output)) {
-        job->sink.header = job->source.text.header;
-        job->sink.header_bytes = job->source.text.header_bytes;
+    if (format_is_text(input)) {
+        struct text_reader *text = &job->source.text;
+        job->sink.reader = text;
+        job->keeps_lines = format_is_text(output) && text->chosen != NULL;
+        text->undecided = text->undecided && !format_is_binary(output); /* has one type */
     }
     STEP(check_direction(job));
     STEP(part_sink_open(&job->sink, settings, output, &job->sums));

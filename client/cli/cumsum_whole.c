@@ -7,6 +7,7 @@
 #include "client/cli/attributes.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_writer.h"
 #include "client/json_text.h"
 #include "proto/text.h"
 
@@ -231,6 +232,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     struct expectation expected = {.format = output,
                                    .shape = settings->shape,
                                    .strides = settings->output_strides,
+                                   .dialect = dialect_of_result(settings, output, NULL),
                                    .member = "data"};
     STEP(apply_attributes(settings, &expected));
     if (input == FORMAT_JSON) {
@@ -242,6 +244,11 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
         size_t query = strlen(path);
         append_options(settings, false, path);
         path[query] = '?';
+    }
+    if (expected.strides.count > 0 && format_is_text(output)) {
+        free(wrapped);
+        return complain(EXIT_USAGE, "a result with output strides becomes json, npy or raw: "
+                                    "rows of text have no gaps");
     }
     if (wrapped == NULL) {
         bytes = source->bytes;

@@ -5,6 +5,7 @@
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_writer.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
 #include "proto/npy_header.h"
@@ -19,11 +20,13 @@ struct exchange {
     struct destination destination;
     uint64_t received; /* bytes of the answer */
     uint64_t most;     /* bytes that it may have */
-    char *bytes;       /* owned: those of JSON */
+    char *bytes;       /* owned: of an answer that is kept: JSON, or numbers that become text */
     size_t room;
     char head[NPY_HEADER_MAX]; /* of an NPY file */
     size_t head_bytes;
-    int status; /* after complaining about the answer */
+    enum tally_dtype dtype;   /* of numbers, as the answer has it */
+    struct number_list shape; /* likewise */
+    int status;               /* after complaining about the answer */
 };
 
 static int complain_too_long(uint64_t most)
@@ -62,6 +65,8 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
     if (expected->shape.count == 0 && exchange->most > expected->most) {
         return complain_too_long(expected->most);
     }
+    exchange->dtype = scan.dtype;
+    exchange->shape = sizes;
     if (expected->format != FORMAT_NPY) {
         return EXIT_DONE;
     }
@@ -130,8 +135,8 @@ static int take_bytes(struct exchange *exchange, const void *bytes, size_t count
     if (count > exchange->most - exchange->received) {
         return complain_too_long(exchange->most);
     }
-    STEP(exchange->expected->format == FORMAT_JSON ? keep_bytes(exchange, bytes, count)
-                                                   : place_numbers(exchange, bytes, count));
+    STEP(format_is_binary(exchange->expected->format) ? place_numbers(exchange, bytes, count)
+                                                      : keep_bytes(exchange, bytes, count));
     exchange->received += count;
     return EXIT_DONE;
 }
@@ -172,7 +177,22 @@ static bool has_controls(struct json_text text)
     return found;
 }
 
-/* The answer has come to its end. */
+/* Write the numbers of the answer as text or CSV. */
+static int write_text(struct exchange *exchange)
+{
+    const struct expectation *expected = exchange->expected;
+    struct text_writer writer;
+    int status = text_writer_open(&writer, expected->format, &exchange->shape,
+                                  &expected->dialect, &exchange->destination);
+    if (status == EXIT_DONE) {
+        status = text_writer_add(&writer, exchange->dtype, exchange->bytes,
+                                 exchange->received / tally_dtype_bytes(exchange->dtype));
+    }
+    text_writer_close(&writer);
+    return status == EXIT_DONE ? destination_finish(&exchange->destination) : status;
+}
+
+/* Check the whole answer, and finish the result. */
 static int finish_answer(struct exchange *exchange)
 {
     const struct expectation *expected = exchange->expected;
@@ -182,6 +202,9 @@ static int finish_answer(struct exchange *exchange)
         if (exchange->received < exchange->most) {
             return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",
                             exchange->received);
+        }
+        if (format_is_text(expected->format)) {
+            return write_text(exchange);
         }
         STEP(exchange->most == 0 ? place_numbers(exchange, NULL, 0) : EXIT_DONE);
         return destination_finish(destination);

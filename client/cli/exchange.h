@@ -9,6 +9,7 @@
 #ifndef TALLY_CLI_EXCHANGE_H
 #define TALLY_CLI_EXCHANGE_H
 
+#include "client/cli/fields.h"
 #include "client/cli/format.h"
 #include "client/cli/options.h"
 
@@ -18,6 +19,7 @@ struct expectation {
     const char *dtype;          /* NULL: what the answer says; likewise */
     struct number_list shape;   /* with a count of 0 */
     struct number_list strides; /* of raw numbers, where they do not lie packed */
+    struct dialect dialect;     /* of text and CSV */
     const char *member;         /* that JSON has */
     bool bare;                  /* of JSON that member alone is written */
     uint64_t most;              /* bytes that the answer to this request can have at most: JSON,

@@ -112,11 +112,18 @@ static int run_command_line(int argc, char **argv)
     }
     options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        enum command_id about = command_find(argv[2]);
+        if (about != COMMAND_COUNT) {
+            options_help(about, stdout);
+        }
+        return about != COMMAND_COUNT ? EXIT_DONE : EXIT_USAGE;
+    }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         options_overview(stdout);
         return argc > 1 ? EXIT_DONE : EXIT_USAGE;
     }
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         (void)printf("tally %s\n", tally_library_version());
         return EXIT_DONE;
     }

@@ -37,7 +37,7 @@ const struct option_row option_rows[] = {
     {"output-dtype", 0, OPTION_CHOICE, "TYPE", TYPES, AT(output_dtype), ANY, ON_CUMSUM,
      "type of the sums, which holds every element exactly (default: the input's; of bool int64)"},
     {"nan", 0, OPTION_CHOICE, "MODE", "propagate zero skip", AT(nan), ANY, ON_CUMSUM,
-     "zero: a NaN counts as 0; skip: the same, and the sum at its place is NaN"},
+     "zero: a NaN counts as 0; skip: the same, and the sum at its place is NaN; NA and empty are NaN"},
     {"initial", 0, OPTION_TEXT, "NUMBER", NULL, AT(initial), ANY, ON_CUMSUM,
      "counted before the first element of every line, in the type of the sums"},
     {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
@@ -51,15 +51,19 @@ const struct option_row option_rows[] = {
     {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ANY, ON_CUMSUM,
      "layout of the result of raw or flat JSON input, in elements"},
     {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ANY, ON_CUMSUM,
-     "of the input; else by file name or first bytes"},
+     "of the input; else by file name or first bytes (numbers in columns: text)"},
     {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ANY, ON_CUMSUM,
      "of the result; else by file name, else the input's"},
     {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), TIME, ON_CUMSUM,
      "the server drops the request if still queued then"},
+    {"columns", 0, OPTION_TEXT, "LIST", NULL, AT(columns), ANY, ON_CUMSUM,
+     "columns of text or CSV to sum, as numbers from 1 or names: 2,5; the others are passed on"},
     {"header", 0, OPTION_FLAG, NULL, NULL, AT(header), ANY, ON_CUMSUM,
-     "the first line of text or CSV has names, not numbers, and is passed on"},
+     "the first line of text or CSV is a header, though it has no letters"},
     {"delimiter", 0, OPTION_TEXT, "C", NULL, AT(delimiter), ANY, ON_CUMSUM,
-     "character between the numbers of text or CSV (default: commas or blanks)"},
+     "character between the fields of text or CSV (default: as in the first line)"},
+    {"decimal", 0, OPTION_CHOICE, "C", ". ,", AT(decimal), ANY, ON_CUMSUM,
+     "decimal sign of the numbers of text or CSV (default: .)"},
     {"part-bytes", 0, OPTION_SIZE, "SIZE", NULL, AT(part_bytes), 1, 1 << 30, ON_CUMSUM,
      "send what is larger in parts of that size, 1GiB at most (default 64MiB)"},
     {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
@@ -99,7 +103,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
         "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"
-        "  seq 1 10 | tally cumsum -f text\n"},
+        "  seq 1 10 | tally cumsum\n"
+        "  tally cumsum sales.csv --columns price,tax\n"
+        "  zcat readings.csv.gz | tally cumsum -f csv\n"},
     [COMMAND_DEVICES] = {
         "devices", command_devices, "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {

@@ -442,7 +442,7 @@ void options_overview(FILE *to)
         (void)fprintf(to, "  %-11s %s\n", command_rows[i].name, command_rows[i].summary);
     }
     (void)fputs(
-        "\n`tally COMMAND --help` shows the options of a command.\n\n"
+        "\n`tally help COMMAND` shows the options of a command, `tally -V` the version.\n\n"
         "environment: TALLY_URL (server), TALLY_TOKEN (bearer token), NO_COLOR\n"
         "exit status: 0 done, 1 refused by the server, 2 wrong usage or input,\n"
         "  3 server not reached, 4 server busy or not ready, 5 timeout, 6 server failed,\n"

@@ -70,6 +70,8 @@ struct settings {
     int64_t flush_ms;
     bool header;
     const char *delimiter;
+    const char *decimal;
+    const char *columns;
 
     const char *scopes;
 

@@ -130,7 +130,7 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     return check_length(source, tensor, "");
 }
 
-int tensor_of_text(const struct settings *settings, struct part_source *parts)
+int tensor_of_text(const struct settings *settings, bool csv, struct part_source *parts)
 {
     struct text_reader *text = &parts->text;
     char hint[HINT_TEXT] = "";
@@ -138,7 +138,7 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
         format_hint(parts->bytes, FORMAT_CSV, hint, sizeof hint);
     }
     source_as_stream(parts->bytes);
-    int status = text_reader_open(text, settings, parts->bytes);
+    int status = text_reader_open(text, settings, csv, parts->bytes);
     if (status == EXIT_USAGE && hint[0] != '\0') {
         (void)fprintf(stderr, "  it%s\n", hint);
     }
@@ -330,7 +330,8 @@ static int check_end(const struct part_source *parts)
                           bytes->name);
 }
 
-int part_source_take(struct part_source *parts, struct box *box, char *to)
+int part_source_take(struct part_source *parts, struct box *box, char *to,
+                     struct kept_lines *kept, enum tally_dtype *dtype)
 {
     const struct cutting *cutting = &parts->cutting;
     struct box *next = &parts->next;
@@ -356,8 +357,9 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
     uint64_t lines = 0;
+    *dtype = parts->tensor.dtype;
     STEP(parts->is_text
-             ? text_reader_take(&parts->text, to, most, parts->gather_ms, &lines)
+             ? text_reader_take(&parts->text, to, most, parts->gather_ms, kept, dtype, &lines)
              : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
     taken += lines * unit;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;

@@ -382,7 +382,13 @@ class Cumsum(Directory):
         source = self.path("in.bin", struct.pack("<4q", 50, 60, 1, 2))
         with open(source, "rb", buffering=0) as file:
             file.seek(16)
-            command = [TALLY, "cumsum", "-u", URL, *"-f raw -d int64 -s 2 -F json".split()]
+            command = [
+                TALLY,
+                "cumsum",
+                "-u",
+                URL,
+                *["-f", "raw", "-d", "int64", "-s", "2", "-F", "json"],
+            ]
             done = subprocess.run(command, stdin=file, capture_output=True, timeout=60)
         self.assert_done(done)
         self.assertEqual(json.loads(done.stdout), [1, 3])
@@ -449,7 +455,7 @@ class Cumsum(Directory):
                 "looks like gzip",
                 "zcat FILE | tally cumsum",
             ),
-            ("x", b"1,2\n3,4\n", [], "x looks like CSV", "--format csv"),
+            ("x.json", b"1,2\n3,4\n", [], "x.json looks like CSV", "--format text, or csv"),
             ("x", b"[[1. 2.]\n [3. 4.]]\n", [], "looks like a printed array", "x.tolist()"),
             ("x", b"{'data': [1]}", [], "looks like a printed Python dictionary"),
             ("x.pkl", b"\x80\x04\x95\x00\x00", [], "looks like a Python pickle"),
@@ -470,7 +476,9 @@ class Cumsum(Directory):
             process.stdin.write(b" \0\1\2" * 256)
             process.stdin.flush()
             self.assertEqual(process.wait(20), 2)
-            self.assertIn(b"byte 2 is 0x00, expected an array", process.stderr.read())
+            self.assertIn(
+                b"byte 2 is 0x00, expected NPY, a JSON array such as", process.stderr.read()
+            )
         finally:
             process.kill()
             process.communicate()
@@ -482,13 +490,14 @@ class Cumsum(Directory):
             (b" [[1,2],\n[3,4]] x", "byte 17", "'x'", "behind the array"),
             (b"[1,2,3", "6 bytes", "']' is missing"),
             (b'["a', "']' is missing"),
-            (b"5", "expected an array", "byte 1", "'5'"),
-            (b"\n nonsense", "byte 3", "'n'", "expected an array"),
+            (b"\n nonsense", "byte 3", "'n'", "expected NPY, a JSON array"),
             (b" " * 1000 + b"nonsense", "byte 1001", "'n'", "expected an array"),
         ]:
             with self.subTest(text=text):
                 done = tally("cumsum", stdin=text, url="http://127.0.0.1:1")
                 self.assert_failed(done, 2, "standard input", *says)
+        done = tally("cumsum", "-f", "json", stdin=b"5", url="http://127.0.0.1:1")
+        self.assert_failed(done, 2, "byte 1 is '5', expected an array such as")
         # What is wrong between the brackets has a number, not a place.
         self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 1, "element 2 is 'x'", "data[2]")
         deep = b"[" * 65 + b"]" * 65
@@ -565,11 +574,12 @@ class Cumsum(Directory):
             ),
             (["cumsum", self.path("0.npy", npy("<f4", (), bytes(4)))], "x.reshape(1)"),
             (["cumsum", self.path("x.png", b"\x89PNG")], "byte 1 is 0x89", "--format"),
-            (["cumsum", self.path("1.csv", b"1,2\n3\n")], "line 2 has 1 number, and the lines"),
+            (
+                ["cumsum", self.path("1.csv", b"1,2\n3\n")],
+                "line 2 has 1 field, and the first line has 2",
+            ),
             (["cumsum", raw, "-d", "float32", "-s", "9223372036854775807,9"], "bytes"),
             (["cumsum", raw, "-f", "npy"], "cannot be read as an NPY file"),
-            (["cumsum", self.path("in.json", b"[1]"), "-F", "csv"], "json, npy or raw"),
-            (["cumsum", self.path("in.json"), "-o", self.path("x.txt")], "json, npy or raw"),
             (["cumsum", "/nonexistent"], "No such file"),
             (["cumsum", self.directory.name], "directory"),
             (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),
@@ -580,6 +590,9 @@ class Cumsum(Directory):
             (["cumsum", source, "--dtype", ""], "--dtype '': expected float16"),
             (["cumsum", source, "--header"], "--header is for text and CSV"),
             (["cumsum", source, "--delimiter", ";"], "--delimiter is for text and CSV"),
+            (["cumsum", source, "--decimal", ","], "--decimal is for text and CSV"),
+            (["cumsum", source, "--columns", "1"], "--columns is for text and CSV"),
+            (["help", "cumsun"], "did you mean cumsum?"),
             (["console", "--url", "unix:/run/x"], "no browser reaches a Unix socket"),
             (["token", "new", "ci", "--scopes", "infer,metric"], "--scopes infer,metric: expected"),
             (["token", "new", "ci", "--scopes", "metric,infer"], "--scopes metric,infer: expected"),
@@ -1103,6 +1116,8 @@ class Cumsum(Directory):
             ["cumsum", array, "-o", "/dev/stdout"],
             ["cumsum", text],
             ["cumsum", text, "-F", "json"],
+            ["cumsum", text, "--columns", "1"],
+            ["cumsum", asked, "-F", "csv"],
             ["cumsum", asked],
             ["cumsum", asked, "-F", "raw"],
             ["cumsum", "--help"],
@@ -1312,7 +1327,9 @@ class Cumsum(Directory):
     def test_a_shape_has_64_sizes_at_most(self):
         for count, status in (64, 0), (65, 2), (300, 2):
             shape = ",".join("1" * count)
-            done = tally("cumsum", *"-f raw -F raw -d int8 -s".split(), shape, stdin=b"\7")
+            done = tally(
+                "cumsum", *["-f", "raw", "-F", "raw", "-d", "int8", "-s"], shape, stdin=b"\7"
+            )
             self.assertEqual((done.returncode, done.stdout), (status, b"" if status else b"\7"))
 
     def test_a_new_file_has_the_mode_that_the_umask_leaves(self):
@@ -1514,7 +1531,8 @@ class Information(unittest.TestCase):
         with Server(lambda *_: answer('{"version":"1\\"\\\\é"}'.encode())) as s:
             done = tally("version", "--json", url=s.url)
             self.assertEqual(json.loads(done.stdout)["server"], '1"\\é')
-        self.assertRegex(tally("--version").stdout.decode(), r"^tally \d+\.\d+\.\d+\n$")
+        for flag in ("--version", "-V"):
+            self.assertRegex(tally(flag).stdout.decode(), r"^tally \d+\.\d+\.\d+\n$")
 
     def test_help_of_every_command(self):
         overview = tally("--help")
@@ -1524,6 +1542,8 @@ class Information(unittest.TestCase):
             done = tally(command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, b""))
             self.assertIn(f"usage: tally {command}", done.stdout.decode())
+            self.assertEqual(tally("help", command).stdout, done.stdout)
+        self.assertEqual(tally("help").stdout, overview.stdout)
         self.assertEqual(tally().returncode, 2)
 
 

@@ -5,15 +5,12 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 
 import itertools
 import json
-import os
 import random
-import re
 import struct
 import sys
 import unittest
-import urllib.request
 
-from test_cli import URL, Directory, Server, answer, npy, npy_parts, sums, tally
+from test_cli import Directory, Server, npy, npy_parts, sums, tally
 
 WIDE = ["--output-dtype", "int32", "--initial", "5", "--include-initial"]
 

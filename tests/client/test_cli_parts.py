@@ -1,4 +1,4 @@
-"""`tally cumsum` with tensors of any size: in parts, as streams, as text; while the server dies.
+"""`tally cumsum` with tensors of any size: in parts and as streams; while the server dies.
 
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_parts.py
 It starts servers of its own, build/bin/tallyd beside TALLY, where it ends them.
@@ -12,7 +12,6 @@ import queue
 import random
 import re
 import resource
-import select
 import signal
 import socket
 import struct
@@ -23,7 +22,18 @@ import time
 import unittest
 import urllib.request
 
-from test_cli import TALLY, URL, Directory, Server, Terminal, answer, npy, npy_parts, sums, tally
+from test_cli import (
+    TALLY,
+    URL,
+    Directory,
+    Server,
+    Terminal,
+    answer,
+    npy,
+    npy_parts,
+    sums,
+    tally,
+)
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
@@ -271,7 +281,9 @@ class Files(Directory):
         huge = ["-d", "int64", "-s", f"{1 << 40},{1 << 40}"]
         self.assert_failed(tally("cumsum", source, *huge), 2, "more than 2^63 bytes")
         for shape in "3,-1", f"{1 << 40},{1 << 40}":
-            done = tally("cumsum", *"-f raw -d int64 -s".split(), shape, stdin=int64s(1, 2, 3))
+            done = tally(
+                "cumsum", *["-f", "raw", "-d", "int64", "-s"], shape, stdin=int64s(1, 2, 3)
+            )
             self.assert_failed(done, 2, "of a stream only the first size can be open")
 
     def test_an_input_that_is_written_to_meanwhile_is_no_input(self):
@@ -693,289 +705,6 @@ class Streams(Directory):
                 one.kill()
                 one.wait()
                 one.stdout.close()
-
-
-class Text(Directory):
-    def sums(self, text, *flags):
-        done = tally("cumsum", *flags, stdin=text.encode())
-        self.assert_done(done)
-        return done.stdout.decode()
-
-    def test_a_running_total(self):
-        numbers = "".join(f"{i}\n" for i in range(1, 11))
-        self.assertEqual(self.sums(numbers, "-f", "text"), "1\n3\n6\n10\n15\n21\n28\n36\n45\n55\n")
-
-    def test_every_line_is_answered_as_it_comes(self):
-        process = subprocess.Popen(
-            [TALLY, "cumsum", "-u", URL, "-f", "csv", "--header"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        process.stdin.write(b"a,b\n")
-        for i in range(1, 6):
-            process.stdin.write(f"{i},0.5\n".encode())
-            process.stdin.flush()
-            if i == 1:
-                self.assertEqual(process.stdout.readline(), b"a,b\n")
-            self.assertEqual(process.stdout.readline(), f"{i * (i + 1) / 2},{i / 2}\n".encode())
-        process.stdin.close()
-        self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
-        process.stdout.close()
-
-    def test_a_complete_line_is_answered_within_flush_ms(self):
-        flush_s = 3
-        raw = ["-f", "raw", "-d", "int64", "-s", "-1"]
-        for name, arguments, line, answer, unbroken in (
-            ("a line and then none", ["-f", "csv"], b"1\n", b"1\n", False),
-            ("lines without a pause", ["-f", "csv"], b"1\n", b"1\n", True),
-            ("raw numbers without a pause", raw, int64s(1), int64s(1), True),
-        ):
-            with self.subTest(name):
-                process = subprocess.Popen(
-                    [TALLY, "cumsum", "-u", URL, *arguments, "--flush-ms", str(1000 * flush_s)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    bufsize=0,
-                )
-                try:
-                    start = time.monotonic()
-                    sent = 0
-                    while sent == 0 or time.monotonic() - start < 2 * flush_s:
-                        if sent == 0 or unbroken:
-                            process.stdin.write(line)
-                            sent += 1
-                        if select.select([process.stdout], [], [], 0.02)[0]:
-                            break
-                    self.assertLess(time.monotonic() - start, flush_s)
-                    self.assertEqual(process.stdout.read(len(answer)), answer)
-                finally:
-                    process.kill()
-                    process.wait()
-                    process.stdin.close()
-                    process.stdout.close()
-
-    def test_spellings_of_numbers(self):
-        for text, flags, expected in (
-            ("1 2\n3 4\n", [], "1 2\n4 6\n"),
-            ("1, 2\r\n\r\n3,\t4", [], "1 2\n4 6\n"),
-            ("1 2 \r\r\n3 4\r", [], "1 2\n4 6\n"),
-            ("1;2\n3;4\n", ["--delimiter", ";"], "1;2\n4;6\n"),
-            ("1 2\n3  4\n", ["--delimiter", " "], "1 2\n4 6\n"),
-            ("1 2\n3 4\n", ["-a", "1"], "1 3\n3 7\n"),
-            ("1 2\n3 4\n", ["--reverse", "-a", "-1"], "3 2\n7 4\n"),
-            ("1.\n.5\n+2\n-.5\n007\n", ["-d", "float64"], "1.0\n1.5\n3.5\n3.0\n10.0\n"),
-            ("1e3\n-1E-3\n", [], "1000.0\n999.999\n"),
-            ("0.1\n0.2\n", [], "0.1\n0.30000000000000004\n"),
-            ("0.1\n0.2\n", ["-d", "float32"], "0.1\n0.3\n"),
-            ("1.5\nNaN\n1\n", [], "1.5\nNaN\nNaN\n"),
-            ("1\ninf\n-Infinity\n", ["-d", "float64"], "1.0\nInfinity\nNaN\n"),
-            ("-inf\n-nan\n", ["-d", "float64"], "-Infinity\nNaN\n"),
-            ("9223372036854775806\n1\n", [], "9223372036854775806\n9223372036854775807\n"),
-            ("18446744073709551615\n", ["-d", "uint64"], "18446744073709551615\n"),
-            ("\ufeff1\n2\n", [], "1\n3\n"),
-            ("", [], ""),
-            ("\n\n", [], ""),
-        ):
-            with self.subTest(text=text, flags=flags):
-                self.assertEqual(self.sums(text, "-f", "text", *flags), expected)
-        for mark in ("", "\ufeff"):
-            table = mark + "x,y\n1,2\n3,4\n"
-            self.assertEqual(self.sums(table, "-f", "csv", "--header"), "x,y\n1,2\n4,6\n")
-
-    def test_text_becomes_other_formats_and_they_become_text(self):
-        source = self.path("in.csv", b"1,2\n3,4\n5,6\n")
-        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "16"))
-        header, data = npy_parts(self.read("out.npy"))
-        self.assertIn("(3, 2)", header)
-        self.assertEqual(data, int64s(1, 2, 4, 6, 9, 12))
-        self.assert_done(tally("cumsum", self.path("out.npy"), "-o", self.path("out.csv")))
-        self.assertEqual(self.read("out.csv"), b"1,2\n5,8\n14,20\n")
-        self.assertEqual(
-            json.loads(tally("cumsum", source, "-F", "json").stdout), [[1, 2], [4, 6], [9, 12]]
-        )
-        self.assertEqual(self.sums("1\n2\n", "-f", "text", "-F", "json"), "[1,3]\n")
-        self.assertEqual(self.sums("", "-f", "text", "-F", "json"), "[]\n")
-
-    def test_what_is_no_number_is_named(self):
-        for text, flags, *says in (
-            ("1\n2\nx\n", [], "line 3", "'x' is not a number of type int64"),
-            ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
-            ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'", "int64; give --dtype float64\n"),
-            ("1 2\n3\n", [], "line 2 has 1 number, and the lines before it have 2"),
-            ("1,,2\n", [], "line 1", "a number is missing", "write 0 or NaN"),
-            ("1,2\n3,\n", [], "line 2", "a number is missing"),
-            ('"1","2"\n', [], "line 1", "write it without quotes"),
-            ("'1'\n", [], "line 1", "write it without quotes"),
-            ("a,b\n1,2\n", [], "line 1", "'a'", "give --header"),
-            ("1;2\n", [], "give --delimiter ';'"),
-            ("1|2\n", [], "give --delimiter '|'"),
-            ("1,5;2\n", ["--delimiter", ";"], "'1,5'", "with a decimal point and without separat"),
-            ("1 000;2\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
-            ("1;2 000\n", ["--delimiter", ";"], "line 1", "a blank inside a number"),
-            ("1\n", ["--reverse"], "text is read from its start", "tac FILE | tally", "| tac,"),
-            ("1,2,\n", [], "line 1", "a number is missing"),
-            ("1\t\t3\n4\t5\t6\n", ["--delimiter", "\t"], "line 1", "a number is missing"),
-            ("4\t5\t6\n1\t2\t\n", ["--delimiter", "\t"], "line 2", "a number is missing"),
-            # The sums of a type that just takes the element would wrap, or be rounded more.
-            ("300\n", ["-d", "int8"], "'300' is not a number of type int8; give --dtype int64\n"),
-            ("-1\n", ["-d", "uint8"], "'-1' is not a number of type uint8; give --dtype int64\n"),
-            ("+1.5\n", ["-d", "int32"], "type int32; give --dtype float64\n"),
-            ("nan\n", ["-d", "int32"], "type int32; give --dtype float64\n"),
-            ("70000\n", ["-d", "float16"], "type float16; give --dtype float64\n"),
-            ("1e999\n", ["-d", "float16"], "'1e999' is not a number of type float16\n"),
-            ("1\n9223372036854775808\n", [], "line 2", "give --dtype uint64\n"),
-            ("18446744073709551616\n", [], "line 1", "float64, which rounds integers beyond 2^53"),
-            ("-9223372036854775809\n", [], "line 1", "float64, which rounds integers beyond 2^53"),
-            ("1;2\n", [], "'1;2'"),
-            ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
-            ("1\n", ["--delimiter", "\\t"], "(a tab is $'\\t')"),
-            ("\ufeff1\n".encode("utf-16-le").decode("latin1"), [], "line 1", "save it as UTF-8"),
-            ("\ufeff1\n".encode("utf-16-be").decode("latin1"), [], "line 1", "save it as UTF-8"),
-            ("1\n2\n", ["--shape", "1,2"], "leave out --shape"),
-            ("1\n2\n", ["--strides", "1"], "leave out --shape and strides"),
-            ("1.5\n.\n", [], "line 2", "'.'"),
-            ("-.\n", [], "'-.'"),
-            (".e5\n", [], "'.e5'"),
-            ("+-1\n", [], "'+-1'"),
-            ("+-inf\n", [], "'+-inf'"),
-            ("+" + 700 * "1" + "\n", [], f"'+{39 * '1'}' is not a number"),
-            ("1\n\x1b[31m\n", [], "line 2", "'?[31m'"),
-            ("1,2\r3,4\r", [], "line 1 has a carriage return"),
-            ("x,y\r1,2\r", ["--header"], "line 1 has a carriage return"),
-            ("1,2\n3,\r4\n", [], "line 2 has a carriage return"),
-        ):
-            with self.subTest(text=text):
-                done = tally("cumsum", "-f", "text", *flags, stdin=text.encode("latin1"))
-                self.assert_failed(done, 2, *says)
-
-    def test_a_line_that_can_be_one_number_or_several_is_refused_before_anything_is_printed(self):
-        for text, flags in (
-            ("12,60\n7,55\n", []),
-            ("  -12,60 \r\n7,55\n", []),
-            ("0,05\n", []),
-            ("3,14159\n", []),
-            ("1,50E+03\n", []),
-            ("1,234\n", []),
-            ("1,234,567\n", []),
-            ("+1,234,567.5\n", []),
-            ("1.234,56\n", []),
-            ("1.234.567,89\n", []),
-            ("\n12,60\n", []),
-            ("\ufeff12,60\n", []),
-            ("price\n12,60\n", ["--header"]),
-            ('"price, net"\n12,60\n', ["--header"]),
-            ("12,60\n", ["-d", "float32"]),
-        ):
-            for name in "csv", "text":
-                with self.subTest(text=text, name=name):
-                    done = tally("cumsum", "-f", name, *flags, stdin=text.encode())
-                    line = 2 if flags == ["--header"] or text[0] == "\n" else 1
-                    self.assert_failed(done, 2, f"line {line} is '", "', which can be several nu")
-                    self.assertNotIn(b" '", done.stderr.partition(b" is '")[2])
-                    self.assertIn(b"give --delimiter , ", done.stderr)
-                    self.assertIn(b"with a decimal point and without", done.stderr)
-                    self.assertEqual(done.stdout, b"")
-
-    def test_ordinary_csv_is_what_it_was(self):
-        for text, flags, expected in (
-            ("1,2\n3,4\n", [], "1,2\n4,6\n"),
-            ("12,60,3\n", [], "12,60,3\n"),
-            ("12, 60\n7, 55\n", [], "12,60\n19,115\n"),
-            ("12 ,60\n", [], "12,60\n"),
-            ("12,-60\n", [], "12,-60\n"),
-            ("12,+60\n", [], "12,60\n"),
-            ("12,60.5\n", [], "12.0,60.5\n"),
-            ("0.5,20\n", [], "0.5,20.0\n"),
-            ("1.25,20\n", [], "1.25,20.0\n"),
-            ("1.234,5\n", [], "1.234,5.0\n"),
-            ("0,5\n1,7\n", [], "0,5\n1,12\n"),
-            ("1,5e+06\n", [], "1.0,5000000.0\n"),
-            ("0,100,200\n", [], "0,100,200\n"),
-            ("1234,100,200\n", [], "1234,100,200\n"),
-            ("100,200,30\n", [], "100,200,30\n"),
-            ("1,2\n12,60\n", [], "1,2\n13,62\n"),  # the first line decides
-            ("12.60\n7.55\n", [], "12.6\n20.15\n"),
-            ("12,60\n7,55\n", ["--delimiter", ","], "12,60\n19,115\n"),
-            ("1,234,567\n", ["--delimiter", ","], "1,234,567\n"),
-            ("a,b\n12,60\n7,55\n", ["--header"], "a,b\n12,60\n19,115\n"),
-            ("12;60\n", ["--delimiter", ";"], "12;60\n"),
-        ):
-            with self.subTest(text=text, flags=flags):
-                self.assertEqual(self.sums(text, "-f", "csv", *flags), expected)
-
-    def test_commas_and_blanks_between_the_numbers_of_one_text_are_refused(self):
-        """They are decimal commas, or separators of thousands."""
-        for text, flags, *says in (
-            ("1,5 2,5\n", [], "line 1 has commas between some of its numbers and blanks between"),
-            ("1,5\t2,5\n", [], "line 1 has commas between some"),
-            ("1,234,567.5 2,000.5\n", [], "line 1 has commas between some"),
-            ("1 000,5\n", [], "line 1 has commas between some"),
-            ("1 2\n3,5 4\n", [], "line 2 has commas between some"),
-            ("1 2\n3,5\n", [], "line 2 has commas between its numbers, and the lines before"),
-            ("3, 5\n1 2\n", [], "line 2 has blanks between its numbers, and the lines before"),
-            ("3\n2,5\n", [], "line 2 has 2 numbers, and the", "commas separate numbers here"),
-            ("2,5\n3\n", [], "line 2 has 1 number, and the", "commas separate numbers here"),
-            ("12,60;7,55\n", [], "'60;7'", "give --delimiter ';', and write numbers with a decima"),
-            ("12,60;7,55\n", ["--delimiter", ";"], "'12,60'", "with a decimal point and without"),
-            ("1,234,567.5;2\n", ["--delimiter", ";"], "'1,234,567.5'", "without separators of th"),
-            ("12,60\t7\n", ["--delimiter", "\t"], "'12,60'", "with a decimal point and without"),
-            ('"1,5","2,5"\n', [], "without quotes, with a decimal point and without separators"),
-        ):
-            for name in "csv", "text":
-                with self.subTest(text=text, name=name):
-                    done = tally("cumsum", "-f", name, *flags, stdin=text.encode())
-                    self.assert_failed(done, 2, *says)
-                    self.assertEqual(done.stdout, b"")
-        for text, expected in (
-            ("1, 2, 3\n", "1 2 3\n"),
-            ("1,\t2\n3 , 4\n", "1 2\n4 6\n"),
-            ("1 2\t3\n", "1 2 3\n"),
-        ):
-            self.assertEqual(self.sums(text, "-f", "text"), expected)
-
-    def test_a_header_is_suggested_for_names_of_columns_alone(self):
-        """As a header a row of data would be left out of the sums."""
-        for text in (
-            "a,b\n1,2\n",
-            "total price\n1\n",
-            ",a,b\n0,1,2\n",
-            '"a","b"\n1,2\n',
-            "größe\n1\n",
-            "id,(EUR)\n1,2\n",
-            "Na,K,Cl\n1,2,3\n",
-        ):
-            with self.subTest(text=text):
-                done = tally("cumsum", "-f", "csv", stdin=text.encode())
-                self.assert_failed(done, 2, "line 1", "; if the line has the names of columns, giv")
-        missing = "for a value that is missing"
-        for text, flags, *says in (
-            ("NA,1\n2,3\n", [], "'NA'", f"; write NaN or 0 {missing}"),
-            ("1,NA\n2,3\n", [], "'NA'", f"; write NaN or 0 {missing}"),
-            ("null\n1\n", [], "'null'", f"; write NaN or 0 {missing}"),
-            ("a,null\n1,2\n", [], "'a' is not a number of type float64\n"),
-            ("-,1\n", [], "'-'", f"; write 0 {missing}"),
-            ('"N/A",1\n', [], "write NaN or 0"),
-            ("null\n", ["-d", "int32"], f"write 0 {missing}, or NaN and --dtype float64"),
-            ("1\nNA\n", [], "line 2", "int64", f"; write 0 {missing}, or NaN and --dtype float64"),
-            ("true\nfalse\n", ["-d", "int8"], "'true'", "; write 1 for true and 0 for false"),
-            ("true\n2\n", [], "line 2", "'2'", "bool, which is true, false, 1 or 0"),
-            ("False,1\n", [], "'False'", "; write 1 for true and 0 for false"),
-            ("id,1\n", [], "'id' is not a number of type float64\n"),
-            ("2024-01-01\n", [], "'2024-01-01' is not a number of type int64\n"),
-            ("day,2024-01-01\n", [], "'day' is not a number of type float64\n"),
-            (",1\n", [], "a number is missing"),
-        ):
-            with self.subTest(text=text):
-                done = tally("cumsum", "-f", "csv", *flags, stdin=text.encode())
-                self.assert_failed(done, 2, *says)
-                self.assertNotIn(b"--header", done.stderr)
-
-    def test_a_file_that_is_something_else_than_text_is_named(self):
-        source = self.path("in.csv", b"[[1,2],[3,4]]\n")
-        self.assert_failed(tally("cumsum", source), 2, "  it looks like JSON: give --format json")
-        done = tally("cumsum", self.path("in.csv", "\ufeffx\n".encode()))
-        self.assert_failed(done, 2, "give --header")
-        self.assertNotIn("mark", done.stderr.decode())
 
 
 if __name__ == "__main__":
