@@ -17,6 +17,7 @@
  *
  * The thread sleeps until a socket moves, a back-off is over, or curl_multi_wakeup() says that
  * something was submitted or the client is being closed. */
+#include "client/async.h"
 #include "client/cumsum_call.h"
 
 #include <errno.h>

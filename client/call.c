@@ -5,6 +5,8 @@
  * not happen is to send an input that the answer has begun to overwrite: spec.once. */
 #include "client/call.h"
 
+#include "client/server_url.h"
+
 #include "proto/text.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
 #define TALLY_CLIENT_CALL_H
 
 #include "client/call_answer.h"
-#include "client/internal.h"
+#include "client/connection.h"
 
 /* A request, and where the bytes of a 200 answer go. All is borrowed until the call is
  * destroyed, but for path, which is copied. */

@@ -2,7 +2,6 @@
  * sentence of the server's, the reader is told what its status usually means. */
 #include "client/call_answer.h"
 
-#include "client/internal.h"
 #include "client/json_text.h"
 #include "proto/text.h"
 

@@ -7,7 +7,7 @@
 #ifndef TALLY_CLIENT_CALL_ANSWER_H
 #define TALLY_CLIENT_CALL_ANSWER_H
 
-#include "client/tally.h"
+#include "client/client_error.h"
 
 #include <curl/curl.h>
 #include <stdbool.h>

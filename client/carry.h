@@ -5,7 +5,9 @@
 #ifndef TALLY_CLIENT_CARRY_H
 #define TALLY_CLIENT_CARRY_H
 
-#include "client/internal.h"
+#include "client/client_error.h"
+
+#include <stdbool.h>
 
 /* The most bytes that a carry of so many lines has; UINT64_MAX: more than 64 bits count. */
 uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines);

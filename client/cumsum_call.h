@@ -9,6 +9,7 @@
 #define TALLY_CLIENT_CUMSUM_CALL_H
 
 #include "client/call.h"
+#include "client/scan.h"
 
 #include <sys/queue.h>
 
@@ -32,35 +33,10 @@ struct cumsum_call {
     TAILQ_ENTRY(cumsum_call) link; /* shared: the list it is in */
 };
 
-/* The axis counted from the first. The scan is valid. */
-static inline int64_t scan_axis(const struct tally_scan *scan)
-{
-    return scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
-}
-
-/* Check a scan, whose struct_size may be that of an older tally.h, and copy it to *full: what it
- * points to stays the caller's. */
-enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
-                            struct tally_error *err);
-
-/* The type of the sums. The scan is valid. */
-static inline enum tally_dtype scan_output_dtype(const struct tally_scan *scan)
-{
-    const bool is_bool = scan->dtype == TALLY_BOOL;
-    return scan->has_output_dtype != 0 ? scan->output_dtype
-           : is_bool                   ? TALLY_INT64
-                                       : scan->dtype;
-}
-
 /* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
  * behind the tensor alone; the output is not used. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *given,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);
-
-/* Whether two byte ranges may be an input and an output: identical starts (in place) or
- * disjoint. *in_place says which. */
-bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
-                    uint64_t output_bytes, bool *in_place);
 
 #endif

@@ -7,7 +7,7 @@
  * A base URL ends without a slash, so that paths are appended as they are.
  * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do.
  * Thread: any. */
-#include "client/internal.h"
+#include "client/server_url.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * Failure: TALLY_INVALID_ARGUMENT for carries that are none or do not belong together,
  * TALLY_OUT_OF_MEMORY; the carries are then as before. Thread: any. */
 #include "client/carry.h"
-#include "client/cumsum_call.h"
+#include "client/scan.h"
 
 #include "proto/carry.h"
 #include "proto/dtype.h"

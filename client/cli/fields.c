@@ -203,7 +203,7 @@ static enum field_kind read_content(const struct dialect *dialect, const struct 
     if (is_truth(field, &truth)) {
         past = stpcpy(spelled, truth ? "1" : "0");
     } else {
-        if (read_special(text, field->count, dtype, out)) {
+        if (dtype != DTYPE_BOOL && read_special(text, field->count, dtype, out)) {
             return FIELD_NUMBER;
         }
         past = spell_as_json(dialect->decimal, text, end, spelled);

@@ -92,6 +92,12 @@ static void keep_standard_numbers(void)
 
 static int call_command(enum command_id command, const struct settings *settings)
 {
+    static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
+        [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
+        [COMMAND_CONSOLE] = command_console,       [COMMAND_TOKEN] = command_token,
+        [COMMAND_COMPLETION] = command_completion,
+    };
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
         client = open_client(settings, settings->url);
@@ -99,7 +105,7 @@ static int call_command(enum command_id command, const struct settings *settings
             return EXIT_USAGE;
         }
     }
-    int status = command_rows[command].run(settings, client);
+    int status = commands[command](settings, client);
     tally_close(client);
     return status;
 }

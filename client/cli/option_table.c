@@ -1,5 +1,5 @@
 /* The table of options and commands: a new one is a row here, and its use. */
-#include "client/cli/commands.h"
+#include "client/cli/option_table.h"
 
 #include "proto/dtype.h"
 #include "proto/macros.h"
@@ -98,7 +98,7 @@ const struct option_row option_rows[] = {
 
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
-        "cumsum", command_cumsum, "[INPUT]", "<file>", "cumulative sum of a tensor",
+        "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
         "INPUT is an NPY, raw, JSON, text or CSV file; - or nothing: standard input.\n"
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
@@ -107,23 +107,23 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "  tally cumsum sales.csv --columns price,tax\n"
         "  zcat readings.csv.gz | tally cumsum -f csv\n"},
     [COMMAND_DEVICES] = {
-        "devices", command_devices, "", NULL, "devices the server computes on", ""},
+        "devices", "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
-        "health", command_health, "", NULL, "whether the server is alive and ready",
+        "health", "", NULL, "whether the server is alive and ready",
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
     [COMMAND_VERSION] = {
-        "version", command_version, "", NULL, "versions of this program and the server", ""},
+        "version", "", NULL, "versions of this program and the server", ""},
     [COMMAND_CONSOLE] = {
-        "console", command_console, "", NULL, "open the console of the server in a browser",
+        "console", "", NULL, "open the console of the server in a browser",
         "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_TOKEN] = {
-        "token", command_token, "new NAME", "new", "make a token for a server that asks for one",
+        "token", "new NAME", "new", "make a token for a server that asks for one",
         "The line for the server's --token-file is printed on standard output, the token on\n"
         "standard error; it is not kept anywhere.\n"
         "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
-        "completion", command_completion, "SHELL", "bash zsh fish",
+        "completion", "SHELL", "bash zsh fish",
         "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"
         "  tally completion fish | source\n"},

@@ -168,7 +168,7 @@ static int read_field(const struct text_reader *reader, const struct field *fiel
                    : refuse_field(reader, field, DTYPE_F64, wider);
     }
     const enum field_kind kind = field_read(&reader->dialect, field, dtype, out);
-    const bool nan = kind == FIELD_MISSING && reader->missing &&
+    const bool nan = kind == FIELD_MISSING && reader->missing && dtype_is_float(dtype) &&
                      number_special(dtype, "NaN", strlen("NaN"), out);
     return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
 }

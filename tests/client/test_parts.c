@@ -4,10 +4,11 @@
 
 #include "client/cli/fields.h"
 #include "client/cli/terminal.h"
+#include "client/connection.h"
 #include "client/cumsum_call.h"
-#include "client/internal.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
+#include "client/server_url.h"
 #include "client/tally_directml.h"
 #include "proto/carry.h"
 
