@@ -19,7 +19,7 @@
 
 /* ---- the request ---- */
 
-/* The value of a float of any type. */
+/* Return the value of a float of any type. */
 static double float_value(enum tally_dtype dtype, const void *at)
 {
     uint16_t half = 0;
@@ -140,8 +140,8 @@ static void write_shape(struct cumsum_call *cumsum, const struct tally_scan *sca
 
 /* ---- the answer ---- */
 
-/* Room for the carry before the tensor. An answer that announces more than it may have is none of
- * this service. */
+/* Allocate the carry in front of the tensor. A carry longer than the largest one is refused before it
+ * is received. */
 static enum tally_status begin_carry(const struct cumsum_call *cumsum,
                                      const struct tally_answer *answer, uint64_t *due,
                                      struct tally_error *err)
@@ -149,9 +149,8 @@ static enum tally_status begin_carry(const struct cumsum_call *cumsum,
     if (answer->carry_length < CARRY_HEADER_BYTES ||
         (uint64_t)answer->carry_length > cumsum->carry_most) {
         return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer has no carry that is one "
-                                "(Tally-Carry-Length %" PRId64 "): the server is too old, or "
-                                "something before it drops the header",
+                                "the answer has no valid carry (Tally-Carry-Length %" PRId64
+                                "): the server is too old, or a proxy drops the header",
                                 answer->carry_length);
     }
     return front_expect(cumsum->spec.front, (uint64_t)answer->carry_length, due, err);

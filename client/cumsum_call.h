@@ -1,8 +1,7 @@
-/* A cumulative sum as one request to POST /v1/cumsum, whole or a part with a carry:
- * the descriptor checked and written as a query, and what lets only its own answer into the
- * output buffer.
+/* A cumulative sum as one request to POST /v1/cumsum, whole or a part with a carry: the scan is
+ * checked and written as a query, and the answer must have the type, shape and length of the output.
  *
- * Failure: a descriptor or buffers that make no sense are TALLY_INVALID_ARGUMENT before
+ * Possible failures: a scan or buffers that make no sense are TALLY_INVALID_ARGUMENT before
  * anything is sent; an answer of another type, shape or length is TALLY_BAD_ANSWER. Thread: one
  * at a time. */
 #ifndef TALLY_CLIENT_CUMSUM_CALL_H
@@ -26,15 +25,15 @@ struct cumsum_call {
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
     uint64_t lines;      /* of the tensor */
-    uint64_t carry_most; /* of a carry in the answer, in bytes */
+    uint64_t carry_most; /* largest number of bytes of a carry in the answer */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;
-    TAILQ_ENTRY(cumsum_call) link; /* shared: the list it is in */
+    TAILQ_ENTRY(cumsum_call) link; /* in the list of async.c, under its lock */
 };
 
-/* Fill *cumsum; everything but the two buffers is copied from the scan. `totals`: ask for the carry
- * behind the tensor alone; the output is not used. */
+/* Fill *cumsum from a scan, which is copied; the two buffers are borrowed. `totals`: request only
+ * the carry behind the tensor; the output is not used. */
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *given,
                                    bool totals, const void *input, void *output,
                                    struct tally_error *err);

@@ -48,7 +48,6 @@ int tally_dtype_find(const char *name, enum tally_dtype *dtype)
 const char *const SCAN_NAN_NAMES[] = {
     [TALLY_NAN_PROPAGATE] = "propagate", [TALLY_NAN_ZERO] = "zero", [TALLY_NAN_SKIP] = "skip"};
 
-/* The sizes of the output. The scan is valid. */
 void scan_output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RANK])
 {
     const int64_t axis = scan_axis(scan);
@@ -59,14 +58,14 @@ void scan_output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RA
 
 /* One of the two tensors of a scan. */
 struct layout {
-    const char *what;
+    const char *what; /* "input " or "output ", for messages */
     const int64_t *sizes;
     const int64_t *strides; /* NULL: packed */
     int32_t rank;
     enum tally_dtype dtype;
 };
 
-/* Bytes from the first to the last element of a layout. */
+/* Store the bytes from the first to the last element of a layout. */
 static enum tally_status layout_bytes(const struct layout *layout, uint64_t *bytes,
                                       struct tally_error *err)
 {
@@ -132,7 +131,6 @@ static enum tally_status check_geometry(const struct tally_scan *scan, struct ta
     return TALLY_OK;
 }
 
-/* Blame a field for what the error says. */
 enum tally_status scan_blame_field(struct tally_error *err, const char *field)
 {
     if (err != NULL) {
@@ -141,7 +139,7 @@ enum tally_status scan_blame_field(struct tally_error *err, const char *field)
     return TALLY_INVALID_ARGUMENT;
 }
 
-/* The type of the sums must be one that the elements can be widened to. */
+/* Check that the elements can be widened to the type of the sums. */
 static enum tally_status check_output_dtype(const struct tally_scan *scan,
                                             struct tally_error *err)
 {
@@ -170,7 +168,7 @@ static enum tally_status check_output_dtype(const struct tally_scan *scan,
     return scan_blame_field(err, field);
 }
 
-/* The types, and which attributes go together. */
+/* Check the types, and the combination of attributes. */
 static enum tally_status check_attributes(const struct tally_scan *scan,
                                           struct tally_error *err)
 {
@@ -197,7 +195,7 @@ static enum tally_status check_attributes(const struct tally_scan *scan,
 enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
                             struct tally_error *err)
 {
-    /* The structure as it was before it had attributes. */
+    /* The size of the structure before it had attributes. */
     const size_t first_size = offsetof(struct tally_scan, has_output_dtype);
     memset(full, 0, sizeof *full);
     if (scan == NULL ||
@@ -213,7 +211,6 @@ enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *fu
     return check_attributes(full, err);
 }
 
-/* Bytes of the two buffers of a valid scan. */
 enum tally_status scan_buffers(const struct tally_scan *scan, uint64_t *input_bytes,
                                uint64_t *output_bytes, struct tally_error *err)
 {
@@ -246,7 +243,6 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
     return TALLY_OK;
 }
 
-/* Elements of all dimensions but the axis multiplied; UINT64_MAX: more. The scan is valid. */
 uint64_t scan_lines(const struct tally_scan *scan)
 {
     const int64_t axis = scan_axis(scan);

@@ -26,7 +26,7 @@ const char *tally_library_version(void)
 
 /* ---- options ---- */
 
-#define LONGEST_MS INT64_C(1000000000000) /* 30 years: points in time can be reckoned with it */
+#define LONGEST_MS INT64_C(1000000000000) /* 30 years: no moment so far away overflows */
 
 static void fill_number(int64_t *value, int64_t fallback)
 {
@@ -49,8 +49,8 @@ static void fill_count(int32_t *value, int32_t fallback, int32_t lowest)
     }
 }
 
-/* After this, 0 means "none" for timeouts and retries, and the strings are the client's own.
- * False: no memory. */
+/* Fill in the defaults, and copy the strings. From now on 0 means "none" for timeouts and retries.
+ * Returns false without memory. */
 static bool fill_options(struct tally *client)
 {
     struct tally_options *options = &client->options;
@@ -82,7 +82,7 @@ static bool fill_options(struct tally *client)
     return true;
 }
 
-/* They become lines of each request's head: a line end in one would begin another. */
+/* Check the texts that become request headers: a line break would begin another header. */
 static enum tally_status check_texts(const struct tally *client, struct tally_error *err)
 {
     const char *texts[] = {client->options.token, client->options.user_agent};
@@ -134,7 +134,8 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
                          struct tally_error *err)
 {
     client_error_reset(err);
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) { /* it counts, and locks */
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) !=
+        CURLE_OK) { /* counted, and safe in any thread */
         (void)client_error_set(err, TALLY_UNSUPPORTED, "libcurl does not initialise");
         return NULL;
     }

@@ -49,7 +49,7 @@ bool attributes_need_float(const struct settings *settings)
                                                         &result) != text + strlen(text));
 }
 
-/* `known`: the sums have that type; else it stands for any. */
+/* Read the initial value. `known`: `dtype` is the type of the sums; otherwise the type is unknown. */
 static int read_initial(const char *text, enum tally_dtype dtype, bool known, uint64_t *bits)
 {
     enum number_result result = NUMBER_SYNTAX;
@@ -76,8 +76,7 @@ int attributes_read(const struct settings *settings, const enum tally_dtype *giv
 {
     static const int64_t sizes[] = {0};
     struct tally_error err;
-    enum tally_dtype dtype =
-        TALLY_FLOAT64; /* which has every number, unless another is known */
+    enum tally_dtype dtype = TALLY_FLOAT64; /* accepts every number while the type is unknown */
     if (given != NULL) {
         dtype = *given;
     } else if (settings->output_dtype != NULL) {

@@ -3,8 +3,8 @@
  *   source opened -> formats chosen -> part by part (cumsum_parts.c)
  *                                   -> as one request (cumsum_whole.c): JSON, strides
  *
- * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
- * output as it was. Thread: the main one. */
+ * Possible failures: wrong input is refused before it is sent. A failed call does not change the
+ * output. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
@@ -20,7 +20,7 @@ static bool is_strided(const struct settings *settings)
     return settings->strides.count > 0 || settings->output_strides.count > 0;
 }
 
-/* Raw numbers that are not described enough. */
+/* Complain about raw numbers without type or shape. */
 static int ask_for_description(const struct settings *settings, const struct source *source)
 {
     return complain(EXIT_USAGE,
@@ -109,7 +109,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-/* Whether the result would be written to the file that is read: it would be read again. */
+/* Whether standard output is the input file, which would be overwritten while it is read. */
 static bool is_own_output(const struct source *source, const char *output)
 {
     struct stat from;
@@ -118,11 +118,11 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* *output_path is the caller's, of the file that a link leads to. */
+/* Sum the input. *output_path is the target of a link (destination_follow()); the caller frees it. */
 static int sum_source(const struct settings *settings, struct tally *client,
                       struct source *source, char **output_path)
 {
-    struct settings followed = *settings; /* with the output that a link leads to */
+    struct settings followed = *settings; /* with the target of the output */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     STEP(source_open(settings->argument, source));

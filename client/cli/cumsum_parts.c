@@ -1,12 +1,14 @@
-/* Two threads, each with the memory of one part; of a file its sums come where its elements
- * were, which are read again if the part must be given again:
+/* Sums of a tensor of any size, part by part, by two threads with the memory of one part each:
  *
- *   next part (a box of the tensor) -> read -> summed by the server -> written -> noted
+ *   next part (a box of the tensor) -> read -> summed by the server -> written -> counted
  *
- * A thread has a lane of parts that depend on each other, and then the next lane. What is read
- * from a stream, or written to one, is so in its order: then lanes of several parts are summed
- * by one thread. When the server goes away in the middle, a part is given again until it is
- * back, or --timeout has passed. The main thread shows the progress of all. */
+ * A thread sums a lane of parts that depend on each other, then the next lane. A stream is read and
+ * written in its order: then one thread sums a lane of several parts. The sums of a file overwrite
+ * its elements in memory; the elements are read again before a part is repeated.
+ *
+ * Possible failures: while the server is not reached after it has answered once, a part is repeated
+ * until --timeout has passed. A line of text that cannot be read ends the job after the sums of the
+ * lines before it are written. The main thread shows the progress. */
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
@@ -27,21 +29,21 @@
 enum {
     WORKERS = 2,
     SHOW_MS = 100,
-    GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
+    GATHER_SHARE = 2, /* part of --flush-ms for gathering; the rest is for the request */
     HUGE_PAGE = 2 << 20,
-    PAUSE_MS = 200,   /* between attempts while the server is away; then twice that, ... */
-    PAUSES_MOST = 32, /* at a time */
+    PAUSE_MS = 200,   /* before the first repetition of a part; doubled for each further one */
+    PAUSES_MOST = 32, /* longest pause, in PAUSE_MS */
     PATIENCE_S = 600
 };
 
 struct worker {
     struct parts_job *job;
     pthread_t thread;
-    char *input;               /* owned: of a part */
-    char *output;              /* owned, or the input */
-    struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
-    uint64_t lane;             /* of a file: the lane that the worker sums */
-    uint64_t step; /* of a file: boxes of the lane read so far; 0: the next lane is claimed */
+    char *input;               /* owned: elements of a part */
+    char *output;              /* owned: sums of a part; may be `input` */
+    struct tally_parts *parts; /* owned: the sum of the lane; NULL: the lane is one box */
+    uint64_t lane;             /* lane of a file */
+    uint64_t step;             /* boxes of this lane read so far; 0: the next lane is due */
     struct box box;
     enum tally_dtype dtype;       /* of the elements of the box */
     enum tally_dtype parts_dtype; /* of the elements of `parts` */
@@ -53,30 +55,28 @@ struct parts_job {
     const struct settings *settings;
     struct tally *client;
     struct attributes attributes; /* of the sum */
-    struct attributes wider; /* of the sum from the first float64 in text on; shared: reading */
-    bool is_wider;           /* `wider` is set; shared: reading */
-    bool keeps_lines;        /* the result has the lines of the input, with sums in them */
-    struct tensor sums;      /* the result */
-    struct cutting sums_cutting; /* of the result */
-    struct part_source source;   /* a stream: shared: reading */
-    struct part_sink sink;       /* in order: who has the turn */
-    uint64_t next_lane;          /* of a file: lanes claimed so far; shared: lock */
+    struct attributes wider;      /* of the sum after text became float64; guarded by reading */
+    bool is_wider;                /* `wider` is set; guarded by reading */
+    bool keeps_lines;             /* the result has the lines of the input, with sums in them */
+    struct tensor sums;           /* the result */
+    struct cutting sums_cutting;  /* of the result */
+    struct part_source source;    /* a stream is guarded by reading */
+    struct part_sink sink;        /* if in_order: used by the worker whose part is next */
+    uint64_t next_lane;           /* lanes of a file claimed so far; guarded by lock */
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
-    int64_t strides[TALLY_MAX_RANK]; /* of the input then */
+    int64_t strides[TALLY_MAX_RANK]; /* of the input, if reordered */
     pthread_mutex_t reading;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t written;      /* outer indices, in order; shared: lock */
-    int running;           /* workers; shared: lock */
-    uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
-    _Atomic bool answered; /* by a server, once */
-    _Atomic int status;    /* of the first failure */
+    uint64_t written;      /* outer indices written, in order; guarded by lock */
+    int running;           /* number of running workers; guarded by lock */
+    uint64_t moved;        /* bytes of finished parts, both ways; guarded by lock */
+    _Atomic bool answered; /* the server has answered at least once */
+    _Atomic int status;    /* exit status of the first failure */
 };
 
-/* ---- failing ---- */
-
-/* The first failure ends the job. Who failed has complained. */
+/* End the job after the first failure, which has been complained about. */
 static void fail_job(struct parts_job *job, int status)
 {
     int none = EXIT_DONE;
@@ -86,7 +86,7 @@ static void fail_job(struct parts_job *job, int status)
     MUST(pthread_mutex_unlock(&job->lock));
 }
 
-/* ---- summed ---- */
+/* ---- sums ---- */
 
 static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
                        int64_t receive_total)
@@ -110,9 +110,9 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
     return scan;
 }
 
-/* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection
- * that broke the first time may have done so inside the very first answer, which the library cannot
- * ask for again: it was written where the elements were. */
+/* Whether to repeat a part: the server has answered before and is not reached now, or a proxy
+ * reports that (502). A connection that broke during the very first attempt may have broken inside
+ * the answer; libtally does not retry that, since the answer overwrites the elements. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
@@ -214,7 +214,7 @@ static int widen_lane(struct worker *worker)
     return status;
 }
 
-/* ---- the next part ---- */
+/* ---- parts ---- */
 
 /* Open a sum in parts for the lane, unless the lane is a single box. */
 static int begin_lane(struct worker *worker)
@@ -271,8 +271,8 @@ static int read_next_of_stream(struct worker *worker)
     const struct cutting *cutting = &job->source.cutting;
     MUST(pthread_mutex_lock(&job->reading));
     worker->kept.count = 0;
-    int status = part_source_take(&job->source, &worker->box, worker->input,
-                                  job->keeps_lines ? &worker->kept : NULL, &worker->dtype);
+    int status = part_source_read_next(&job->source, &worker->box, worker->input,
+                                       job->keeps_lines ? &worker->kept : NULL, &worker->dtype);
     if (status == EXIT_DONE && worker->dtype != job->source.tensor.dtype && !job->is_wider) {
         status = attributes_read(job->settings, &worker->dtype, &job->wider);
         job->is_wider = true;
@@ -287,10 +287,10 @@ static int read_next_of_stream(struct worker *worker)
     return worker->dtype != worker->parts_dtype ? widen_lane(worker) : EXIT_DONE;
 }
 
-/* ---- written and noted ---- */
+/* ---- the result ---- */
 
-/* What comes in order is whole lanes, or all by one worker. False: the job has failed
- * meanwhile. */
+/* Wait until all parts before the worker's part are written, if the result is in order. Returns
+ * false if the job has failed. */
 static bool wait_for_turn(struct worker *worker)
 {
     struct parts_job *job = worker->job;
@@ -303,7 +303,7 @@ static bool wait_for_turn(struct worker *worker)
 }
 
 /* Count a part whose sums are written, and let the next part in order be written. */
-static void note_part(struct worker *worker)
+static void count_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
@@ -337,7 +337,7 @@ static void *worker_main(void *user)
                 worker->dtype == job->source.tensor.dtype ? job->sums.dtype : job->wider.sums;
             status = part_sink_write(&job->sink, &sums, dtype, worker->output,
                                      job->keeps_lines ? worker->kept.bytes : NULL);
-            note_part(worker);
+            count_part(worker);
         }
     }
     if (status != EXIT_DONE) {
@@ -352,7 +352,7 @@ static void *worker_main(void *user)
 
 /* ---- the job ---- */
 
-/* Wait for the workers that were started, and show how far they are. */
+/* Wait for the started workers, and show their progress. */
 static void watch_workers(struct parts_job *job, struct worker *workers, int started)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
@@ -370,14 +370,14 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         }
         progress_show(moved / 2, total);
         for (int i = 0; interrupted() && i < started; i++) {
-            wake_thread(workers[i].thread); /* it may wait for who reads the result */
+            wake_thread(workers[i].thread); /* the worker may wait for the reader of a pipe */
         }
     }
     MUST(pthread_mutex_unlock(&job->lock));
 }
 
-/* False without memory. Pages of megabytes, where the system lends them, are made in a third of
- * the time of small ones. */
+/* Allocate the buffers of a worker. Returns false without memory. Huge pages, where the system has
+ * them, are cleared in a third of the time of small ones. */
 static bool have_buffers(struct worker *worker, uint64_t bytes)
 {
     const struct parts_job *job = worker->job;
@@ -451,12 +451,12 @@ static int check_direction(const struct parts_job *job)
     return EXIT_DONE;
 }
 
-/* The tensor in C order, its elements where they are: the server finds them by strides. */
+/* Describe a tensor in Fortran order by its shape in C order, and strides. */
 static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
 {
     const struct number_list reversed = tensor->shape;
     const int last = reversed.count - 1;
-    uint64_t stride = 1; /* less than 2^63, as the file is as long, or of nothing */
+    uint64_t stride = 1; /* below 2^63: the file is as long, or the tensor is empty */
     for (int i = 0; i <= last; i++) {
         tensor->shape.numbers[i] = reversed.numbers[last - i];
         job->strides[i] = (int64_t)stride;
@@ -465,8 +465,8 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
-/* Read the attributes, and describe the result: sums of lines along dimension `axis` of the tensor
- * in the order of the file. */
+/* Read the attributes, and describe the result: sums along dimension `axis` of the tensor in the
+ * file. */
 static int describe_sums(struct parts_job *job, int64_t axis, enum format output)
 {
     const struct settings *settings = job->settings;
@@ -518,7 +518,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
                         "--axis %" PRId64 ": the tensor has %d dimension%s, expected %d to %d",
                         settings->axis, rank, rank == 1 ? "" : "s", -rank, rank - 1);
     }
-    if (input == FORMAT_NPY && bytes->stream) { /* what follows is the data */
+    if (input == FORMAT_NPY && bytes->stream) { /* the rest is the data */
         source_drop(bytes, (size_t)tensor->data_offset);
     }
     job->reordered = tensor->fortran_order && output != FORMAT_NPY;

@@ -1,4 +1,4 @@
-/* A stream is written as it comes, a file under another name until it is complete. */
+/* A stream is written directly, a file under a temporary name until it is complete. */
 #include "client/cli/destination.h"
 
 #include "client/cli/terminal.h"
@@ -18,7 +18,7 @@ static mode_t current_umask(void)
     return mask;
 }
 
-/* A new file in the directory of `name`. */
+/* Create a file in the folder of `name`. */
 static int open_beside(const char *name, mode_t mode, char **temporary)
 {
     char *path = NULL;
@@ -35,14 +35,14 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     return fd;
 }
 
-int destination_follow(const char *name, const char **place, char **path)
+int destination_follow(const char *name, const char **target, char **path)
 {
     struct stat link;
     struct stat about;
     struct stat standard;
-    *place = name != NULL && strcmp(name, "-") == 0 ? NULL : name;
+    *target = name != NULL && strcmp(name, "-") == 0 ? NULL : name;
     *path = NULL;
-    if (*place == NULL || lstat(name, &link) != 0 || !S_ISLNK(link.st_mode)) {
+    if (*target == NULL || lstat(name, &link) != 0 || !S_ISLNK(link.st_mode)) {
         return EXIT_DONE;
     }
     bool there = stat(name, &about) == 0;
@@ -51,13 +51,13 @@ int destination_follow(const char *name, const char **place, char **path)
     }
     if (there && fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == about.st_dev &&
         standard.st_ino == about.st_ino) {
-        *place = NULL;
+        *target = NULL;
         return EXIT_DONE;
     }
-    /* What a link leads to has a name once it is there. */
+    /* realpath() needs an existing file. */
     int fd = there ? -1 : open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     *path = realpath(name, NULL);
-    *place = *path;
+    *target = *path;
     if (fd >= 0 && *path != NULL) {
         (void)unlink(*path);
     }
@@ -82,7 +82,7 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        do { /* a pipe's reader may have to be waited for */
+        do { /* open() waits for the reader of a pipe */
             destination->fd = open(name, O_WRONLY | O_CLOEXEC);
         } while (destination->fd < 0 && errno == EINTR && !interrupted());
     } else {
@@ -118,7 +118,7 @@ void destination_close(struct destination *destination)
     free(destination->temporary);
 }
 
-/* True of /dev/stdout, too. */
+/* Whether fd is standard output, also by another name such as /dev/stdout. */
 static bool is_standard_output(int fd)
 {
     struct stat about;
@@ -128,7 +128,7 @@ static bool is_standard_output(int fd)
             about.st_dev == standard.st_dev && about.st_ino == standard.st_ino);
 }
 
-/* A stream could not be written to, or a file. */
+/* Complain about a failed write. */
 static int refuse_write(const struct destination *destination)
 {
     const int reason = errno;
@@ -143,7 +143,7 @@ static int refuse_write(const struct destination *destination)
                           destination->name == NULL ? "standard output" : destination->name);
 }
 
-int destination_place(const struct destination *destination, uint64_t offset, const void *bytes,
+int destination_write(const struct destination *destination, uint64_t offset, const void *bytes,
                       size_t count)
 {
     const char *from = bytes;

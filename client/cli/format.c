@@ -1,5 +1,5 @@
-/* Formats are guessed with what the service looks at bodies with (proto/content_guess.h), and
- * arrays are measured as the service measures them, so that both see the same. */
+/* The guesses about contents (proto/content_guess.h) and the measure of arrays are those of the
+ * service, so that the command and the service agree. */
 #include "client/cli/format.h"
 
 #include "client/cli/terminal.h"
@@ -18,7 +18,7 @@ enum {
 static const struct {
     const char *name;
     const char *endings[2];
-    enum content_kind kind; /* of its first bytes */
+    enum content_kind kind; /* guess from the first bytes */
 } formats[] = {
     [FORMAT_NONE] = {"", {NULL, NULL}, CONTENT_UNKNOWN},
     [FORMAT_NPY] = {"npy", {".npy", NULL}, CONTENT_NPY},
@@ -51,7 +51,7 @@ enum format format_of_file(const char *name)
     return FORMAT_NONE;
 }
 
-/* By at most `most` bytes. CONTENT_UNKNOWN also after complaining that it cannot be read. */
+/* Guess the content from at most `most` bytes. Returns CONTENT_UNKNOWN also after a failed read. */
 static enum content_kind guess_content(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
@@ -71,7 +71,7 @@ static size_t find_control(const char *bytes, size_t count)
     return i;
 }
 
-/* What to do about it with this command, where the service has an advice of its own. */
+/* Advice for users of the command, where that of the service does not fit. */
 static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
@@ -90,12 +90,12 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
     if (kind == CONTENT_MARKED && format_is_text(format)) {
-        return; /* text may have it */
+        return; /* text may have a byte order mark */
     }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
-        const char *own = (size_t)kind < ARRAY_COUNT(advices) ? advices[kind] : NULL;
+        const char *advice = (size_t)kind < ARRAY_COUNT(advices) ? advices[kind] : NULL;
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
-                       own != NULL ? own : content_advice(kind));
+                       advice != NULL ? advice : content_advice(kind));
     }
 }
 
@@ -184,7 +184,7 @@ int format_check_array(const struct source *source)
                         source->name, source->bytes);
     }
     if (status != STATUS_OK) {
-        return EXIT_DONE; /* the server says what is wrong */
+        return EXIT_DONE; /* the server has the better message */
     }
     size_t end = first + array.cut.bytes;
     end += strspn(source->memory + end, " \t\r\n");

@@ -1,4 +1,4 @@
-/* The table of options and commands: a new one is a row here, and its use. */
+/* The tables of options and commands: a new option is a row here, and a use of its value. */
 #include "client/cli/option_table.h"
 
 #include "proto/dtype.h"
@@ -21,7 +21,7 @@ enum {
 #define AT(field)   offsetof(struct settings, field)
 #define ANY         0, 0
 
-/* Seconds, counted in milliseconds: less than one would be none. */
+/* Bounds of seconds, which are counted in milliseconds: below one the option would be off. */
 #define TIME 0.001, 1e9
 
 /* clang-format off */
@@ -31,13 +31,13 @@ const struct option_row option_rows[] = {
     {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM,
      "dimension to sum along, negative from the last (default 0)"},
     {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM,
-     "leave each element out of its own sum"},
+     "exclude each element from the sum at its index"},
     {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM,
      "sum from the last element towards the first"},
     {"output-dtype", 0, OPTION_CHOICE, "TYPE", TYPES, AT(output_dtype), ANY, ON_CUMSUM,
      "type of the sums, which holds every element exactly (default: the input's; of bool int64)"},
     {"nan", 0, OPTION_CHOICE, "MODE", "propagate zero skip", AT(nan), ANY, ON_CUMSUM,
-     "zero: a NaN counts as 0; skip: the same, and the sum at its place is NaN; NA and empty are NaN"},
+     "zero: a NaN counts as 0; skip: the same, and its sum is NaN; NA and empty fields are NaN"},
     {"initial", 0, OPTION_TEXT, "NUMBER", NULL, AT(initial), ANY, ON_CUMSUM,
      "counted before the first element of every line, in the type of the sums"},
     {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
@@ -65,9 +65,9 @@ const struct option_row option_rows[] = {
     {"decimal", 0, OPTION_CHOICE, "C", ". ,", AT(decimal), ANY, ON_CUMSUM,
      "decimal sign of the numbers of text or CSV (default: .)"},
     {"part-bytes", 0, OPTION_SIZE, "SIZE", NULL, AT(part_bytes), 1, 1 << 30, ON_CUMSUM,
-     "send what is larger in parts of that size, 1GiB at most (default 64MiB)"},
+     "size of the parts of larger input, 1GiB at most (default 64MiB)"},
     {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
-     "answer what a pipe brings within that time, waiting half of it for more (default 100)"},
+     "answer each line of a pipe within this time; half of it is for gathering lines (default 100)"},
 
     {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO,
      "print JSON for programs"},
@@ -78,7 +78,7 @@ const struct option_row option_rows[] = {
     {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
      "give up after that long, retries included (default 600; health 10)"},
     {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), 0, 1000, ON_CUMSUM | ON_INFO,
-     "further attempts when the server is busy or a connection breaks (default 4)"},
+     "further attempts if the server is busy or a connection breaks (default 4)"},
     {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ANY, ON_SERVER,
      "bearer token to send (default: $TALLY_TOKEN, else none)"},
     {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ANY, ON_SERVER,
@@ -90,7 +90,7 @@ const struct option_row option_rows[] = {
     {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ANY, ON_SERVER,
      "do not verify the server's certificate"},
     {"scopes", 0, OPTION_TEXT, "LIST", NULL, AT(scopes), ANY, 1U << COMMAND_TOKEN,
-     "what it is for: infer, metrics, admin, separated by commas (default infer)"},
+     "scopes of the token: infer, metrics, admin, separated by commas (default infer)"},
     {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM,
      "no progress bar"},
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
@@ -109,18 +109,18 @@ const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_DEVICES] = {
         "devices", "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
-        "health", "", NULL, "whether the server is alive and ready",
+        "health", "", NULL, "state of the server: alive, ready",
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
     [COMMAND_VERSION] = {
         "version", "", NULL, "versions of this program and the server", ""},
     [COMMAND_CONSOLE] = {
         "console", "", NULL, "open the console of the server in a browser",
-        "The address is printed, and opened by xdg-open where there is one.\n"},
+        "The address is printed, and opened by xdg-open if that is installed.\n"},
     [COMMAND_TOKEN] = {
         "token", "new NAME", "new", "make a token for a server that asks for one",
         "The line for the server's --token-file is printed on standard output, the token on\n"
-        "standard error; it is not kept anywhere.\n"
+        "standard error. The token is not stored.\n"
         "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh fish",

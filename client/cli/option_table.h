@@ -32,7 +32,7 @@ struct number_list {
     int64_t numbers[TALLY_MAX_RANK];
 };
 
-/* Every option of every command, and what was left over. Texts are borrowed from argv. */
+/* The values of all options, and the operands. Texts are borrowed from argv. */
 struct settings {
     const char *url;
     const char *token_file;
@@ -90,7 +90,7 @@ struct option_row {
     const char *name; /* without "--" */
     char letter;      /* or 0 */
     enum option_kind kind;
-    const char *value;   /* its name in the help, NULL for flags */
+    const char *value;   /* name of the value in the help, NULL for flags */
     const char *choices; /* separated by spaces, NULL if open */
     size_t offset;       /* in struct settings */
     double least;        /* of a number; both 0: any */

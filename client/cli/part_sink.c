@@ -23,7 +23,7 @@ static int write_head(struct part_sink *sink, int64_t outermost)
     sink->head_bytes =
         npy_header_print((enum dtype)sink->tensor->dtype, sink->tensor->fortran_order, sizes,
                          shape->count, sink->head_bytes, text);
-    return destination_place(&sink->destination, 0, text, sink->head_bytes);
+    return destination_write(&sink->destination, 0, text, sink->head_bytes);
 }
 
 bool part_sink_in_order(enum format format, const char *name)
@@ -94,7 +94,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dt
     }
     for (uint64_t i = 0; i < runs; i++) {
         uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
-        STEP(destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes));
+        STEP(destination_write(&sink->destination, offset, sums + i * run_bytes, run_bytes));
     }
     return EXIT_DONE;
 }

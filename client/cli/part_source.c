@@ -330,8 +330,8 @@ static int check_end(const struct part_source *parts)
                           bytes->name);
 }
 
-int part_source_take(struct part_source *parts, struct box *box, char *to,
-                     struct kept_lines *kept, enum tally_dtype *dtype)
+int part_source_read_next(struct part_source *parts, struct box *box, char *to,
+                          struct kept_lines *kept, enum tally_dtype *dtype)
 {
     const struct cutting *cutting = &parts->cutting;
     struct box *next = &parts->next;
@@ -359,8 +359,8 @@ int part_source_take(struct part_source *parts, struct box *box, char *to,
     uint64_t lines = 0;
     *dtype = parts->tensor.dtype;
     STEP(parts->is_text
-             ? text_reader_take(&parts->text, to, most, parts->gather_ms, kept, dtype, &lines)
-             : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
+             ? text_reader_read(&parts->text, to, most, parts->gather_ms, kept, dtype, &lines)
+             : source_read_next(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
     taken += lines * unit;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {

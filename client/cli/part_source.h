@@ -116,7 +116,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
  * Sets *box; box->outers is 0 at the end of the tensor. Sets *dtype to the type of the elements,
  * which text may change from one box to the next (text_reader.h). `kept` gets the lines of text;
  * NULL: the lines are not needed. */
-int part_source_take(struct part_source *parts, struct box *box, char *to,
-                     struct kept_lines *kept, enum tally_dtype *dtype);
+int part_source_read_next(struct part_source *parts, struct box *box, char *to,
+                          struct kept_lines *kept, enum tally_dtype *dtype);
 
 #endif

@@ -509,7 +509,7 @@ void text_reader_close(struct text_reader *reader)
 
 /* ---- rows for a part ---- */
 
-static int keep_line(struct kept_lines *kept, const char *line, const char *end)
+static int store_line(struct kept_lines *kept, const char *line, const char *end)
 {
     const size_t count = (size_t)(end - line);
     if (kept->room - kept->count <= count) {
@@ -527,7 +527,7 @@ static int keep_line(struct kept_lines *kept, const char *line, const char *end)
     return EXIT_DONE;
 }
 
-int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
+int text_reader_read(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      struct kept_lines *kept, enum tally_dtype *dtype, uint64_t *count)
 {
     int64_t since_ns = 0; /* when the first row was read */
@@ -567,7 +567,7 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int g
             reader->at = at;
             reader->line = before;
         } else if (fields > 0) {
-            status = kept != NULL ? keep_line(kept, line, end) : EXIT_DONE;
+            status = kept != NULL ? store_line(kept, line, end) : EXIT_DONE;
             since_ns = reader->rows++ == 0 ? now_ns() : since_ns;
         }
     }

@@ -53,7 +53,7 @@ void text_reader_close(struct text_reader *reader);
 /* Read the numbers of at most `lines` rows to `to`, all of type *dtype; and the lines as they are
  * to `kept` if that is not NULL. Sets *count; 0 at the end. Returns early if no line arrives
  * within gather_ms (-1: no limit) after the first. */
-int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
+int text_reader_read(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      struct kept_lines *kept, enum tally_dtype *dtype, uint64_t *count);
 
 #endif

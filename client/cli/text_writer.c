@@ -18,7 +18,7 @@ static int flush_text(struct text_writer *writer)
     if (interrupted()) { /* the brackets around nothing may be any number */
         return complain(EXIT_INTERRUPTED, "interrupted");
     }
-    STEP(destination_place(writer->destination, writer->written, writer->text, writer->used));
+    STEP(destination_write(writer->destination, writer->written, writer->text, writer->used));
     writer->written += writer->used;
     writer->used = 0;
     return EXIT_DONE;

@@ -256,7 +256,7 @@ static void bytes_that_are_no_carry_are_refused(void **state)
         unsigned char value;
         const char *says;
     } changes[] = {
-        {0, 't', "no carry"}, {8, 1, "version 1, expected 2"},
+        {0, 't', "not a carry"}, {8, 1, "version 1, expected 2"},
         {16, 0, "form"},      {16, 13, "form"},
         {16, 4, "differ"},    {17, 1, "form"},
         {18, 12, "form"},     {18, 4, "differ"},
@@ -286,7 +286,7 @@ static void bytes_that_are_no_carry_are_refused(void **state)
         cut.count = count;
         if (count >= 64)
             seal(&cut);
-        expect_refusal(&cut, count < 64 ? "no carry" : "form");
+        expect_refusal(&cut, count < 64 ? "not a carry" : "form");
     }
     struct made longer = good;
     longer.count++;

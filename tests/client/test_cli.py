@@ -543,7 +543,7 @@ class Cumsum(Directory):
             (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
             (["cumsum", source, "--flush-ms", "-1"], "an integer from 0 to 1000000"),
             (["cumsum", source, "--deadline", "0"], "a number from 0.001 to 1000000000"),
-            (["cumsum", source, "two"], "in.npy is the input already; where the result goes"),
+            (["cumsum", source, "two"], "in.npy is the input already; -o FILE names the result"),
             (["cumsum", source, "--reverse", "1"], "--reverse takes no value"),
             (["cumsum", source, "-axis", "0"], "two dashes, --axis"),
             ([source], f"did you mean tally cumsum {source}?"),
