@@ -408,7 +408,7 @@ static void timeout_error(struct call *call)
     } else {
         (void)client_error_set(&call->error, TALLY_TIMEOUT,
                                "not done after %" PRId64 " ms (%" PRIu64
-                               " bytes of the answer had come): raise timeout_ms (tally "
+                               " bytes of the answer were received): raise timeout_ms (tally "
                                "--timeout), or send less",
                                options->timeout_ms, call->received);
     }
@@ -489,7 +489,7 @@ static void transport_error(struct call *call, CURLcode code)
     if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT) {
         (void)curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
         if (number == 0) { /* EAGAIN, which libcurl takes for a connection that is being made */
-            (void)client_error_set(err, TALLY_BUSY, "%s has no room for one more who waits",
+            (void)client_error_set(err, TALLY_BUSY, "the queue of connections at %s is full",
                                    server);
             return;
         }
