@@ -213,17 +213,17 @@ static enum field_kind read_content(const struct dialect *dialect, const struct 
                                                                     : FIELD_WORD;
     }
     if (dtype == DTYPE_BOOL) {
-        *(char *)out = *spelled == '1';
+        *(char *)out = (char)(*spelled == '1');
         return past == spelled + 1 && (*spelled == '0' || *spelled == '1') ? FIELD_NUMBER
                                                                            : FIELD_WORD;
     }
     const char *read = number_reader_of(dtype)(spelled, spelled + sizeof spelled, out, &result);
-    if (read == past) {
-        return FIELD_NUMBER;
+    if (read != NULL) {
+        return read == past ? FIELD_NUMBER : FIELD_WORD;
     }
-    return read == NULL && result == NUMBER_FRACTION ? FIELD_FRACTION
-           : read == NULL && result == NUMBER_RANGE  ? FIELD_RANGE
-                                                     : FIELD_WORD;
+    return result == NUMBER_FRACTION ? FIELD_FRACTION
+           : result == NUMBER_RANGE  ? FIELD_RANGE
+                                     : FIELD_WORD;
 }
 
 enum field_kind field_read(const struct dialect *dialect, const struct field *field,

@@ -53,6 +53,10 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
         const struct dialect dialect =
             dialect_of_result(settings, format, same ? &sink->reader->dialect : NULL);
         STEP(text_writer_open(&sink->writer, format, shape, &dialect, &sink->destination));
+        if (sink->reader != NULL) {
+            sink->writer.from = &sink->reader->dialect;
+            sink->writer.chosen = sink->reader->chosen;
+        }
     }
     return destination_open(settings->output, format_is_binary(format), &sink->destination);
 }
@@ -69,7 +73,7 @@ static int write_beginning(struct part_sink *sink)
         return write_head(sink, outermost < 0 ? INT64_MAX : outermost);
     }
     return format_is_text(sink->format) && sink->reader != NULL && sink->reader->header != NULL
-               ? text_writer_header(&sink->writer, &sink->reader->dialect, sink->reader->header)
+               ? text_writer_header(&sink->writer, sink->reader->header)
                : EXIT_DONE;
 }
 
@@ -86,8 +90,8 @@ int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dt
     const uint64_t count = runs * run_bytes / sink->cutting->element_bytes;
     STEP(write_beginning(sink));
     if (lines != NULL) {
-        return text_writer_replace(&sink->writer, &sink->reader->dialect, sink->reader->chosen,
-                                   lines, dtype, sums, count / sink->reader->columns);
+        return text_writer_replace(&sink->writer, lines, dtype, sums,
+                                   count / sink->reader->columns);
     }
     if (!format_is_binary(sink->format)) {
         return text_writer_add(&sink->writer, dtype, sums, count);

@@ -356,12 +356,13 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     if (most == 0 || unit == 0 || next->outer == cutting->outer) {
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
-    uint64_t lines = 0;
-    *dtype = parts->tensor.dtype;
+    struct text_batch batch = {
+        .numbers = to, .most = most, .kept = kept, .dtype = parts->tensor.dtype};
     STEP(parts->is_text
-             ? text_reader_read(&parts->text, to, most, parts->gather_ms, kept, dtype, &lines)
+             ? text_reader_read(&parts->text, &batch, parts->gather_ms)
              : source_read_next(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
-    taken += lines * unit;
+    taken += batch.count * unit;
+    *dtype = batch.dtype;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
         return complain(EXIT_USAGE, "%s ended in the middle of %s", parts->bytes->name,

@@ -129,31 +129,43 @@ static int refuse_field(const struct text_reader *reader, const struct field *fi
 
 /* ---- rows ---- */
 
-/* Read a number where it stands, as most numbers can be. Returns the end of its field; NULL: the
- * field goes through the tokenizer. The line ends at end[0] == '\n' or '\r'. */
-static const char *read_plain(const struct text_reader *reader, number_reader read,
-                              const char *text, const char *end, char *out)
+/* Read the next field if it is a number that JSON can spell, as most are. Returns false, without
+ * moving the cursor past the field, if the field must go through the tokenizer. `read` is NULL for a
+ * type that JSON cannot spell. The line ends at end[0] == '\n' or '\r'. */
+static bool read_plain(const struct text_reader *reader, number_reader read,
+                       struct field_cursor *cursor, char *out)
 {
     const char delimiter = reader->dialect.delimiter;
+    const char *end = cursor->end;
     enum number_result result = NUMBER_OK;
-    const char *past = read(text, end + 1, out, &result);
+    while (cursor->at < end && *cursor->at == ' ') {
+        cursor->at++;
+    }
+    if (read == NULL || cursor->at == end) {
+        return false;
+    }
+    const char *past = read(cursor->at, end + 1, out, &result);
     if (past == NULL) {
-        return NULL;
+        return false;
     }
     if (reader->undecided || reader->dialect.decimal != '.') {
-        const char *digit = text;
+        const char *digit = cursor->at;
         while (digit < past && (isdigit((unsigned char)*digit) != 0 || *digit == '-')) {
             digit++;
         }
         if (digit < past) {
-            return NULL;
+            return false;
         }
     }
     while (delimiter != ' ' && *past == ' ') {
         past++;
     }
-    return past == end || *past == delimiter || (delimiter == ' ' && *past == '\t') ? past
-                                                                                    : NULL;
+    if (past != end && *past != delimiter && (delimiter != ' ' || *past != '\t')) {
+        return false;
+    }
+    cursor->due = past < end && delimiter != ' ';
+    cursor->at = cursor->due ? past + 1 : past;
+    return true;
 }
 
 /* Read a field through the tokenizer. Returns LINE_IS_WIDER if the field needs float64 and the
@@ -173,32 +185,43 @@ static int read_field(const struct text_reader *reader, const struct field *fiel
     return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
 }
 
+/* Check the number of fields of a line. */
+static int check_count(const struct text_reader *reader, uint64_t fields)
+{
+    static const struct {
+        char delimiter;
+        const char *name;
+    } names[] = {{' ', "blanks"},
+                 {'\t', "tabs"},
+                 {',', "commas; give --decimal , for decimal commas"},
+                 {';', "semicolons"}};
+    const char *name = "--delimiter";
+    if (fields == 0 || fields == reader->fields) {
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        name = names[i].delimiter == reader->dialect.delimiter ? names[i].name : name;
+    }
+    return refuse_line(
+        reader, "has %" PRIu64 " field%s, and the first line has %" PRIu64 " (separated by %s)",
+        fields, fields == 1 ? "" : "s", reader->fields, name);
+}
+
 /* Read the chosen fields of a line to `out`, which has room for reader->columns numbers. Sets
  * *fields, 0 of an empty line. Returns EXIT_DONE, LINE_IS_WIDER, or EXIT_USAGE. */
 static int read_row(const struct text_reader *reader, const char *line, const char *end,
                     char *out, uint64_t *fields)
 {
     const size_t element = tally_dtype_bytes(reader->dtype);
-    const char delimiter = reader->dialect.delimiter;
+    const bool is_bool = reader->dtype == TALLY_BOOL;
+    const number_reader read = is_bool ? NULL : number_reader_of((enum dtype)reader->dtype);
     struct field_cursor cursor = {line, end, false};
-    const bool plain = reader->dtype != TALLY_BOOL;
-    const number_reader read = plain ? number_reader_of((enum dtype)reader->dtype) : NULL;
+    struct field field;
     char number[NUMBER_BYTES];
-    uint64_t columns = 0;
     for (*fields = 0;; ++*fields) {
         const bool chosen =
             *fields < reader->fields && (reader->chosen == NULL || reader->chosen[*fields]);
-        struct field field;
-        while (cursor.at < end && *cursor.at == ' ') {
-            cursor.at++;
-        }
-        const char *past = plain && chosen && cursor.at < end
-                               ? read_plain(reader, read, cursor.at, end, number)
-                               : NULL;
-        if (past != NULL) {
-            cursor.due = past < end && delimiter != ' ';
-            cursor.at = cursor.due ? past + 1 : past;
-        } else {
+        if (!chosen || !read_plain(reader, read, &cursor, number)) {
             if (!field_next(&reader->dialect, &cursor, &field)) {
                 break;
             }
@@ -207,20 +230,10 @@ static int read_row(const struct text_reader *reader, const char *line, const ch
             }
             STEP(read_field(reader, &field, number));
         }
-        memcpy(out + columns * element, number, element);
-        columns++;
+        memcpy(out, number, element);
+        out += element;
     }
-    return *fields == 0 || *fields == reader->fields
-               ? EXIT_DONE
-               : refuse_line(reader,
-                             "has %" PRIu64 " field%s, and the first line has %" PRIu64
-                             " (separated by %s)",
-                             *fields, *fields == 1 ? "" : "s", reader->fields,
-                             delimiter == ' '    ? "blanks"
-                             : delimiter == '\t' ? "tabs"
-                             : delimiter == ','  ? "commas; give --decimal , for decimal commas"
-                             : delimiter == ';'  ? "semicolons"
-                                                 : "--delimiter");
+    return check_count(reader, *fields);
 }
 
 /* ---- lines ---- */
@@ -235,9 +248,11 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *came)
         reader->at = 0;
     }
     if (bytes->bytes > LINE_MOST) {
-        reader->line++;
-        return refuse_line(reader, "has more than %" PRIu64 " bytes: is it text?",
-                           bytes->bytes);
+        reader->line++; /* for the complaint */
+        int status =
+            refuse_line(reader, "has more than %" PRIu64 " bytes: is it text?", bytes->bytes);
+        reader->line--;
+        return status;
     }
     return source_more(bytes, READ_BYTES, wait_ms, came);
 }
@@ -261,7 +276,7 @@ static int next_line(struct text_reader *reader, char **line, char **end)
         bytes->bytes++;
     }
     if (found != NULL && memchr(start, '"', (size_t)(found - start)) != NULL) {
-        const char delimiter = reader->fields > 0 ? reader->dialect.delimiter : '\0';
+        const char delimiter = (char)(reader->fields > 0 ? reader->dialect.delimiter : '\0');
         const size_t record =
             record_bytes(delimiter, start, bytes->memory + bytes->bytes, &inner);
         if (record == SIZE_MAX && (bytes->ended || count > QUOTED_MOST)) {
@@ -417,7 +432,7 @@ static int read_first_line(struct text_reader *reader, const struct settings *se
     }
     struct dialect *dialect = &reader->dialect;
     if (dialect->delimiter == '\0') {
-        const char otherwise = !reader->csv ? ' ' : dialect->decimal == ',' ? ';' : ',';
+        const char otherwise = (char)(!reader->csv ? ' ' : dialect->decimal == ',' ? ';' : ',');
         dialect->delimiter = delimiter_of_line(line, end, dialect->decimal, otherwise);
     }
     struct field_cursor cursor = {line, end, false};
@@ -485,8 +500,9 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
 {
     *reader = (struct text_reader){
         .bytes = source,
-        .dialect = {.delimiter = settings->delimiter != NULL ? settings->delimiter[0] : '\0',
-                    .decimal = settings->decimal != NULL ? settings->decimal[0] : '.'},
+        .dialect = {.delimiter =
+                        (char)(settings->delimiter != NULL ? settings->delimiter[0] : '\0'),
+                    .decimal = (char)(settings->decimal != NULL ? settings->decimal[0] : '.')},
         .dtype = attributes_need_float(settings) ? TALLY_FLOAT64 : TALLY_INT64,
         .undecided = settings->dtype == NULL && !attributes_need_float(settings),
         .csv = csv,
@@ -527,52 +543,61 @@ static int store_line(struct kept_lines *kept, const char *line, const char *end
     return EXIT_DONE;
 }
 
-int text_reader_read(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
-                     struct kept_lines *kept, enum tally_dtype *dtype, uint64_t *count)
+/* Read the next line to the batch. *complete is false if the line is not complete. A line that
+ * cannot be read, or that needs another type than the rows before it, is read again by the next
+ * call of text_reader_read(). */
+static int read_next_row(struct text_reader *reader, struct text_batch *batch, bool *complete)
 {
-    int64_t since_ns = 0; /* when the first row was read */
+    const size_t at = reader->at;
+    const uint64_t before = reader->line;
+    const size_t row_bytes = reader->columns * tally_dtype_bytes(reader->dtype);
+    char *row = batch->numbers + reader->rows * row_bytes;
+    uint64_t fields = 0;
+    char *line = NULL;
+    char *end = NULL;
+    int status = next_line(reader, &line, &end);
+    *complete = line != NULL;
+    if (status == EXIT_DONE && line == NULL) {
+        return EXIT_DONE;
+    }
+    if (status == EXIT_DONE) {
+        status = read_row(reader, line, end, row, &fields);
+    }
+    if (status == LINE_IS_WIDER && reader->rows == 0) {
+        reader->dtype = TALLY_FLOAT64;
+        reader->undecided = false;
+        status = read_row(reader, line, end, row, &fields);
+    }
+    if (status != EXIT_DONE) {
+        reader->at = at;
+        reader->line = before;
+        return status;
+    }
+    reader->rows += fields > 0;
+    return fields > 0 && batch->kept != NULL ? store_line(batch->kept, line, end) : EXIT_DONE;
+}
+
+int text_reader_read(struct text_reader *reader, struct text_batch *batch, int gather_ms)
+{
+    int64_t since_ns = 0; /* time of the first row */
     int status = EXIT_DONE;
+    bool came = true;
     reader->rows = 0;
-    while (status == EXIT_DONE && reader->rows < lines &&
-           (kept == NULL || kept->count <= reader->kept_most)) {
-        const size_t at = reader->at;
-        const uint64_t before = reader->line;
-        uint64_t fields = 0;
-        char *line = NULL;
-        char *end = NULL;
-        bool came = true;
-        status = next_line(reader, &line, &end);
-        if (status == EXIT_DONE && line == NULL) {
+    while (status == EXIT_DONE && came && reader->rows < batch->most &&
+           (batch->kept == NULL || batch->kept->count <= reader->kept_most)) {
+        bool complete = false;
+        status = read_next_row(reader, batch, &complete);
+        since_ns = since_ns == 0 && reader->rows > 0 ? now_ns() : since_ns;
+        if (status == EXIT_DONE && !complete) {
+            const int wait_ms = reader->rows == 0 ? -1 : source_wait_ms(since_ns, gather_ms);
             if (reader->bytes->ended) {
                 break;
             }
-            const bool first = reader->rows == 0;
-            status = read_more(reader, first ? -1 : source_wait_ms(since_ns, gather_ms), &came);
-            if (status != EXIT_DONE || !came) {
-                reader->line = before;
-                break;
-            }
-            continue;
-        }
-        if (status == EXIT_DONE) {
-            char *row = to + reader->rows * reader->columns * tally_dtype_bytes(reader->dtype);
-            status = read_row(reader, line, end, row, &fields);
-        }
-        if (status == LINE_IS_WIDER && reader->rows == 0) {
-            reader->dtype = TALLY_FLOAT64;
-            reader->undecided = false;
-            status = read_row(reader, line, end, to, &fields);
-        }
-        if (status != EXIT_DONE) { /* the line is read again by the next call */
-            reader->at = at;
-            reader->line = before;
-        } else if (fields > 0) {
-            status = kept != NULL ? store_line(kept, line, end) : EXIT_DONE;
-            since_ns = reader->rows++ == 0 ? now_ns() : since_ns;
+            status = read_more(reader, wait_ms, &came);
         }
     }
-    *count = reader->rows;
-    *dtype = reader->dtype;
-    return reader->rows > 0 && (status == EXIT_USAGE || status == LINE_IS_WIDER) ? EXIT_DONE
-                                                                                 : status;
+    batch->count = reader->rows;
+    batch->dtype = reader->dtype;
+    const bool later = status == EXIT_USAGE || status == LINE_IS_WIDER;
+    return reader->rows > 0 && later ? EXIT_DONE : status;
 }

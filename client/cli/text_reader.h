@@ -50,10 +50,17 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
                      struct source *source);
 void text_reader_close(struct text_reader *reader);
 
-/* Read the numbers of at most `lines` rows to `to`, all of type *dtype; and the lines as they are
- * to `kept` if that is not NULL. Sets *count; 0 at the end. Returns early if no line arrives
- * within gather_ms (-1: no limit) after the first. */
-int text_reader_read(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
-                     struct kept_lines *kept, enum tally_dtype *dtype, uint64_t *count);
+/* Rows of one type. */
+struct text_batch {
+    char *numbers;           /* room for `most` rows */
+    uint64_t most;           /* largest number of rows */
+    struct kept_lines *kept; /* gets the lines; NULL: they are not needed */
+    enum tally_dtype dtype;  /* of the numbers that were read */
+    uint64_t count;          /* rows that were read */
+};
+
+/* Read the next rows. batch->count is 0 at the end. Returns early if no line arrives within gather_ms
+ * (-1: no limit) after the first. */
+int text_reader_read(struct text_reader *reader, struct text_batch *batch, int gather_ms);
 
 #endif

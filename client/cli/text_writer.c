@@ -128,15 +128,15 @@ static int put_field(struct text_writer *writer, const struct field *field)
     return plain ? EXIT_DONE : put_byte(writer, '"');
 }
 
-/* Write a line of the input, with the next sums in place of chosen fields; chosen NULL: none. */
-static int put_line(struct text_writer *writer, const struct dialect *from, const char *line,
-                    const bool *chosen, enum tally_dtype dtype, const char **sums)
+/* Write a line of the input, with the next sums instead of the chosen fields; sums NULL: unchanged. */
+static int put_line(struct text_writer *writer, const char *line, enum tally_dtype dtype,
+                    const char **sums)
 {
     struct field_cursor cursor = {line, line + strlen(line), false};
     struct field field;
-    for (uint64_t i = 0; field_next(from, &cursor, &field); i++) {
+    for (uint64_t i = 0; field_next(writer->from, &cursor, &field); i++) {
         STEP(i > 0 ? put_byte(writer, writer->dialect.delimiter) : EXIT_DONE);
-        if (chosen == NULL || !chosen[i]) {
+        if (sums == NULL || !writer->chosen[i]) {
             STEP(put_field(writer, &field));
             continue;
         }
@@ -173,7 +173,7 @@ struct dialect dialect_of_result(const struct settings *settings, enum format fo
     } else if (input != NULL && input->delimiter != '\0') {
         dialect.delimiter = input->delimiter;
     } else if (format == FORMAT_CSV) {
-        dialect.delimiter = dialect.decimal == ',' ? ';' : ',';
+        dialect.delimiter = (char)(dialect.decimal == ',' ? ';' : ',');
     }
     return dialect;
 }
@@ -200,10 +200,9 @@ void text_writer_close(struct text_writer *writer)
     free(writer->text);
 }
 
-int text_writer_header(struct text_writer *writer, const struct dialect *from,
-                       const char *header)
+int text_writer_header(struct text_writer *writer, const char *header)
 {
-    return put_line(writer, from, header, NULL, TALLY_INT64, NULL);
+    return put_line(writer, header, TALLY_INT64, NULL);
 }
 
 int text_writer_add(struct text_writer *writer, enum tally_dtype dtype, const char *sums,
@@ -213,12 +212,11 @@ int text_writer_add(struct text_writer *writer, enum tally_dtype dtype, const ch
                         : add_rows(writer, dtype, sums, count);
 }
 
-int text_writer_replace(struct text_writer *writer, const struct dialect *from,
-                        const bool *chosen, const char *lines, enum tally_dtype dtype,
+int text_writer_replace(struct text_writer *writer, const char *lines, enum tally_dtype dtype,
                         const char *sums, uint64_t rows)
 {
     for (uint64_t i = 0; i < rows; i++) {
-        STEP(put_line(writer, from, lines, chosen, dtype, &sums));
+        STEP(put_line(writer, lines, dtype, &sums));
         lines += strlen(lines) + 1;
     }
     return flush_text(writer);

@@ -18,14 +18,16 @@
 struct text_writer {
     struct destination *destination; /* borrowed */
     bool json;
-    struct dialect dialect;  /* of the result */
-    struct number_list nest; /* JSON: sizes of the arrays, up to the first that is 0 */
-    bool open;               /* JSON: the first size is open, -1 */
-    uint64_t row_length;     /* elements of a line of text */
-    uint64_t printed;        /* elements */
-    uint64_t written;        /* bytes, those in `text` excluded */
-    char *text;              /* owned: bytes to be written */
-    size_t used;             /* bytes in `text` */
+    struct dialect dialect;     /* of the result */
+    const struct dialect *from; /* of the input lines that are written again; borrowed */
+    const bool *chosen;         /* fields of these lines that sums replace; borrowed */
+    struct number_list nest;    /* JSON: sizes of the arrays, up to the first that is 0 */
+    bool open;                  /* JSON: the first size is open, -1 */
+    uint64_t row_length;        /* elements of a line of text */
+    uint64_t printed;           /* elements */
+    uint64_t written;           /* bytes, those in `text` excluded */
+    char *text;                 /* owned: bytes to be written */
+    size_t used;                /* bytes in `text` */
 };
 
 /* The dialect of a result: the input's if the input has the same format, NULL: it has not. */
@@ -38,17 +40,15 @@ int text_writer_open(struct text_writer *writer, enum format format,
                      struct destination *destination);
 void text_writer_close(struct text_writer *writer);
 
-/* Write a header, NUL-terminated, whose fields are separated as in `from`. */
-int text_writer_header(struct text_writer *writer, const struct dialect *from,
-                       const char *header);
+/* Write a header of the input, NUL-terminated. */
+int text_writer_header(struct text_writer *writer, const char *header);
 
 /* Write the next `count` sums. */
 int text_writer_add(struct text_writer *writer, enum tally_dtype dtype, const char *sums,
                     uint64_t count);
 
 /* Write the next `rows` lines, NUL-terminated, with a sum in place of each chosen field. */
-int text_writer_replace(struct text_writer *writer, const struct dialect *from,
-                        const bool *chosen, const char *lines, enum tally_dtype dtype,
+int text_writer_replace(struct text_writer *writer, const char *lines, enum tally_dtype dtype,
                         const char *sums, uint64_t rows);
 
 /* Write what ends the text. */
