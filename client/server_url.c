@@ -81,15 +81,15 @@ static enum tally_status parse_http_unix(struct tally *client, const char *rest,
 }
 
 /* Return why a parsed http(s) URL cannot be a server's address; NULL if it can. */
-static const char *url_trouble(CURLU *parts)
+static const char *url_trouble(CURLU *parsed)
 {
     char *text = NULL;
     const char *trouble = NULL;
-    if (curl_url_get(parts, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
+    if (curl_url_get(parsed, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a query ('?')";
-    } else if (curl_url_get(parts, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
+    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a fragment ('#')";
-    } else if (curl_url_get(parts, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
+    } else if (curl_url_get(parsed, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
                strcmp(text, "http") != 0 && strcmp(text, "https") != 0) {
         trouble = "its scheme must be http, https, unix or http+unix";
     }
@@ -103,8 +103,8 @@ static enum tally_status parse_tcp(struct tally *client, const char *url,
     char *text = NULL;
     char visible[SHOWN_TEXT];
     const char *trouble = "it is not a URL";
-    CURLU *parts = curl_url();
-    if (parts == NULL) {
+    CURLU *parsed = curl_url();
+    if (parsed == NULL) {
         return client_error_no_memory(err);
     }
     /* "host:8000" has no scheme; libcurl would parse "host" as the scheme. */
@@ -115,14 +115,14 @@ static enum tally_status parse_tcp(struct tally *client, const char *url,
         trouble = "the path of a socket needs unix: before it";
     } else if (written < 0 || (size_t)written >= sizeof with_scheme) {
         trouble = "it is longer than 1023 bytes";
-    } else if (curl_url_set(parts, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
+    } else if (curl_url_set(parsed, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
                CURLUE_OK) {
-        trouble = url_trouble(parts);
+        trouble = url_trouble(parsed);
     }
-    if (trouble == NULL && curl_url_get(parts, CURLUPART_URL, &text, 0) != CURLUE_OK) {
+    if (trouble == NULL && curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
         trouble = "it is not a URL";
     }
-    curl_url_cleanup(parts);
+    curl_url_cleanup(parsed);
     if (trouble != NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "cannot use \"%s\" as the server's URL: %s. Write for "

@@ -215,9 +215,9 @@ void progress_begin(bool quiet)
 }
 
 /* Print "[#####-----]" in `width` characters and brackets. */
-static void bar_text(double part, int width, char *text)
+static void bar_text(double fraction, int width, char *text)
 {
-    int filled = (int)(part * width);
+    int filled = (int)(fraction * width);
     text[0] = '[';
     for (int i = 0; i < width; i++) {
         text[1 + i] = i < filled ? '#' : '-';

@@ -332,25 +332,35 @@ static int peek_line(struct text_reader *reader, char **line, char **end)
 
 /* ---- the first lines ---- */
 
-/* Whether a line can be one number with a decimal comma, or with separators of thousands. */
-static bool may_be_one_number(const char *line, const char *end)
+/* Refuse a line that can be one number with a decimal comma, or with separators of thousands. */
+static int check_meaning(const struct text_reader *reader, const char *line, const char *end)
 {
     char text[QUOTE_BYTES + 1];
-    regex_t shape;
+    regex_t one_number;
     if (end - line > QUOTE_BYTES) {
-        return false;
+        return EXIT_DONE;
     }
     (void)snprintf(text, sizeof text, "%.*s", (int)(end - line), line);
-    MUST(regcomp(&shape,
-                 "^[ \t]*[+-]?"
-                 "([0-9]+,[0-9]+"                           /* 12,60 */
-                 "|[1-9][0-9]{0,2}(,[0-9]{3})+([.][0-9]*)?" /* 1,234,567.5 */
-                 "|[1-9][0-9]{0,2}([.][0-9]{3})+,[0-9]+)"   /* 1.234,56 */
-                 "([eE][+-]?[0-9]+)?[ \t]*$",
-                 REG_EXTENDED | REG_NOSUB));
-    const bool found = regexec(&shape, text, 0, NULL, 0) == 0;
-    regfree(&shape);
-    return found;
+    if (regcomp(&one_number,
+                "^[ \t]*[+-]?"
+                "([0-9]+,[0-9]+"                           /* 12,60 */
+                "|[1-9][0-9]{0,2}(,[0-9]{3})+([.][0-9]*)?" /* 1,234,567.5 */
+                "|[1-9][0-9]{0,2}([.][0-9]{3})+,[0-9]+)"   /* 1.234,56 */
+                "([eE][+-]?[0-9]+)?[ \t]*$",
+                REG_EXTENDED | REG_NOSUB) != 0) {
+        return complain_no_memory();
+    }
+    const bool found = regexec(&one_number, text, 0, NULL, 0) == 0;
+    const size_t blanks = strspn(text, " \t");
+    regfree(&one_number);
+    return !found
+               ? EXIT_DONE
+               : refuse_line(reader,
+                             "is '%.*s', which can be several numbers, or one with a decimal "
+                             "comma or separators of thousands: give -f csv if commas separate "
+                             "numbers here, --decimal , if they are decimal commas, else write "
+                             "the number " PLAIN_NUMBER,
+                             (int)strcspn(text + blanks, " \t"), text + blanks);
 }
 
 /* Choose the field of this number or name. Returns false if the header, or the line, has none. */
@@ -471,14 +481,8 @@ static int look_at_first_row(struct text_reader *reader, bool ambiguous)
         return EXIT_DONE;
     }
     reader->line++; /* for complaints; the row is read again */
-    if (ambiguous && may_be_one_number(line, end)) {
-        const size_t blanks = strspn(line, " \t");
-        return refuse_line(reader,
-                           "is '%.*s', which can be several numbers, or one with a decimal "
-                           "comma or separators of thousands: give -f csv if commas separate "
-                           "numbers here, --decimal , if they are decimal commas, else write "
-                           "the number " PLAIN_NUMBER,
-                           (int)(strcspn(line + blanks, " \t\r\n")), line + blanks);
+    if (ambiguous) {
+        STEP(check_meaning(reader, line, end));
     }
     char *numbers = malloc(reader->columns * NUMBER_BYTES);
     if (numbers == NULL) {
