@@ -113,7 +113,7 @@ void completion_offer(int count, char **words)
             waits = NULL;
         } else if (words[i][0] == '-' && words[i][1] != '\0') {
             waits = option_that_waits(words[i]);
-        } else if (command == NULL) {
+        } else if (command == NULL && strcmp(words[i], "help") != 0) {
             command = command_named(words[i]);
             if (command == NULL) {
                 return;

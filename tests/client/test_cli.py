@@ -1559,6 +1559,7 @@ class Completion(unittest.TestCase):
 
     def test_every_option_is_completed(self):
         self.assertEqual(self.offered(""), COMMANDS)
+        self.assertEqual(self.offered("help", ""), COMMANDS)
         everywhere = self.offered("-")
         for command in COMMANDS:
             options = self.options(command)
