@@ -164,9 +164,9 @@ $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 # A device on a clock of its own.
 $(B)/tests/unit/test_slices: LDFLAGS += -Wl,--wrap=clock_gettime
 
-# Requests that another loop has computed, no heartbeat, and who pays for scans and texts that wait.
-$(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=device_pool_run_here,--wrap=uv_timer_start \
-    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=http_daemons_next,--wrap=uv_poll_init
+# No heartbeat, and who pays for texts that wait.
+$(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \
+    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=uv_poll_init
 
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
@@ -175,18 +175,6 @@ $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
 $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
-
-# The kernels that cut lines, with units that stop at random: chain_delay.cl is appended to types.cl.
-$(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
-	@mkdir -p $(@D)
-	cat $^ >$@
-$(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o \
-    $(call objs,$(KTESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
-$(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl Makefile
-	@grep -E '^scan_(rows|steps|columns|narrow)_(i32|i64|i8)_[a-z]*(_steps|_vertical|_inner[23457])?	' $< >$(@:.o=.list)
-	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
 # The arithmetic of exact sums, by itself.
 $(B)/tests/kernels/exact.list: Makefile
@@ -482,10 +470,13 @@ unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOA
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 # What lint compiles; of this only the libraries to preload are linked, which have no objects.
-.PHONY: product-objects test-objects cxx-objects warnings
+.PHONY: product-objects product-list test-objects cxx-objects warnings
 warnings:
 	@echo $(WARN) $(CWARN)
-product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
+PRODUCT_OBJ = $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
+product-objects: $(PRODUCT_OBJ)
+product-list:
+	@echo $(PRODUCT_OBJ)
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
     $(TESTING_OBJ) $(PRELOADED)
 cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))

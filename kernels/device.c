@@ -1,7 +1,6 @@
 /* The life of a device: opened, closed; opencl.c finds it, selftest.c prepares it, batch.c runs
  * it. Failures: device.h. Thread: that of the device. */
 #include "kernels/batch.h"
-#include "proto/exact_sum.h"
 
 #include <stdlib.h>
 
@@ -43,9 +42,4 @@ void scan_device_close(struct scan_device *device)
 const struct scan_device_info *scan_device_info(const struct scan_device *device)
 {
     return &device->cl.info;
-}
-
-size_t scan_carry_bytes(enum dtype dtype)
-{
-    return carry_sum_bytes(dtype);
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/plan.h"
 #include "kernels/slab.h"
+#include "proto/exact_sum.h"
 
 struct scan_device; /* opaque: one device, its context, queue, programs */
 
@@ -91,9 +92,11 @@ struct scan_report {
                            safe */
 };
 
-/* Bytes of a line's sum in a carry: of floats a struct exact_sum, of integers 4 or 8, modulo 2^32 or
- * 2^64, of which a narrower type has the low bytes. */
-size_t scan_carry_bytes(enum dtype dtype);
+/* Bytes of a line's sum in a job's carry. */
+static inline size_t scan_carry_bytes(enum dtype dtype)
+{
+    return carry_sum_bytes(dtype);
+}
 
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
  * carry runs alone.

@@ -9,7 +9,7 @@
  *   GENERIC   one work-item a line, for enough columns to fill the device
  *
  * A table has an entry for each piece, then a row for each dimension of the pieces, then the
- * states of cut lines (chain.cl), initially zero. Failures: launcher.h. Thread: that of the
+ * totals of partitions (partition.cl). Failures: launcher.h. Thread: that of the
  * device. */
 #include "kernels/launcher.h"
 
@@ -135,16 +135,16 @@ static struct scan_entry make_entry(const struct scan_piece *piece)
                                .carry = piece->carry_line,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
-                               .partitions = 1,
-                               .lookahead_every = 1};
+                               .partitions = 1};
 }
 
 /* Location and size of a launch's table in launcher->table.mem, as passed to the kernels. */
 struct launch_table {
     cl_ulong entry_at; /* offset of the first entry, in 64-bit words */
     cl_uint entry_count;
-    cl_ulong items;    /* work items of all pieces */
-    cl_ulong chain_at; /* offset of tickets and states, in 64-bit words; 0: no line is cut */
+    cl_ulong items; /* work items of all pieces */
+    cl_ulong
+        chain_at; /* offset of the totals of partitions, in 64-bit words; 0: no line is cut */
     /* totals of the pieces with ENTRY_SPINE */
     cl_ulong blocks;
     cl_ulong superblocks;
@@ -178,7 +178,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     const struct scan_set *set = division->set;
     struct scan_entry *entries = launcher->entries;
     struct table *room = &launcher->table;
-    uint64_t states = 0; /* 64-bit words of the states of cut lines */
+    uint64_t states = 0; /* 64-bit words of the totals of partitions */
     size_t dims = 0;
     *table = (struct launch_table){.entry_count = (cl_uint)set->count};
     for (size_t i = 0; i < set->count; i++) {
@@ -357,7 +357,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
     if (any && !one_group) {
         launch.local = device->gpu_kernels ? LOCAL_SIZE_GPU : LOCAL_SIZE_CPU;
     }
-    if (table.chain_at > 0 && scan_variants[variant].floats) {
+    if (table.chain_at > 0) {
         struct opencl_launch totals = launch;
         totals.kernel = kernels[SCAN_KERNEL_TOTALS];
         TRY(opencl_enqueue(device, &totals, launches, err));

@@ -358,6 +358,21 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
     *box = made;
 }
 
+void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
+                     const struct scan_dim *dims, size_t count, struct scan_plan *made)
+{
+    *made = (struct scan_plan){.dtype = plan->dtype,
+                               .exclusive = plan->exclusive,
+                               .reverse = plan->reverse,
+                               .axis = axis};
+    for (size_t i = 0; i < count; i++) {
+        if (dims[i].size > 1) {
+            plan_add_dim(made, dims[i]);
+        }
+    }
+    plan_settle_part(made);
+}
+
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                            struct error *err)
 {

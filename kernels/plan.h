@@ -73,6 +73,12 @@ uint64_t scan_plan_slowest_ns(const struct scan_plan *plan);
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
                    struct scan_plan *box);
 
+/* A plan of the type and flags of another, with this axis and these other dimensions, at most
+ * LIMIT_RANK - 1, all of size 1 or more. Its layout is valid: of an output no two elements share an
+ * address. */
+void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
+                     const struct scan_dim *dims, size_t count, struct scan_plan *made);
+
 /* Elements on one side from the plan's cell of all indices 0 to the first of a line. */
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output);
 

@@ -53,7 +53,7 @@ bool program_suits(const struct opencl *device, enum scan_variant_id variant);
 bool program_wide_only(const struct opencl *device);
 
 /* What a kernel of the program is called where it was compiled ahead (kernels/cpu): the kernel,
- * element type, offsets, option. "scan_narrow_i32_ulong_inner3" */
+ * element type, offsets, option. "scan_narrow_i32_ulong_narrow" */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM]);
 
 /* Build from source. err DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */

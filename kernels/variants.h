@@ -53,19 +53,11 @@ enum scan_variant_id {
     SCAN_VARIANT_GENERIC, /* any layout, any device */
     SCAN_VARIANT_GPU,
     SCAN_VARIANT_LOOKBACK,
+    SCAN_VARIANT_TILES, /* any layout */
     SCAN_VARIANT_ROWS,
-    SCAN_VARIANT_STEPS,
+    SCAN_VARIANT_THIN_COLUMNS,
     SCAN_VARIANT_COLUMNS,
-    SCAN_VARIANT_STRIDED,
-    SCAN_VARIANT_PERMUTED,
-    SCAN_VARIANT_NARROW_1, /* narrow.cl for so many lines side by side */
-    SCAN_VARIANT_NARROW_2,
-    SCAN_VARIANT_NARROW_3,
-    SCAN_VARIANT_NARROW_4,
-    SCAN_VARIANT_NARROW_5,
-    SCAN_VARIANT_NARROW_6,
-    SCAN_VARIANT_NARROW_7,
-    SCAN_VARIANT_TRANSPOSED,
+    SCAN_VARIANT_NARROW,
     SCAN_VARIANT_COUNT
 };
 
@@ -90,12 +82,11 @@ struct scan_variant {
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
     /* Of the kernels that CPUs choose from, NULL for others. A variant has one such kernel, which
-     * takes the arguments of the generic one, then where the chain of cut lines is; of exact sums
-     * a second one, which finds totals of partitions before it runs (exact_partition.cl). */
+     * takes the arguments of the generic one, then where the totals of partitions are, and a
+     * second one, which finds these totals in a launch before it (partition.cl). */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
     scan_divide *divide; /* of all */
-    uint64_t columns;    /* that lie side by side, cell by cell; 0: any number */
     bool floats;         /* sums of floats; else of integers */
 };
 

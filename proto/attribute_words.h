@@ -26,5 +26,23 @@
     "initial value already; leave include_initial out for n sums, or exclusive for n+1"
 #define WORDS_INCLUDE_INITIAL_TOTALS \
     "totals have no sums before them: leave include_initial out"
+/* Of offsets: the field; the index (uint64_t), what was found and what was expected (int64_t). */
+#define WORDS_OFFSETS_NONE \
+    "%s is empty, expected the beginning of each segment and then the size of the axis"
+#define WORDS_OFFSETS_FIRST \
+    "%s[0] is %" PRId64 ", expected 0: the first segment begins with the axis"
+#define WORDS_OFFSETS_DECREASE                                                          \
+    "%s[%" PRIu64 "] is %" PRId64 ", less than the offset before it, %" PRId64          \
+    ": offsets never decrease, because each is the end of a segment and the beginning " \
+    "of the next one"
+#define WORDS_OFFSETS_BEYOND                                                       \
+    "%s[%" PRIu64 "] is %" PRId64 ", beyond the axis, which has the size %" PRId64 \
+    ": the last offset is that size"
+#define WORDS_OFFSETS_LAST                                                                   \
+    "%s[%" PRIu64 "], the last one, is %" PRId64 ", expected the size of the axis, %" PRId64 \
+    ": the last segment ends with the axis"
+#define WORDS_OFFSETS_PART                                                              \
+    "a part ends where a segment ends, or is carried: leave offsets out, and send the " \
+    "parts of each segment"
 
 #endif

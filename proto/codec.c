@@ -32,6 +32,8 @@ void codec_release(struct scan_call *call)
         free(framed);
     }
     codec_release_carry(call);
+    free(call->offsets.owned);
+    call->offsets.owned = NULL;
     call->dialect = NULL;
 }
 

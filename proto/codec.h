@@ -8,6 +8,7 @@
  *     raw                                     [ payload ]
  *     npy       [ magic, version, header ]    [ payload ]
  *     part      [ carry ] before the same of raw and NPY      (Tally-Carry-Length: N)
+ *     segments  [ offsets ] before the same of raw and NPY    (Tally-Offsets-Length: N)
  *     framed    [ N bytes of JSON        ]    [ payload ] (Inference-Header-Content-Length: N)
  *
  * The server drives one request through these calls, in this order:
@@ -19,7 +20,7 @@
  *                   Runs before the payload is read, so a bad request is refused early.
  *   3. complete()   the payload is complete: checks its length, writes text numbers to `input`,
  *                   swaps bytes, moves the input buffer to the start of `input`, reads an axis
- *                   that is pending.
+ *                   that is pending, reads and checks offsets.
  *   4. encode()     the output buffer is computed: describes the answer.
  *   5. codec_release()
  *
@@ -50,6 +51,7 @@ struct codec_request {
     int64_t body_bytes;                            /* length of the whole body, -1 if unknown */
     int64_t head_bytes;          /* Inference-Header-Content-Length, -1 if absent */
     uint64_t carry_bytes;        /* Tally-Carry-Length, 0 if absent */
+    uint64_t offsets_bytes;      /* Tally-Offsets-Length, 0 if absent */
     struct carry_crc *carry_crc; /* kept from one head_need() to the next, zeroed at first */
     bool totals;                 /* POST /v1/cumsum/totals */
     enum codec_format answer_format; /* /v1/cumsum: what the client accepts */

@@ -3,35 +3,38 @@
  *     {"data": [[2,1,3,5],[3,8,7,3]], "dtype": "float32", "axis": 1}
  *     {"dtype": "float32", "shape": [2,4], "data": [[2.0,3.0,6.0,11.0],[3.0,11.0,18.0,21.0]]}
  *
- * decode() takes shape and, where none is named, type from "data", which is measured but not
- * converted yet; complete() converts it; answer_json() writes the answer of any format's
- * request, nested only if its data came nested.
+ * decode() measures "data" and takes the shape from it, and the type if the request names none;
+ * complete() converts the numbers; answer_json() writes the JSON answer to a request of any
+ * format, nested only if the data of the request was nested.
  *
- * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE where shape
- * and nesting disagree; LENGTH_MISMATCH where shape and data do; INVALID_DATA names the element
- * that is no number of the type. */
+ * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE if shape and
+ * nesting disagree; LENGTH_MISMATCH if shape and number of elements disagree; INVALID_DATA names
+ * the element that is not a number of the type. */
 #include "proto/attributes.h"
 #include "proto/base64.h"
 #include "proto/codec_cumsum.h"
+#include "proto/cumsum_request.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
+#include "proto/offsets.h"
 #include "proto/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const members[] = {
-    "data",    "dtype",        "shape", "strides", "output_strides",  "axis", "exclusive",
-    "reverse", "output_dtype", "nan",   "initial", "include_initial", "part", "carry"};
+static const char *const members[] = {"data",           "dtype", "shape",     "strides",
+                                      "output_strides", "axis",  "exclusive", "reverse",
+                                      "output_dtype",   "nan",   "initial",   "include_initial",
+                                      "part",           "carry", "offsets"};
 
 enum {
     ELEMENT_MEMBERS =
         0xF << 8 /* of these, bit i for member i: output_dtype to include_initial */
 };
 
-static enum status json_head_need(const struct codec_request *request, struct byte_view head,
-                                  uint64_t *need, struct error *err)
+enum status codec_json_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     (void)request;
     (void)head;
@@ -40,7 +43,7 @@ static enum status json_head_need(const struct codec_request *request, struct by
     return STATUS_OK;
 }
 
-/* The attributes of elements and of sums before the first one. */
+/* Read the attributes of elements and of the sums before the first element. */
 static enum status read_element_attributes(const struct json_place *root,
                                            const struct json_doc *doc, struct scan_desc *desc,
                                            struct attribute_wishes *wishes, struct error *err)
@@ -62,7 +65,7 @@ static enum status read_element_attributes(const struct json_place *root,
     return json_doc_initial(doc, root, &wishes->initial, err);
 }
 
-/* Everything else but data, dtype and shape. */
+/* Read the other attributes, except data, dtype and shape. */
 static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
                                    struct attribute_lists *lists, struct error *err)
 {
@@ -82,7 +85,7 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
                                  &lists->output_strides, err);
 }
 
-/* The shape of the tensor: the field's, or the nesting's. */
+/* Set the shape of the tensor: that of the field shape, else that of the nesting. */
 static enum status read_shape(const struct json_place *root, const struct json_array *data,
                               struct scan_desc *desc, struct error *err)
 {
@@ -117,7 +120,7 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         expected);
 }
 
-/* Do the numbers in data make up the input buffer? */
+/* Check that data has as many numbers as the input buffer. */
 static enum status check_count(const struct scan_desc *desc, const struct json_array *data,
                                struct error *err)
 {
@@ -158,7 +161,7 @@ static enum status read_data(const struct json_place *root, const struct json_do
     return json_tensor_require_regular(data, "data", err);
 }
 
-/* The member carry, in memory of its own. */
+/* Decode the member carry to memory that the call owns. */
 static enum status read_carry(const struct codec_request *request,
                               const struct json_place *root, const struct json_doc *doc,
                               struct scan_call *call, struct error *err)
@@ -167,10 +170,14 @@ static enum status read_carry(const struct codec_request *request,
     struct byte_view carry = {"", 0};
     const char *ignored = NULL;
     TRY(json_field_string(root, "carry", &ignored, err));
-    if (request->carry_bytes > 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-                               "Tally-Carry-Length is for raw and NPY bodies: in JSON the "
-                               "carry is the member carry, in base64");
+    if (cumsum_front_bytes(request) > 0) {
+        const bool is_carry = request->carry_bytes > 0;
+        return error_set_field(err, STATUS_INVALID_FIELD,
+                               is_carry ? "Tally-Carry-Length" : "Tally-Offsets-Length",
+                               "%s is for raw and NPY bodies: in JSON the %s",
+                               is_carry ? "Tally-Carry-Length" : "Tally-Offsets-Length",
+                               is_carry ? "carry is the member carry, in base64"
+                                        : "offsets are the member offsets, an array");
     }
     if (ignored != NULL && text.text == NULL) {
         return json_field_error(root, "carry", "base64", err);
@@ -185,6 +192,22 @@ static enum status read_carry(const struct codec_request *request,
                           err));
     }
     return cumsum_take_part(request, carry, call, err);
+}
+
+/* Count the offsets. complete() reads their numbers, when memory for them is reserved. */
+static enum status read_offsets(const struct json_place *root, const struct json_doc *doc,
+                                struct scan_call *call, struct error *err)
+{
+    const json_t *value = json_field(root, "offsets");
+    const struct json_array *array = json_doc_array(doc, value);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (array == NULL || array->rank > 1) {
+        return json_field_error(root, "offsets", "a flat array of integers", err);
+    }
+    call->offsets.text = array->cut;
+    return offsets_announce(call, "offsets", array->elements, err);
 }
 
 static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
@@ -206,6 +229,7 @@ static enum status read_call(const struct codec_request *request, const struct j
     TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
+    TRY(read_offsets(&root, doc, call, err));
     TRY(read_carry(request, &root, doc, call, err));
     TRY(check_count(desc, &data, err));
     call->source = CALL_SOURCE_TEXT;
@@ -215,8 +239,8 @@ static enum status read_call(const struct codec_request *request, const struct j
     return STATUS_OK;
 }
 
-static enum status json_decode(const struct codec_request *request, struct byte_view head,
-                               struct scan_call *call, struct error *err)
+enum status codec_json_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct json_doc doc = {.root = NULL};
     if (request->param_count > 0) {
@@ -236,8 +260,26 @@ static enum status json_decode(const struct codec_request *request, struct byte_
     return status;
 }
 
-static enum status json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                                 struct error *err)
+static enum status complete_offsets(struct scan_call *call, struct error *err)
+{
+    const struct json_read read = {.dtype = DTYPE_I64,
+                                   .types = 1U << DTYPE_I64,
+                                   .field = "offsets",
+                                   .rank = 1,
+                                   .parallel = call->parallel};
+    TRY(offsets_allocate(call, err));
+    const enum status status = json_tensor_read(
+        &read, call->offsets.text, call->desc.segments + 1, call->offsets.owned, err);
+    if (status ==
+        STATUS_INVALID_DATA) { /* the sentence has the index, as those about values do */
+        (void)snprintf(err->field, sizeof err->field, "offsets");
+    }
+    TRY(status);
+    return offsets_take(call, "offsets", call->offsets.owned, err);
+}
+
+enum status codec_json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     const enum dtype dtype = scan_input_dtype(desc);
@@ -250,11 +292,13 @@ static enum status json_complete(struct scan_call *call, void *input, uint64_t p
         return error_set(err, STATUS_LENGTH_MISMATCH, "%llu bytes follow the JSON text",
                          (unsigned long long)payload_bytes);
     }
-    return json_tensor_read(&read, call->data, call->input_bytes / dtype_info(dtype)->bytes,
-                            input, err);
+    TRY(json_tensor_read(&read, call->data, call->input_bytes / dtype_info(dtype)->bytes, input,
+                         err));
+    return desc->has_offsets ? complete_offsets(call, err) : STATUS_OK;
 }
 
-/* desc: of the output; borrowed. room: for the cells that a packed output becomes. */
+/* desc: description of the output, borrowed by the result. room: memory for the cells of a packed
+ * output, borrowed, too. */
 static struct json_print print_of(const struct scan_call *call, const struct scan_desc *desc,
                                   const void *output, uint64_t elements,
                                   struct json_cells *room)
@@ -287,8 +331,8 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
                                      2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
 }
 
-/* The head of the answer is its carry, which may be far longer than the tensor. A writer whose work
- * was given up has failed. */
+/* Write the head of the answer, its carry, as base64. The carry may be far longer than the tensor;
+ * if the work is given up, the writer fails. */
 static void write_carry(const struct answer *answer, const struct parallel *parallel,
                         struct json_writer *w)
 {
@@ -344,12 +388,3 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     answer->content_type = "application/json";
     return STATUS_OK;
 }
-
-const struct codec codec_json = {
-    .name = "json",
-    .head_need = json_head_need,
-    .decode = json_decode,
-    .complete = json_complete,
-    .encode = cumsum_encode,
-    .head_max = cumsum_head_max,
-};

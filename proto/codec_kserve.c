@@ -10,15 +10,17 @@
  *
  * decode() reads parameters, inputs and outputs, and finds the one place where the bytes of each
  * tensor are: in the JSON, behind it, or in shared memory; complete() brings x to the start of
- * the input and reads an axis that came as bytes; encode() writes the output y, and of a part the
- * carry in front of it.
+ * the input and reads an axis that came as bytes, a carry and offsets; encode() writes the output
+ * y, and in front of it the carry of a part.
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
  * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
 #include "proto/attributes.h"
-#include "proto/codec_cumsum.h"
+#include "proto/codec.h"
+#include "proto/cumsum_request.h"
 #include "proto/framed.h"
 #include "proto/kserve_parameters.h"
+#include "proto/offsets.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +32,7 @@ enum kserve_tensor {
     TENSOR_X,
     TENSOR_AXIS,
     TENSOR_CARRY,
+    TENSOR_OFFSETS,
     TENSOR_COUNT
 };
 
@@ -57,7 +60,8 @@ struct kserve {
 static enum status kserve_head_need(const struct codec_request *request, struct byte_view head,
                                     uint64_t *need, struct error *err)
 {
-    if (request->head_bytes == 0 && request->body_bytes < 0 && request->carry_bytes == 0) {
+    if (request->head_bytes == 0 && request->body_bytes < 0 &&
+        cumsum_front_bytes(request) == 0) {
         *need = UINT64_MAX;
         return STATUS_OK;
     }
@@ -66,8 +70,10 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 
 /* ---- inputs and outputs ---- */
 
-static const char *const input_names[TENSOR_COUNT] = {
-    [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
+static const char *const input_names[TENSOR_COUNT] = {[TENSOR_X] = MODEL_INPUT,
+                                                      [TENSOR_AXIS] = MODEL_AXIS,
+                                                      [TENSOR_CARRY] = MODEL_CARRY,
+                                                      [TENSOR_OFFSETS] = MODEL_OFFSETS};
 
 static enum status locate_tensor(const struct json_doc *doc,
                                  const struct kserve_location *location, bool axis,
@@ -101,21 +107,22 @@ static enum status locate_tensor(const struct json_doc *doc,
                : STATUS_OK;
 }
 
-/* The carry is a row of bytes, in the body. */
-static enum status check_carry(const struct framed_tensor *carry, struct error *err)
+/* The carry is a row of bytes, the offsets are one of int64; both come in the body. */
+static enum status check_row(const struct framed_tensor *row, const char *name,
+                             enum dtype dtype, struct error *err)
 {
-    const bool bytes = carry->dtype == DTYPE_U8;
-    if (!bytes || carry->rank != 1) {
+    const bool right = row->dtype == dtype;
+    if (!right || row->rank != 1) {
         return json_field_refuse(
-            &carry->place, bytes ? "shape" : "datatype", -1,
-            bytes ? STATUS_INVALID_SHAPE : STATUS_INVALID_DTYPE, err,
-            "found %s of %d dimensions: the carry is of datatype UINT8 and one dimension",
-            dtype_info(carry->dtype)->kserve, carry->rank);
+            &row->place, right ? "shape" : "datatype", -1,
+            right ? STATUS_INVALID_SHAPE : STATUS_INVALID_DTYPE, err,
+            "found %s of %d dimensions: the input %s is of datatype %s and one dimension",
+            dtype_info(row->dtype)->kserve, row->rank, name, dtype_info(dtype)->kserve);
     }
-    if (carry->shm.region[0] != '\0') {
-        return json_field_refuse(&carry->place, "parameters.shared_memory_region", -1,
-                                 STATUS_INVALID_FIELD, err,
-                                 "the carry comes in the body: send it as binary or JSON data");
+    if (row->shm.region[0] != '\0') {
+        return json_field_refuse(
+            &row->place, "parameters.shared_memory_region", -1, STATUS_INVALID_FIELD, err,
+            "the input %s comes in the body: send it as binary or JSON data", name);
     }
     return STATUS_OK;
 }
@@ -134,7 +141,8 @@ static enum status read_input(const struct json_place *place, struct kserve *kse
     if (which == TENSOR_COUNT) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected input \"%.60s\": the models take \"" MODEL_INPUT
-                               "\", and \"" MODEL_AXIS "\" and \"" MODEL_CARRY "\" as options",
+                               "\", and \"" MODEL_AXIS "\", \"" MODEL_CARRY
+                               "\" and \"" MODEL_OFFSETS "\" as options",
                                name);
     }
     struct framed_tensor *input = &kserve->inputs[which];
@@ -152,7 +160,9 @@ static enum status read_input(const struct json_place *place, struct kserve *kse
     if (which == TENSOR_AXIS) {
         return framed_tensor_check_axis(input, "datatype", err);
     }
-    return which == TENSOR_CARRY ? check_carry(input, err) : STATUS_OK;
+    return which == TENSOR_CARRY     ? check_row(input, MODEL_CARRY, DTYPE_U8, err)
+           : which == TENSOR_OFFSETS ? check_row(input, MODEL_OFFSETS, DTYPE_I64, err)
+                                     : STATUS_OK;
 }
 
 static enum status read_inputs(const struct json_place *root, struct kserve *kserve,
@@ -161,7 +171,7 @@ static enum status read_inputs(const struct json_place *root, struct kserve *kse
     struct json_place place;
     size_t count = 0;
     TRY(json_require_array(root, "inputs", &count, err));
-    for (size_t i = 0; i < count; i++) { /* a fourth is refused */
+    for (size_t i = 0; i < count; i++) { /* a fifth is refused */
         TRY(json_array_object(root, "inputs", i, &place, err));
         TRY(read_input(&place, kserve, call, err));
     }
@@ -322,6 +332,10 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     place_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
     TRY(place_axis(kserve, call, err));
+    const struct framed_tensor *offsets = &kserve->inputs[TENSOR_OFFSETS];
+    if (offsets->place.object != NULL) {
+        TRY(offsets_announce(call, MODEL_OFFSETS, offsets->elements, err));
+    }
     call->output_shm = kserve->output.shm;
     return framed_check_announced(request, call->payload_max, err);
 }
@@ -383,19 +397,22 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     return STATUS_OK;
 }
 
-/* The carry of a part: what of it is known before its bytes are. */
+/* The carry of a part: what of it is known before its bytes are; and what goes with offsets. */
 static enum status place_carry(const struct kserve *kserve, struct scan_call *call,
                                struct error *err)
 {
     const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const struct scan_desc *desc = &call->desc;
     const bool part = desc->part != SCAN_PART_WHOLE;
-    if (call->axis_pending && (part || desc->has_initial || desc->include_initial)) {
+    if (call->axis_pending &&
+        (part || desc->has_initial || desc->include_initial || desc->has_offsets)) {
         return error_set_field(err, STATUS_INVALID_FIELD,
                                kserve->inputs[TENSOR_AXIS].place.path,
                                "%s the axis must be known before the body is: give it as a "
                                "parameter or as JSON data",
-                               part ? "of a part" : "with initial or include_initial");
+                               part                ? "of a part"
+                               : desc->has_offsets ? "with offsets"
+                                                   : "with initial or include_initial");
     }
     if (kserve->carry_output.named && carry_answer_most(desc, false) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
@@ -454,6 +471,23 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
     return cumsum_take_carry(NULL, came, call->parallel, call, err);
 }
 
+/* The same of the offsets. */
+static enum status complete_offsets(struct scan_call *call, const void *input,
+                                    struct error *err)
+{
+    const struct kserve *kserve = call->dialect;
+    const struct framed_tensor *offsets = &kserve->inputs[TENSOR_OFFSETS];
+    TRY(offsets_allocate(call, err));
+    if (offsets->binary) {
+        TRY(parallel_copy(call->parallel, call->offsets.owned,
+                          (const char *)input + offsets->payload_offset, offsets->bytes, err));
+    } else {
+        const struct json_read how = {.types = 1U << DTYPE_I64, .parallel = call->parallel};
+        TRY(framed_tensor_read_data(offsets, how, call->offsets.owned, err));
+    }
+    return offsets_take(call, MODEL_OFFSETS, call->offsets.owned, err);
+}
+
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                    struct error *err)
 {
@@ -469,6 +503,9 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
     }
     if (call->carry.bytes > 0) {
         TRY(complete_carry(call, input, err));
+    }
+    if (call->desc.has_offsets) {
+        TRY(complete_offsets(call, input, err));
     }
     if (call->source == CALL_SOURCE_PAYLOAD && call->payload_offset > 0) {
         return parallel_copy(call->parallel, input, (const char *)input + call->payload_offset,

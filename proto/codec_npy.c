@@ -1,10 +1,12 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h),
- * decode() parses it and sizes the payload, encode() writes one of version 1.0. Possible failures:
- * INVALID_NPY and INVALID_DTYPE for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
+ * head_need() asks for a carry or offsets, if the request has them, and for the header of the file
+ * (npy_header.h); decode() parses the header and computes the size of the payload; answer_npy()
+ * writes a header of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE for the header,
+ * INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
+#include "proto/cumsum_request.h"
 #include "proto/npy_header.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@ enum {
             ATTRIBUTE_INITIAL | ATTRIBUTE_INCLUDE_INITIAL
 };
 
-/* Before anything has come there are no bytes to point to. */
+/* Return the bytes after the first ones. While no byte has arrived, bytes.bytes is NULL. */
 static struct byte_view bytes_behind(struct byte_view bytes, uint64_t first)
 {
     if (first == 0) {
@@ -25,19 +27,19 @@ static struct byte_view bytes_behind(struct byte_view bytes, uint64_t first)
     return (struct byte_view){(const char *)bytes.bytes + first, bytes.count - (size_t)first};
 }
 
-static enum status npy_head_need(const struct codec_request *request, struct byte_view head,
-                                 uint64_t *need, struct error *err)
+enum status codec_npy_head_need(const struct codec_request *request, struct byte_view head,
+                                uint64_t *need, struct error *err)
 {
-    const uint64_t carry = request->carry_bytes;
+    const uint64_t front = cumsum_front_bytes(request);
     uint64_t found = 0;
-    TRY(cumsum_carry_need(request, head, need, err));
-    if (head.count < carry) {
+    TRY(cumsum_front_need(request, head, need, err));
+    if (head.count < front) {
         return STATUS_OK;
     }
-    const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
-    TRY(npy_header_need(bytes_behind(head, carry), &found, err));
+    const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)front;
+    TRY(npy_header_need(bytes_behind(head, front), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
-        *need = carry + (uint64_t)file; /* decode() says what it is instead */
+        *need = front + (uint64_t)file; /* decode() says what the body is instead */
         return STATUS_OK;
     }
     if (file >= 0 && (uint64_t)file < found) {
@@ -45,11 +47,12 @@ static enum status npy_head_need(const struct codec_request *request, struct byt
                          "the NPY file ends inside its header: %lld bytes of at least %llu",
                          (long long)file, (unsigned long long)found);
     }
-    *need = carry + found;
+    *need = front + found;
     return STATUS_OK;
 }
 
-/* Strides of a column-major tensor. Where they overflow, so does the tensor: it is refused. */
+/* Set the strides of a column-major tensor. If the strides overflow, the size of the tensor does,
+ * too, and the tensor is refused. */
 static void set_fortran_strides(struct scan_desc *desc)
 {
     int64_t stride = 1;
@@ -63,15 +66,16 @@ static void set_fortran_strides(struct scan_desc *desc)
     desc->has_strides = !empty && !overflow;
 }
 
-static enum status npy_decode(const struct codec_request *request, struct byte_view head,
-                              struct scan_call *call, struct error *err)
+enum status codec_npy_decode(const struct codec_request *request, struct byte_view head,
+                             struct scan_call *call, struct error *err)
 {
     struct scan_desc *desc = &call->desc;
     struct attribute_lists lists = {.strides = 0};
     struct npy_header header;
+    struct byte_view carry;
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
-    TRY(npy_header_parse(bytes_behind(head, request->carry_bytes), &header, err));
+    TRY(npy_header_parse(bytes_behind(head, cumsum_front_bytes(request)), &header, err));
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);
@@ -87,8 +91,8 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
     }
     TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(attributes_check_strides(desc, &lists, err));
-    TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
-                         call, err));
+    TRY(cumsum_take_front(request, head, call, &carry, err));
+    TRY(cumsum_take_part(request, carry, call, err));
     return cumsum_size_payload(request, head.count, call, err);
 }
 
@@ -114,12 +118,3 @@ enum status answer_npy(const struct scan_call *call, uint64_t elements, struct a
     answer->payload_bytes = elements * dtype_info(desc->dtype)->bytes;
     return STATUS_OK;
 }
-
-const struct codec codec_npy = {
-    .name = "npy",
-    .head_need = npy_head_need,
-    .decode = npy_decode,
-    .complete = cumsum_complete_payload,
-    .encode = cumsum_encode,
-    .head_max = cumsum_head_max,
-};

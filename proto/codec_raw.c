@@ -1,14 +1,15 @@
-/* POST /v1/cumsum, application/octet-stream: the description in the query, the body is the
+/* POST /v1/cumsum, application/octet-stream: the query describes the tensor, and the body is the
  * buffer.
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
- * There is no head but the carry of a part, and nothing to convert. Possible failures: a query
- * parameter that is missing, unknown or no such value; LENGTH_MISMATCH, whose sentence says what a
- * body of another length looks like. */
+ * The body has no head but the carry of a part or the offsets of segments, and nothing is
+ * converted. Possible failures: a query parameter is missing, unknown or has a wrong value;
+ * LENGTH_MISMATCH, whose sentence says what the content of the body looks like. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/content_guess.h"
+#include "proto/cumsum_request.h"
 #include "proto/text.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ enum {
     NPY_USUAL_MAX = 256 /*   and hardly ever more */
 };
 
-/* Add to a refusal for its length what the body may be instead: by the bytes of it that are
+/* Add to a LENGTH_MISMATCH what the body may be instead, judged by those bytes of it that are
  * there, else by its length. */
 static void name_content(struct byte_view bytes, uint64_t found, uint64_t expected,
                          struct error *err)
@@ -45,10 +46,11 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
     }
 }
 
-static enum status raw_decode(const struct codec_request *request, struct byte_view head,
-                              struct scan_call *call, struct error *err)
+enum status codec_raw_decode(const struct codec_request *request, struct byte_view head,
+                             struct scan_call *call, struct error *err)
 {
-    const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
+    const uint64_t front = cumsum_front_bytes(request);
+    struct byte_view carry;
     struct attribute_lists lists = {.strides = 0};
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, &call->desc, &lists, &seen, err));
@@ -61,16 +63,17 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     }
     TRY(attributes_settle(&call->desc, &lists.wishes, err));
     TRY(attributes_check_strides(&call->desc, &lists, err));
+    TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));
-    enum status status = cumsum_size_payload(request, carry.count, call, err);
+    enum status status = cumsum_size_payload(request, front, call, err);
     if (status != STATUS_OK) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, call->input_bytes, err);
     }
     return status;
 }
 
-/* Whether a packed tensor as the query describes it has another length than the body: decode()
- * will refuse it. False if that is not known for sure. */
+/* True if decode() will certainly refuse the body, because a packed tensor as the query describes
+ * it has another length. */
 static bool has_wrong_length(const struct codec_request *request)
 {
     struct scan_desc desc = {.rank = 0};
@@ -83,14 +86,14 @@ static bool has_wrong_length(const struct codec_request *request)
            elements * dtype_info(desc.dtype)->bytes != (uint64_t)request->body_bytes;
 }
 
-/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
- * bytes are asked for, so that decode() can say what they look like. */
-static enum status raw_head_need(const struct codec_request *request, struct byte_view head,
-                                 uint64_t *need, struct error *err)
+/* A tensor has no head but a carry or offsets. If the length of a small body is wrong, the head is
+ * the first bytes of the body, so that decode() can say what they look like. */
+enum status codec_raw_head_need(const struct codec_request *request, struct byte_view head,
+                                uint64_t *need, struct error *err)
 {
     int64_t bytes = request->body_bytes;
-    if (request->carry_bytes > 0) {
-        return cumsum_carry_need(request, head, need, err);
+    if (cumsum_front_bytes(request) > 0) {
+        return cumsum_front_need(request, head, need, err);
     }
     *need = head.count;
     if (head.count == 0 && bytes > 0 && bytes <= SMALL_BODY && has_wrong_length(request)) {
@@ -99,8 +102,8 @@ static enum status raw_head_need(const struct codec_request *request, struct byt
     return STATUS_OK;
 }
 
-static enum status raw_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                                struct error *err)
+enum status codec_raw_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                               struct error *err)
 {
     enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
     if (status == STATUS_LENGTH_MISMATCH) {
@@ -125,12 +128,3 @@ void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
 }
-
-const struct codec codec_raw = {
-    .name = "raw",
-    .head_need = raw_head_need,
-    .decode = raw_decode,
-    .complete = raw_complete,
-    .encode = cumsum_encode,
-    .head_max = cumsum_head_max,
-};

@@ -296,7 +296,7 @@ void elements_layout_make(const struct scan_desc *desc, bool packed,
     struct scan_desc room;
     const struct scan_desc *output = scan_output_desc(desc, &room);
     layout->rank = desc->rank;
-    layout->axis = (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
+    layout->axis = scan_desc_axis(desc);
     memcpy(layout->sizes, desc->sizes, sizeof layout->sizes);
     packed_strides(desc->sizes, desc->rank, layout->in_strides);
     packed_strides(output->sizes, desc->rank, layout->out_strides);
@@ -308,9 +308,11 @@ void elements_layout_make(const struct scan_desc *desc, bool packed,
             layout->out_strides[d] = (uint64_t)desc->output_strides[d];
         }
     }
-    const uint64_t step = layout->out_strides[layout->axis];
-    layout->out_first = desc->include_initial && !desc->reverse ? step : 0;
-    layout->initial = desc->reverse ? step * (uint64_t)desc->sizes[layout->axis] : 0;
+}
+
+static uint64_t segment_count(const struct scan_desc *desc)
+{
+    return desc->has_offsets ? desc->segments : 1;
 }
 
 /* The rows of the last dimension, one after the other. */
@@ -367,34 +369,56 @@ static bool is_empty(const struct elements_layout *layout)
     return empty;
 }
 
-enum status elements_write_initial(const struct scan_desc *desc, bool packed,
-                                   const struct parallel *parallel, void *output,
-                                   struct error *err)
+/* The output that is written to, in steps. */
+struct writing {
+    const struct parallel *parallel;
+    uint64_t done; /* since the last step, as rows_go_on() counts */
+    unsigned char *output;
+    size_t size; /* bytes of a cell */
+};
+
+/* Write the value to all rows, which begin at cell `first` of the output. Returns false if the work is
+ * given up. */
+static bool write_rows(struct writing *writing, const struct elements_layout *layout,
+                       uint64_t first, uint64_t value)
 {
-    const size_t size = dtype_info(desc->dtype)->bytes;
-    const uint64_t value = desc->has_initial ? desc->initial : 0;
-    struct elements_layout layout;
-    elements_layout_make(desc, packed, &layout);
-    layout.sizes[layout.axis] = 1;
-    drop_inner(&layout);
-    struct rows rows = {.layout = &layout, .out = layout.initial};
-    const int last = layout.rank - 1;
-    const uint64_t step = layout.out_strides[last];
-    uint64_t done = 0;
-    bool more = !is_empty(&layout);
-    while (more) {
-        unsigned char *cell = (unsigned char *)output + rows.out * size;
-        for (int64_t left = layout.sizes[last]; left > 0;) {
+    const size_t size = writing->size;
+    struct rows rows = {.layout = layout, .out = first};
+    const int last = layout->rank - 1;
+    const uint64_t step = layout->out_strides[last];
+    do {
+        unsigned char *cell = writing->output + rows.out * size;
+        for (int64_t left = layout->sizes[last]; left > 0;) {
             const int64_t some = left < STEP_ROWS ? left : STEP_ROWS;
             for (int64_t i = 0; i < some; i++, cell += step * size) {
                 little_endian_store(cell, size, value);
             }
             left -= some;
-            if (!rows_go_on(parallel, &done, (uint64_t)some * MARK_BITS / 8)) {
-                return parallel_given_up(err);
+            if (!rows_go_on(writing->parallel, &writing->done,
+                            (uint64_t)some * MARK_BITS / 8)) {
+                return false;
             }
         }
-        more = rows_next(&rows);
+    } while (rows_next(&rows));
+    return true;
+}
+
+enum status elements_write_initial(const struct scan_desc *desc, bool packed,
+                                   const struct parallel *parallel, void *output,
+                                   struct error *err)
+{
+    struct writing writing = {
+        .parallel = parallel, .output = output, .size = dtype_info(desc->dtype)->bytes};
+    const uint64_t value = desc->has_initial ? desc->initial : 0;
+    struct elements_layout layout;
+    elements_layout_make(desc, packed, &layout);
+    const uint64_t step = layout.out_strides[layout.axis];
+    layout.sizes[layout.axis] = 1;
+    drop_inner(&layout);
+    for (uint64_t i = 0; i < segment_count(desc) && !is_empty(&layout); i++) {
+        if (!write_rows(&writing, &layout, elements_initial_sum(desc, i) * step, value)) {
+            return parallel_given_up(err);
+        }
     }
     return STATUS_OK;
 }
@@ -419,29 +443,50 @@ static void write_row(const struct elements_layout *layout, enum dtype dtype,
     }
 }
 
+/* NaN to the sums of the marked elements of all rows, which begin at cell `in` of the input and `out` of
+ * the output. Returns false if the work is given up. */
+static bool write_nan_rows(struct writing *writing, const struct elements_layout *layout,
+                           enum dtype dtype, const uint64_t *marks, uint64_t in, uint64_t out)
+{
+    struct rows rows = {.layout = layout, .in = in, .out = out};
+    const int last = layout->rank - 1;
+    do {
+        const uint64_t count = (uint64_t)layout->sizes[last];
+        for (uint64_t at = 0; at < count; at += STEP_ROWS) {
+            const uint64_t some = smaller_of(count - at, STEP_ROWS);
+            const uint64_t cell = rows.out + at * layout->out_strides[last];
+            write_row(layout, dtype, marks, rows.in + at * layout->in_strides[last],
+                      writing->output + cell * writing->size, some);
+            if (!rows_go_on(writing->parallel, &writing->done, some)) {
+                return false;
+            }
+        }
+    } while (rows_next(&rows));
+    return true;
+}
+
 enum status elements_write_nan(const struct scan_desc *desc, bool packed, const uint64_t *marks,
                                const struct parallel *parallel, void *output, struct error *err)
 {
-    const size_t size = dtype_info(desc->dtype)->bytes;
+    struct writing writing = {
+        .parallel = parallel, .output = output, .size = dtype_info(desc->dtype)->bytes};
     struct elements_layout layout;
     elements_layout_make(desc, packed, &layout);
+    const bool empty = is_empty(&layout);
+    const int axis = layout.axis;
+    /* Without sums between the segments their cells follow each other, as those of one line do. */
+    const uint64_t count = desc->include_initial ? segment_count(desc) : 1;
     drop_inner(&layout);
-    struct rows rows = {.layout = &layout, .out = layout.out_first};
-    const int last = layout.rank - 1;
-    uint64_t done = 0;
-    bool more = !is_empty(&layout);
-    while (more) {
-        const uint64_t count = (uint64_t)layout.sizes[last];
-        for (uint64_t at = 0; at < count; at += STEP_ROWS) {
-            const uint64_t some = smaller_of(count - at, STEP_ROWS);
-            const uint64_t out = rows.out + at * layout.out_strides[last];
-            write_row(&layout, desc->dtype, marks, rows.in + at * layout.in_strides[last],
-                      (unsigned char *)output + out * size, some);
-            if (!rows_go_on(parallel, &done, some)) {
-                return parallel_given_up(err);
-            }
+    for (uint64_t i = 0; i < count && !empty; i++) {
+        const uint64_t at = scan_segment_at(desc, i);
+        const uint64_t end = desc->include_initial ? scan_segment_at(desc, i + 1)
+                                                   : (uint64_t)scan_desc_axis_size(desc);
+        layout.sizes[axis] = (int64_t)(end - at);
+        if (end > at &&
+            !write_nan_rows(&writing, &layout, desc->dtype, marks, at * layout.in_strides[axis],
+                            elements_first_sum(desc, i) * layout.out_strides[axis])) {
+            return parallel_given_up(err);
         }
-        more = rows_next(&rows);
     }
     return STATUS_OK;
 }

@@ -49,13 +49,23 @@ struct elements_layout {
     int64_t sizes[LIMIT_RANK]; /* of the input */
     uint64_t in_strides[LIMIT_RANK];
     uint64_t out_strides[LIMIT_RANK];
-    uint64_t out_first; /* the cell of the sum at the indices 0 */
-    uint64_t initial;   /* the first of the cells of sums before the first element */
 };
 void elements_layout_make(const struct scan_desc *desc, bool packed,
                           struct elements_layout *layout);
 
-/* Write the sums before the first element of all lines, of include_initial.
+/* Along the axis of the output: the place of the sum of the first element of a segment, and, with
+ * include_initial, of the sum before its first element. Without offsets the whole axis is segment 0. */
+static inline uint64_t elements_first_sum(const struct scan_desc *desc, uint64_t segment)
+{
+    const uint64_t more = desc->include_initial ? segment + !desc->reverse : 0;
+    return scan_segment_at(desc, segment) + more;
+}
+static inline uint64_t elements_initial_sum(const struct scan_desc *desc, uint64_t segment)
+{
+    return scan_segment_at(desc, segment + desc->reverse) + segment;
+}
+
+/* Write the sums before the first element of all lines and segments, of include_initial.
  * err   CLIENT_GONE */
 MUST_CHECK enum status elements_write_initial(const struct scan_desc *desc, bool packed,
                                               const struct parallel *parallel, void *output,

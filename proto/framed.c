@@ -22,12 +22,14 @@ enum status framed_head_need(const struct codec_request *request, struct byte_vi
                              uint64_t *need, struct error *err)
 {
     (void)head;
-    if (request->carry_bytes > 0) {
-        return error_set_field(
-            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-            "Tally-Carry-Length is for raw and NPY bodies of /v1/cumsum: here a "
-            "body begins with its JSON; v2 takes the carry as the input "
-            "\"carry\"");
+    if (request->carry_bytes > 0 || request->offsets_bytes > 0) {
+        const char *input = request->carry_bytes > 0 ? "carry" : "offsets";
+        const char *header =
+            request->carry_bytes > 0 ? "Tally-Carry-Length" : "Tally-Offsets-Length";
+        return error_set_field(err, STATUS_INVALID_FIELD, header,
+                               "%s is for raw and NPY bodies of /v1/cumsum: here a body begins "
+                               "with its JSON; v2 takes the %s as the input \"%s\"",
+                               header, input, input);
     }
     if (request->head_bytes < 0) {
         *need = UINT64_MAX;
@@ -82,6 +84,11 @@ enum status framed_check_members(const struct json_place *root, const char *cons
                                  size_t count, struct error *err)
 {
     const bool part = json_field(root, "part") != NULL;
+    if (json_field(root, "offsets") != NULL) {
+        return error_set_field(err, STATUS_UNKNOWN_FIELD, "offsets",
+                               "there is no offsets here: the descriptors of DirectML and "
+                               "OpenVINO know no segments, /v1/cumsum and v2 do");
+    }
     if (part || json_field(root, "carry") != NULL) {
         const char *name = part ? "part" : "carry";
         return error_set_field(err, STATUS_UNKNOWN_FIELD, name,

@@ -37,7 +37,7 @@ const char *framed_plan_field(const struct framed_name *names, size_t count, con
 
 /* codec.head_need() of these dialects.
  * err   INVALID_REQUEST: the header announces more JSON than there is body; INVALID_FIELD: a
- *       carry comes in front of it */
+ *       carry or offsets come in front of it */
 MUST_CHECK enum status framed_head_need(const struct codec_request *request,
                                         struct byte_view head, uint64_t *need,
                                         struct error *err);
@@ -57,8 +57,8 @@ MUST_CHECK enum status framed_check_announced(const struct codec_request *reques
 /* UNKNOWN_FIELD if the URL has query parameters: these dialects have none. */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);
 
-/* UNKNOWN_FIELD if a body has other members than these; of part and carry it says that the
- * descriptors of DirectML and OpenVINO know no parts. */
+/* UNKNOWN_FIELD if a body has other members than these; of part, carry and offsets it says that the
+ * descriptors of DirectML and OpenVINO know no parts and no segments. */
 MUST_CHECK enum status framed_check_members(const struct json_place *root,
                                             const char *const *known, size_t count,
                                             struct error *err);

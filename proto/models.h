@@ -26,10 +26,11 @@ struct model {
 #define MODEL_VERSION "1"
 
 /* Names of tensors, the same in every model. */
-#define MODEL_INPUT  "x"
-#define MODEL_AXIS   "axis"
-#define MODEL_OUTPUT "y"
-#define MODEL_CARRY  "carry" /* of a part, in and out */
+#define MODEL_INPUT   "x"
+#define MODEL_AXIS    "axis"
+#define MODEL_OUTPUT  "y"
+#define MODEL_CARRY   "carry"   /* of a part, in and out */
+#define MODEL_OFFSETS "offsets" /* of segments */
 
 size_t model_count(void);
 const struct model *model_at(size_t index);       /* index < model_count() */

@@ -49,6 +49,11 @@ struct scan_call {
         void *owned;                /* memory of it, freed by codec_release(),
                                      * codec_release_carry(); or NULL */
     } carry;
+    struct call_offsets {
+        const void *head;     /* the offsets, in the head of the request; NULL: elsewhere */
+        struct json_cut text; /* their JSON text; text NULL: elsewhere */
+        void *owned;          /* memory of them, freed by codec_release(); or NULL */
+    } offsets;                /* valid if desc.has_offsets */
     enum call_source source;
     bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */
     uint64_t input_bytes;    /* bytes of the input buffer, as complete() leaves it */

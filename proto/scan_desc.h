@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A part's place in its tensor, in the order in which the axis is traversed. */
 enum scan_part {
@@ -44,8 +45,14 @@ struct scan_desc {
     enum scan_nan nan;    /* PROPAGATE unless dtype is a float */
     bool has_initial;     /* each line begins with one element more, `initial` */
     uint64_t initial;     /* bits in dtype */
-    bool include_initial; /* the axis of the output has one element more, at its beginning: the
-                             sum before the first element. `sizes` are those of the input */
+    bool include_initial; /* each line, or each of its segments, has one sum more, at its
+                             beginning: that before its first element. `sizes` are those of the
+                             input */
+    bool has_offsets;     /* the axis is cut into segments, lines of their own */
+    uint64_t segments;    /* how many; valid if it is */
+    const void *offsets;  /* segments + 1 int64 from 0 to the size of the axis, which do not
+                             decrease, of any alignment: scan_offset() reads one. Borrowed; NULL:
+                             not read yet */
 };
 
 /* The type of the elements as they come. */
@@ -54,19 +61,47 @@ static inline enum dtype scan_input_dtype(const struct scan_desc *desc)
     return desc->converts ? desc->input : desc->dtype;
 }
 
-/* The output as an answer describes it: *room, with one element more along the axis, or `desc`
- * itself where the output has the shape of the input. A geometry that scan_plan_make() refuses may
- * stay as it is. */
+/* Where segment i begins, and segment i - 1 ends. The offsets have been read. */
+static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
+{
+    int64_t offset = 0;
+    memcpy(&offset, (const char *)desc->offsets + i * sizeof offset, sizeof offset);
+    return offset;
+}
+
+/* The axis counted from the front, and its size. The axis is valid. */
+static inline int scan_desc_axis(const struct scan_desc *desc)
+{
+    return (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
+}
+static inline int64_t scan_desc_axis_size(const struct scan_desc *desc)
+{
+    return desc->sizes[scan_desc_axis(desc)];
+}
+
+/* The same where a tensor without offsets is segment 0. */
+static inline uint64_t scan_segment_at(const struct scan_desc *desc, uint64_t i)
+{
+    return desc->has_offsets ? (uint64_t)scan_offset(desc, i)
+           : i == 0          ? 0
+                             : (uint64_t)scan_desc_axis_size(desc);
+}
+
+/* The output as an answer describes it: *room, with one element more along the axis for each segment,
+ * or `desc` itself where the output has the shape of the input. A geometry that scan_plan_make()
+ * refuses may stay as it is. */
 static inline const struct scan_desc *scan_output_desc(const struct scan_desc *desc,
                                                        struct scan_desc *room)
 {
     const int64_t axis = desc->axis < 0 ? desc->axis + desc->rank : desc->axis;
+    const uint64_t more = desc->has_offsets ? desc->segments : 1;
+    int64_t size = 0;
     if (!desc->include_initial || desc->rank > LIMIT_RANK || axis < 0 || axis >= desc->rank ||
-        desc->sizes[axis] == INT64_MAX) {
+        __builtin_add_overflow(desc->sizes[axis], more, &size)) {
         return desc;
     }
     *room = *desc;
-    room->sizes[axis]++;
+    room->sizes[axis] = size;
     room->has_strides = false;
     room->include_initial = false;
     return room;

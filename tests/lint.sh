@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every static check of the tree; prints what a failing one found and ends with its name.
 #
-#   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes gcc clang kernels tidy cppcheck
+#   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes gcc circles clang kernels
+#                                 tidy cppcheck
 #
 # clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
 # looks only at what changed.
@@ -98,6 +99,14 @@ check_gcc() {
     build_with "$folder" gcc g++ "-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
         -fanalyzer -Wno-analyzer-malloc-leak" product-objects
 }
+# Circles of calls show in the objects of the usual build, which are made first where they are out of date.
+# After check_gcc, whose objects must all have been analysed: in a new tree that check makes them here.
+check_circles() {
+    make="${MAKE:-make} --no-print-directory -s MODE=release"
+    # shellcheck disable=SC2046,SC2086  # lists of words
+    $make -j"$jobs" product-objects &&
+        python3 tests/check_circles.py build/release $($make product-list)
+}
 # The tests; what clang warns of in the product, clang-tidy says, too. Clang warns before it optimises, so
 # it need not.
 check_clang() {
@@ -155,7 +164,7 @@ run_check() {
 
 # What one core does goes beside what takes them all.
 rm -f "$cache/failed" "$cache/beside.out"
-[ $# -gt 0 ] || set -- layering size docs format shell python kubernetes gcc clang kernels tidy cppcheck
+[ $# -gt 0 ] || set -- layering size docs format shell python kubernetes gcc circles clang kernels tidy cppcheck
 alone='' beside=''
 for check in "$@"; do
     case $check in

@@ -2,7 +2,8 @@
 
 A Markdown file has lines of at most 120 columns, links that lead somewhere (headings too), and names
 only files, folders and targets of make that exist; so do comments that name a document. The changelog says
-nothing twice. Looks at what git tracks or would,
+nothing twice. A table behind <!-- table N of FILE --> is the Nth table in the comments of that file.
+Looks at what git tracks or would,
 or at all that lies in a tree without git, as `make dist` makes one.
 """
 
@@ -22,6 +23,7 @@ PATH = re.compile(rf"(?:{'|'.join(re.escape(name) for name in FOLDERS)})/[\w./*<
 NAME = re.compile(rf"[\w.-]+\.(?:{SUFFIXES.replace(' ', '|')})")
 MAKE = re.compile(r"make ((?:[a-z][a-z-]* ?)+)(?![\w=/.])")
 TARGET = re.compile(r"^([a-z][\w %-]*):(?!=)", re.M)
+TABLE = re.compile(r"^<!-- table (\d+) of (\S+) -->$", re.M)
 DOCUMENT = re.compile(r"\b(?:docs|deploy)/[\w/.-]+")
 PICTURE_OR_PAGE = (".md", ".svg")
 DATA = ("tests/fuzz/corpus/", "tests/golden/", "tests/conformance/")
@@ -134,6 +136,33 @@ def changelog_faults(tree, name):
         seen[line] = number
 
 
+def tables(text, begins):
+    """The tables of a text whose lines begin so, each a list of rows without their padding."""
+    found, inside = [], False
+    for line in text.splitlines():
+        row = line[len(begins) :] if line.startswith(begins + "|") else ""
+        if row and not inside:
+            found.append([])
+        inside = bool(row)
+        if row:
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            found[-1].append(["-" if set(cell) <= set("-") else cell for cell in cells])
+    return found
+
+
+def table_faults(tree, name):
+    text = (tree.top / name).read_text(encoding="utf-8")
+    for mark in TABLE.finditer(text):
+        number, source = int(mark[1]), mark[2]
+        copies = tables(text[mark.end() :].lstrip("\n"), "")
+        known = source in tree.files
+        originals = tables((tree.top / source).read_text(), " * ") if known else []
+        if number > len(originals):
+            yield f"{name}: {source} has no table {number} in its comments"
+        elif not copies or copies[0] != originals[number - 1]:
+            yield f"{name}: the table is not table {number} of {source}: copy its rows"
+
+
 def comment_faults(tree, name):
     """Documents that are named in code, and are not there. A decision may be named by its number."""
     text = (tree.top / name).read_text(encoding="utf-8", errors="ignore")
@@ -153,6 +182,7 @@ def faults(top):
     for name in tree.files:
         if name.endswith(".md"):
             yield from page_faults(tree, name)
+            yield from table_faults(tree, name)
             if name == "CHANGELOG.md":
                 yield from changelog_faults(tree, name)
         elif name != PLANTED and not name.startswith(DATA):

@@ -7,50 +7,166 @@
  * changes no bit of a result.
  *
  *   bits       type               sums are
+ *   up to 43   16-bit floats      pairs of integers of 32 bits, with AVX-512 (exact_vector.cl)
  *   up to 53   but float64        float64 numbers
  *   up to 62   float32            integers of 64 bits, where the processor converts these
  *   up to 102  all                two limbs of 52 bits, unit and carry apart, in integers of 64 bits
  *   up to 154  float64            three limbs
  *   more       all                the exact sum itself, element by element (exact.cl)
  *
- * Limbs (exact_vector.cl) are scanned apart from each other; EXACT_BLOCK of them cannot overflow. */
-#define EXACT_BLOCK 1024 /* elements */
+ * Limbs (exact_vector.cl) are scanned apart from each other; EXACT_BLOCK of them cannot overflow. A block
+ * of the size that it has, and the next one, fit a first-level cache of 32 KiB. */
+#define EXACT_BLOCK_BITS (ELEM_BYTES == 8 ? 10 : 11)
+#define EXACT_BLOCK      (1 << EXACT_BLOCK_BITS) /* elements */
+
+/* How elements are walked. */
+struct order {
+    bool exclusive;
+    bool reverse; /* from the last element in memory to the first */
+    bool rows;    /* the elements are short rows, one behind the other; else they are of one line */
+    uint length;  /* elements of a row, not fewer than a vector has */
+};
+
+/* Prefetch the block behind `count` elements, of which `in` is the first in the order of traversal. */
+INLINE void block_prefetch(const elem_t *in, long step, uint count)
+{
+    for (uint i = 0; i < count; i += CACHE_LINE_BYTES / ELEM_BYTES) {
+        __builtin_prefetch(in + step * (long)(count + i), 0, 3);
+    }
+}
 
 /* ---- ways of adding ----
  *
- * add_*() scans a line, or a piece of one, whose sums before it are in `carry`, and leaves those after
- * it there: each the same in all lanes. */
+ * add_*() scans `count` elements, whose sums before them are in `carry`, the same in all lanes, and
+ * leaves the sums after them there. Short rows are scanned as if they were one line, and the sum before a
+ * row is subtracted from its sums: both are exact, and so is the difference. */
+
+/* Return the place of the vector of `lanes` elements that the traversal reaches after i elements, and
+ * prefetch the same place of the next block, which follows in memory. Prefetches that are spread over the
+ * additions do not wait for each other; those of a whole block at once do. */
+INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, uint i)
+{
+    const uint at = o.reverse ? count - lanes - i : i;
+    __builtin_prefetch(in + at + (o.reverse ? -(long)count : (long)count), 0, 3);
+    return at;
+}
+
+/* The sums after the last element of the traversal in a vector, in all lanes. */
+#define LANE_COUNT(x)          (sizeof(x) / sizeof((x)[0]))
+#define LAST(running, reverse) \
+    ((__typeof__(running))((running)[(reverse) ? 0 : LANE_COUNT(running) - 1]))
+
+/* Subtract from the sum of each lane the sum before its row. left: elements, from this vector on, of
+ * the row that the vector begins in; base: the sum before that row, replaced by the sum before the row
+ * that the next vector begins in; unbiased(x): a sum without what a sum of no element is kept as;
+ * lanes: the numbers of the lanes. */
+#define AS_IT_IS(x) (x)
+#define FROM_ROW(sums, running, base, unbiased, lanes, o, left)                             \
+    do {                                                                                    \
+        if ((left) <= LANE_COUNT(sums)) {                                                   \
+            const uint last_ = (o).reverse ? LANE_COUNT(sums) - (left) : (left) - 1;        \
+            const __typeof__(sums) next_ = (__typeof__(sums))(unbiased((running)[last_]));  \
+            const __typeof__(lanes) end_ = (__typeof__(lanes))(last_);                      \
+            const __typeof__(lanes) own_ = (o).reverse ? (lanes) >= end_ : (lanes) <= end_; \
+            (sums) -= own_ ? (base) : next_;                                                \
+            (base) = next_;                                                                 \
+        } else {                                                                            \
+            (sums) -= (base);                                                               \
+        }                                                                                   \
+    } while (0)
+
+/* Return `left` of the next vector. */
+INLINE uint row_left(struct order o, uint left, uint lanes)
+{
+    return (left <= lanes ? left + o.length : left) - lanes;
+}
+
+#if defined(PAIRS)
+/* Sums that are multiples of 2^place, in pairs of integers. */
+INLINE void add_pairs(const elem_t *in, elem_t *out, uint count, const struct order o, int place,
+                      long *sum)
+{
+    const struct pair pair = pair_of(place);
+    const ints_t lanes = {SIXTEEN_LANES(0)};
+    ints_t slide[4] = {(ints_t)(0), (ints_t)(0), (ints_t)(0), (ints_t)(0)};
+    ints_t high = (ints_t)((int)(*sum >> PAIR_BITS));
+    ints_t low = (ints_t)((int)(*sum & PAIR_MASK));
+    ints_t base[2] = {(ints_t)(0), (ints_t)(0)};
+    uint left = o.length;
+    for (uint i = 0; i < count; i += INTS) {
+        const uint at = place_of(in, o, count, INTS, i);
+        const ints_t before[2] = {low, high};
+        ints_t x = pairs_load(in + at, &pair);
+        INTS_SLIDE(slide, x, o.reverse);
+        low += x;
+        high += low >> PAIR_BITS;
+        low &= PAIR_MASK;
+        ints_t l = o.exclusive ? INTS_MOVED(before[0], low, 1, o.reverse) : low;
+        ints_t h = o.exclusive ? INTS_MOVED(before[1], high, 1, o.reverse) : high;
+        if (o.rows) {
+            FROM_ROW(l, low, base[0], AS_IT_IS, lanes, o, left);
+            FROM_ROW(h, high, base[1], AS_IT_IS, lanes, o, left);
+            left = row_left(o, left, INTS);
+            h += l >> PAIR_BITS;
+            l &= PAIR_MASK;
+        }
+        pairs_store(out + at, h, l, &pair);
+    }
+    *sum = (long)LAST(high, o.reverse)[0] * (1L << PAIR_BITS) + LAST(low, o.reverse)[0];
+}
+#endif
 
 #if defined(WHOLES)
 /* Sums that are multiples of 2^place, in integers. */
-INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const bool exclusive, int place,
+INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct order o, int place,
                        whole_t *carry)
 {
-    const float_vec_t up = (float_vec_t)((float)(place + EXACT_UNIT));
-    const float_vec_t down = -up;
-    whole_t before = *carry;
+    const float_vec_t up = (float_vec_t)((float)power(place + EXACT_UNIT));
+    const float_vec_t down = (float_vec_t)((float)power(-(place + EXACT_UNIT)));
+    const whole_t lanes = {LANES(0)};
+    whole_t slide[3] = {(whole_t)(0), (whole_t)(0), (whole_t)(0)};
+    whole_t running = *carry;
+    whole_t base = (whole_t)(0);
+    uint left = o.length;
     for (uint i = 0; i < count; i += WIDTH) {
-        whole_t x = wholes_load(in + i, down);
-        PREFIXES(x);
-        const whole_t sums = (exclusive ? UP(x, 1) : x) + before;
-        ((elems_any_t *)(out + i))[0] = __builtin_astype(wholes_results(sums, up), elems_t);
-        before += LAST(x);
+        const uint at = place_of(in, o, count, WIDTH, i);
+        const whole_t before = running;
+        whole_t x = wholes_load(in + at, down);
+        SLIDE(slide, x, o.reverse);
+        running += x;
+        whole_t sums = o.exclusive ? MOVED(before, running, 1, o.reverse) : running;
+        if (o.rows) {
+            FROM_ROW(sums, running, base, AS_IT_IS, lanes, o, left);
+            left = row_left(o, left, WIDTH);
+        }
+        ((elems_any_t *)(out + at))[0] = __builtin_astype(wholes_results(sums, up), elems_t);
     }
-    *carry = before;
+    *carry = LAST(running, o.reverse);
 }
 #elif !defined(ELEM_F64)
 /* Sums of at most 53 bits. */
-INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const bool exclusive,
+INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct order o,
                       real_t *carry)
 {
-    real_t before = *carry;
+    const whole_t lanes = {LANES(0)};
+    real_t slide[3] = {(real_t)(0.0), (real_t)(0.0), (real_t)(0.0)};
+    real_t running = *carry;
+    real_t base = (real_t)(0.0);
+    uint left = o.length;
     for (uint i = 0; i < count; i += WIDTH) {
-        real_t x = elems_load(in + i);
-        PREFIXES(x);
-        results_store(out + i, (exclusive ? UP(x, 1) : x) + before);
-        before += LAST(x);
+        const uint at = place_of(in, o, count, WIDTH, i);
+        const real_t before = running;
+        real_t x = elems_load(in + at);
+        SLIDE(slide, x, o.reverse);
+        running += x;
+        real_t sums = o.exclusive ? MOVED(before, running, 1, o.reverse) : running;
+        if (o.rows) {
+            FROM_ROW(sums, running, base, AS_IT_IS, lanes, o, left);
+            left = row_left(o, left, WIDTH);
+        }
+        results_store(out + at, sums);
     }
-    *carry = before;
+    *carry = LAST(running, o.reverse);
 }
 #endif
 
@@ -80,34 +196,45 @@ INLINE void two_limbs_begin(const struct two_limbs *limbs, ulong w0, ulong w1, w
     carry[1] = (long)(w1 << 12 | w0 >> LIMB_BITS) - 2048 - 1 + BITS_OF(limbs->upper);
 }
 
-INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const bool exclusive,
+INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struct order o,
                           const struct two_limbs *limbs, whole_t carry[2])
 {
     const real_t upper = limbs->upper;
     const real_t lower = limbs->lower;
     const whole_t exponent = limbs->exponent;
-    whole_t low_carry = carry[0];
-    whole_t high_carry = carry[1];
+    const whole_t lanes = {LANES(0)};
+    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* rows: the sum before is 0 */
+#define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* wraps */
+    whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
+                           {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};
+    whole_t running[2] = {carry[0], carry[1]};
+    whole_t base[2] = {(whole_t)(0), (whole_t)(0)};
+    uint left = o.length;
     for (uint i = 0; i < count; i += WIDTH) {
-        const real_t x = elems_load(in + i);
+        const uint at = place_of(in, o, count, WIDTH, i);
+        const real_t x = elems_load(in + at);
         const real_t t = x + upper;
         const real_t u = (x - (t - upper)) + lower;
-        whole_t high = BITS_OF(t) - BITS_OF(upper);
-        whole_t low = BITS_OF(u) - BITS_OF(lower);
-        PREFIXES(high);
-        PREFIXES(low);
-        const whole_t l = (exclusive ? UP(low, 1) : low) + low_carry;
-        const natural_t over = __builtin_astype(l, natural_t) >> LIMB_BITS;
-        const whole_t h =
-            (exclusive ? UP(high, 1) : high) + high_carry + __builtin_astype(over, whole_t);
-        const real_t a = REAL_OF(h) - upper;
-        const real_t b = REAL_OF((l & LIMB_MASK) | exponent);
-        results_store(out + i, sum_of_two(a, b));
-        high_carry += LAST(high);
-        low_carry += LAST(low);
+        const whole_t before[2] = {running[0], running[1]};
+        whole_t part[2] = {BITS_OF(u) - BITS_OF(lower), BITS_OF(t) - BITS_OF(upper)};
+        whole_t sums[2];
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            SLIDE(slide[k], part[k], o.reverse);
+            running[k] += part[k];
+            sums[k] = o.exclusive ? MOVED(before[k], running[k], 1, o.reverse) : running[k];
+            if (o.rows) {
+                FROM_ROW(sums[k], running[k], base[k], WITHOUT_BIAS, lanes, o, left);
+            }
+        }
+        left = row_left(o, left, WIDTH);
+        const natural_t over = __builtin_astype(sums[0], natural_t) >> LIMB_BITS;
+        const real_t a = REAL_OF(sums[1] + __builtin_astype(over, whole_t)) - upper;
+        const real_t b = REAL_OF((sums[0] & LIMB_MASK) | exponent);
+        results_store(out + at, sum_of_two(a, b));
     }
-    carry[0] = low_carry;
-    carry[1] = high_carry;
+    carry[0] = LAST(running[0], o.reverse);
+    carry[1] = LAST(running[1], o.reverse);
 }
 
 #if defined(ELEM_F64)
@@ -130,64 +257,76 @@ INLINE struct three_limbs three_limbs_of(int place)
     return limbs;
 }
 
-INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const bool exclusive,
-                            const struct three_limbs *limbs, whole_t sums[3])
+INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const struct order o,
+                            const struct three_limbs *limbs, whole_t carry[3])
 {
     const struct three_limbs own = *limbs;
-    whole_t carry[3] = {sums[0], sums[1], sums[2]};
+    const whole_t lanes = {LANES(0)};
+    whole_t slide[3][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
+                           {(whole_t)(0), (whole_t)(0), (whole_t)(0)},
+                           {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};
+    whole_t running[3] = {carry[0], carry[1], carry[2]};
+    whole_t base[3] = {(whole_t)(0), (whole_t)(0), (whole_t)(0)};
+    uint left = o.length;
     for (uint i = 0; i < count; i += WIDTH) {
-        real_t rest = elems_load(in + i);
-        whole_t part[3];
+        const uint at = place_of(in, o, count, WIDTH, i);
+        real_t rest = elems_load(in + at);
         whole_t s[3];
 #pragma unroll
         for (int k = 2; k >= 0; k--) {
+            const whole_t before = running[k];
             const real_t t = rest + own.limb[k];
-            part[k] = BITS_OF(t) - BITS_OF(own.limb[k]);
+            whole_t part = BITS_OF(t) - BITS_OF(own.limb[k]);
             rest -= t - own.limb[k];
-            PREFIXES(part[k]);
-            s[k] = (exclusive ? UP(part[k], 1) : part[k]) + carry[k];
-            carry[k] += LAST(part[k]);
+            SLIDE(slide[k], part, o.reverse);
+            running[k] += part;
+            s[k] = o.exclusive ? MOVED(before, running[k], 1, o.reverse) : running[k];
+            if (o.rows) {
+                FROM_ROW(s[k], running[k], base[k], AS_IT_IS, lanes, o, left);
+            }
         }
+        left = row_left(o, left, WIDTH);
         s[1] += s[0] >> LIMB_BITS;
         s[2] += s[1] >> LIMB_BITS;
         const real_t a = REAL_OF(s[2] + BITS_OF(own.limb[2])) - own.limb[2];
         const real_t b = REAL_OF((s[1] & LIMB_MASK) | own.hidden[1]) - REAL_OF(own.hidden[1]);
         const real_t c = REAL_OF((s[0] & LIMB_MASK) | own.hidden[0]) - REAL_OF(own.hidden[0]);
-        results_store(out + i, sum_of_three(a, b, c));
+        results_store(out + at, sum_of_three(a, b, c));
     }
     for (int k = 0; k < 3; k++) {
-        sums[k] = carry[k];
+        carry[k] = LAST(running[k], o.reverse);
     }
 }
 #endif
 
-/* The exact sum itself, element by element. Once it is infinite or NaN, numbers do not change it, and
- * are not added. */
-NOINLINE void add_one_by_one(const elem_t *in, elem_t *out, uint count, bool exclusive,
+/* The exact sum itself, element by element, `step` elements apart. Once the sum is infinite or NaN, numbers
+ * do not change it, and are not added. */
+NOINLINE void add_one_by_one(const elem_t *in, elem_t *out, long count, long step, bool exclusive,
                              struct exact *sum)
 {
-    uint k = 0;
+    long k = 0;
     for (; k < count && (sum->flags & EXACT_INFINITE) == 0; k++) {
-        const elem_t x = in[k];
+        const elem_t x = in[k * step];
         const elem_t before = exclusive ? exact_round(sum) : 0;
         exact_add(sum, x);
-        out[k] = exclusive ? before : exact_round(sum);
+        out[k * step] = exclusive ? before : exact_round(sum);
     }
     elem_t after = exact_round(sum);
     for (; k < count; k++) {
-        const elem_t x = in[k];
+        const elem_t x = in[k * step];
         const elem_t before = after;
         if ((x & (EXACT_SIGN - 1)) >= EXACT_INFINITY) {
             exact_add(sum, x);
             after = exact_round(sum);
         }
-        out[k] = exclusive ? before : after;
+        out[k * step] = exclusive ? before : after;
     }
 }
 
 /* ---- a block ---- */
 
 enum way {
+    BY_PAIRS,
     BY_WHOLES,
     BY_REALS,
     BY_TWO_LIMBS,
@@ -205,7 +344,7 @@ INLINE enum way choose_way(int top, int low, int *place)
         return ONE_BY_ONE;
     }
 #if defined(WHOLES)
-    if (bits <= WHOLE_BITS) {
+    if (bits <= WHOLE_BITS && *place >= WHOLE_PLACE) {
         return BY_WHOLES;
     }
 #elif !defined(ELEM_F64)
@@ -237,155 +376,210 @@ INLINE void add_limbs(struct exact *sum, const whole_t *after, const whole_t *be
 }
 
 /* -0.0 that a line begins with, where its sum has no other element yet. */
-INLINE uint minus_zeros(const elem_t *in, uint count, uint flags)
+INLINE uint minus_zeros(const elem_t *in, uint count, long step, uint flags)
 {
     uint lead = 0;
-    while (lead < count && (flags & EXACT_HAS_MORE) == 0 && in[lead] == EXACT_SIGN) {
+    while (lead < count && (flags & EXACT_HAS_MORE) == 0 && in[lead * step] == EXACT_SIGN) {
         lead++;
     }
     return lead;
 }
 
 /* The sums of so many -0.0 are -0.0, but for the first exclusive one. */
-INLINE void minus_zeros_store(elem_t *out, uint count, uint lead, bool exclusive, elem_t first)
+INLINE void minus_zeros_store(elem_t *out, uint count, long step, uint lead, bool exclusive,
+                              elem_t first)
 {
     for (uint k = 0; k < lead; k++) {
-        out[k] = exclusive && k == 0 ? first : (elem_t)EXACT_SIGN;
+        out[k * step] = exclusive && k == 0 ? first : (elem_t)EXACT_SIGN;
     }
     if (exclusive && lead > 0 && lead < count) {
-        out[lead] = (elem_t)EXACT_SIGN;
+        out[lead * step] = (elem_t)EXACT_SIGN;
     }
 }
 
-/* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
-INLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
-                       const bool exclusive, struct exact *sum)
+/* How elements are added. */
+struct adding {
+    enum way way;
+    int place;    /* sums are multiples of 2^place */
+    ulong sum[3]; /* words of the sum before the elements, from 2^place on; the last: from limb 2 on */
+};
+
+/* Scan `count` elements, a multiple of STRIDE, and add them to the sum. */
+INLINE void add_by(const struct adding *a, const elem_t *in, elem_t *out, uint count,
+                   const struct order o, struct exact *sum)
 {
-    if ((sum->flags & EXACT_INFINITE) != 0) {
-        add_one_by_one(in, out, count, exclusive, sum);
-        return;
-    }
-    const struct range range = range_ahead(in, padded);
-    int sum_top;
-    int sum_low;
-    int place;
-    ulong w0;
-    ulong w1;
-    const uint lead = minus_zeros(in, count, sum->flags);
-    const elem_t first = lead > 0 && exclusive ? exact_round(sum) : 0;
-    if (range.special) {
-        add_one_by_one(in, out, count, exclusive, sum);
-        return;
-    }
-    sum->flags |= EXACT_HAS_ANY | (lead < count ? EXACT_HAS_MORE : 0);
-    exact_places(sum, &sum_top, &sum_low);
-    /* EXACT_BLOCK elements are 2^10 times as large as one, at most */
-    const int top = max(range.zero ? 0 : range.top + 10, sum_top) + 1;
-    const int low = range.zero ? sum_low : min(range.low, sum_low);
-    const enum way way = choose_way(top, low, &place);
-    exact_window(sum, (uint)place, &w0, &w1);
-    if (way == ONE_BY_ONE) {
-        add_one_by_one(in, out, count, exclusive, sum);
-#if defined(WHOLES)
-    } else if (way == BY_WHOLES) {
-        whole_t carry = (whole_t)((long)w0);
-        add_wholes(in, out, padded, exclusive, place, &carry);
-        const long total = carry[0] - (long)w0;
-        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
-#elif !defined(ELEM_F64)
-    } else if (way == BY_REALS) {
-        const double before = wide_to_double(w0, w1) * power(place + EXACT_UNIT);
-        real_t carry = (real_t)(before);
-        add_reals(in, out, padded, exclusive, &carry);
-        const long total = (long)((carry[0] - before) * power(-(place + EXACT_UNIT)));
-        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
-#endif
-    } else if (way == BY_TWO_LIMBS) {
+    const int place = a->place;
+    const ulong w0 = a->sum[0];
+    const ulong w1 = a->sum[1];
+    if (a->way == BY_TWO_LIMBS) {
         const struct two_limbs limbs = two_limbs_of(place);
         whole_t before[2];
         two_limbs_begin(&limbs, w0, w1, before);
         whole_t carry[2] = {before[0], before[1]};
-        add_two_limbs(in, out, padded, exclusive, &limbs, carry);
+        add_two_limbs(in, out, count, o, &limbs, carry);
         add_limbs(sum, carry, before, 2, place);
 #if defined(ELEM_F64)
     } else {
         const struct three_limbs limbs = three_limbs_of(place);
-        ulong w2;
-        ulong w3;
-        exact_window(sum, (uint)place + 2 * LIMB_BITS, &w2, &w3);
         const whole_t before[3] = {
             (whole_t)((long)(w0 & (ulong)LIMB_MASK)),
             (whole_t)((long)((w1 << 12 | w0 >> LIMB_BITS) & (ulong)LIMB_MASK)),
-            (whole_t)((long)w2)};
+            (whole_t)((long)a->sum[2])};
         whole_t carry[3] = {before[0], before[1], before[2]};
-        add_three_limbs(in, out, padded, exclusive, &limbs, carry);
+        add_three_limbs(in, out, count, o, &limbs, carry);
         add_limbs(sum, carry, before, 3, place);
+#elif defined(WHOLES)
+    } else {
+        whole_t carry = (whole_t)((long)w0);
+        add_wholes(in, out, count, o, place, &carry);
+        const long total = carry[0] - (long)w0;
+        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
+#else
+#if defined(PAIRS)
+    } else if (a->way == BY_PAIRS) {
+        long after = (long)w0;
+        add_pairs(in, out, count, o, place, &after);
+        const long total = after - (long)w0;
+        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
+#endif
+    } else {
+        const double before = wide_to_double(w0, w1) * power(place + EXACT_UNIT);
+        real_t carry = (real_t)(before);
+        add_reals(in, out, count, o, &carry);
+        const long total = (long)((carry[0] - before) * power(-(place + EXACT_UNIT)));
+        exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
 #endif
     }
-    minus_zeros_store(out, count, lead, exclusive, first);
+}
+
+/* The same, with a loop for each order. length: elements of a row, or 0 for elements of one line. */
+NOINLINE void add_in_order(const struct adding *a, const elem_t *in, elem_t *out, uint count,
+                           bool exclusive, bool reverse, uint length, struct exact *sum)
+{
+#define IN_ORDER(exclusive, reverse)                                                             \
+    if (length > 0) {                                                                            \
+        add_by(a, in, out, count, (struct order){exclusive, reverse, true, length}, sum);        \
+    } else {                                                                                     \
+        add_by(a, in, out, count, (struct order){exclusive, reverse, false, 0}, sum);            \
+    }
+    if (exclusive && reverse) {
+        IN_ORDER(true, true)
+    } else if (exclusive) {
+        IN_ORDER(true, false)
+    } else if (reverse) {
+        IN_ORDER(false, true)
+    } else {
+        IN_ORDER(false, false)
+    }
+}
+
+/* Choose how EXACT_BLOCK elements of a range, at most, are added to the sum before them. */
+INLINE struct adding adding_of(const struct range *range, const struct exact *sum)
+{
+    struct adding a = {ONE_BY_ONE, 0, {0, 0, 0}};
+    int sum_top;
+    int sum_low;
+    if (range->special) {
+        return a;
+    }
+    exact_places(sum, &sum_top, &sum_low);
+    const int top = max(range->zero ? 0 : range->top + EXACT_BLOCK_BITS, sum_top) + 1;
+    a.way = choose_way(top, range->zero ? sum_low : min(range->low, sum_low), &a.place);
+#if defined(PAIRS)
+    const int unit = a.place + EXACT_UNIT;
+    if (a.way == BY_REALS && top - a.place <= PAIR_ROOM &&
+        range->top - a.place <= PAIR_ELEM_ROOM && unit >= PAIR_UNIT_LEAST &&
+        unit <= PAIR_UNIT_MOST) {
+        a.way = BY_PAIRS;
+    }
+#endif
+    exact_window(sum, (uint)a.place, &a.sum[0], &a.sum[1]);
+#if defined(ELEM_F64)
+    ulong above;
+    exact_window(sum, (uint)a.place + 2 * LIMB_BITS, &a.sum[2], &above);
+#endif
+    return a;
+}
+
+/* Scan `count` elements of a line, and zeros up to `padded`, a multiple of STRIDE; reverse: there are no
+ * zeros. `in` and `out` are the lowest addresses. */
+NOINLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded, bool exclusive,
+                         bool reverse, struct exact *sum)
+{
+    const long step = reverse ? -1 : 1;
+    const elem_t *from = in + (reverse ? count - 1 : 0);
+    elem_t *to = out + (reverse ? count - 1 : 0);
+    if ((sum->flags & EXACT_INFINITE) != 0) {
+        add_one_by_one(from, to, count, step, exclusive, sum);
+        return;
+    }
+    const struct range range = range_of(in, padded);
+    const uint lead = minus_zeros(from, count, step, sum->flags);
+    const elem_t first = lead > 0 && exclusive ? exact_round(sum) : 0;
+    const struct adding a = adding_of(&range, sum);
+    if (!range.special) {
+        sum->flags |= EXACT_HAS_ANY | (lead < count ? EXACT_HAS_MORE : 0);
+    }
+    if (a.way == ONE_BY_ONE) {
+        add_one_by_one(from, to, count, step, exclusive, sum);
+    } else {
+        add_in_order(&a, in, out, padded, exclusive, reverse, 0, sum);
+    }
+    minus_zeros_store(to, count, step, range.special ? 0 : lead, exclusive, first);
 }
 
 /* ---- short rows ---- */
 
-#define SHORT_ROW (EXACT_BLOCK / 2) /* elements of a row, at most */
+/* Elements of a row, at most and at least. A vector may have elements of two rows, but not of three. Rows
+ * of 16-bit floats that are a little longer than that are faster as columns. */
+#define SHORT_ROW       512
+#define SHORT_ROW_LEAST (ELEM_BYTES == 2 ? 17 : WIDTH)
 
 /* `rows` short rows, one behind the other, EXACT_BLOCK elements at most: no sums before them, and none
- * after. A row's last vector runs into the rows behind it, whose results are written after it: the
- * elements are in a buffer by then, and so are results that would run out of the block. */
+ * after. `in` and `out` are the lowest addresses. */
 NOINLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint length,
-                              bool exclusive)
+                              bool exclusive, bool reverse)
 {
-    elem_t cells[EXACT_BLOCK + STRIDE] __attribute__((aligned(64)));
-    elem_t results[EXACT_BLOCK + STRIDE] __attribute__((aligned(64)));
+    elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
+    ushort lead[EXACT_BLOCK / SHORT_ROW_LEAST]; /* -0.0 that a row begins with */
+    const long step = reverse ? -1 : 1;
     const uint count = rows * length;
-    const uint vectors = (length + WIDTH - 1) / WIDTH; /* of a row */
     const uint padded = (count + STRIDE - 1) / STRIDE * STRIDE;
-    int place;
-    __builtin_memcpy(cells, in, count * sizeof *cells);
-    for (uint i = count; i < padded + WIDTH; i++) {
-        cells[i] = 0;
+    /* zeros follow the elements in the order of traversal */
+    elem_t *buffered = cells + (reverse ? padded - count : 0);
+    for (uint i = 0; i < padded - count; i++) {
+        cells[reverse ? i : count + i] = 0;
     }
-    const struct range range = range_of(cells, padded);
-    const int top = (range.zero ? 0 : range.top) + 32 - (int)clz(length) + 1;
-    const enum way way =
-        range.special ? ONE_BY_ONE : choose_way(top, range.zero ? top : range.low, &place);
-    const struct two_limbs two = two_limbs_of(way == BY_TWO_LIMBS ? place : 0);
-#if defined(ELEM_F64)
-    const struct three_limbs three = three_limbs_of(way == BY_THREE_LIMBS ? place : 0);
-#endif
+    if (padded > count) {
+        __builtin_memcpy(buffered, in, count * sizeof *cells);
+        block_prefetch(in + (reverse ? count - 1 : 0), step, count);
+    }
+    const bool is_whole = padded == count;
+    const elem_t *from = is_whole ? in : buffered;
+    elem_t *to = is_whole ? out : buffered;
+    const struct range range = range_of(is_whole ? in : cells, padded);
+    struct exact sum;
+    exact_clear(&sum);
+    const struct adding a = adding_of(&range, &sum);
+    const uint begin = reverse ? length - 1 : 0;
     for (uint r = 0; r < rows; r++) {
-        const elem_t *from = cells + r * length;
-        const bool inside = r * length + vectors * WIDTH <= count;
-        elem_t *to = inside ? out + r * length : results + r * length;
-        const uint lead = exclusive ? 0 : minus_zeros(from, length, 0);
-        if (way == ONE_BY_ONE) {
-            struct exact sum;
+        const elem_t *row = from + r * length + begin;
+        lead[r] = exclusive ? 0 : (ushort)minus_zeros(row, length, step, 0);
+    }
+    if (a.way != ONE_BY_ONE) {
+        add_in_order(&a, is_whole ? in : cells, is_whole ? out : cells, padded, exclusive, reverse,
+                     length, &sum);
+    }
+    for (uint r = 0; r < rows; r++) {
+        const uint at = r * length + begin;
+        if (a.way == ONE_BY_ONE) {
             exact_clear(&sum);
             sum.flags = exclusive ? EXACT_HAS_MORE : 0;
-            add_one_by_one(from, to, length, exclusive, &sum);
-#if defined(WHOLES)
-        } else if (way == BY_WHOLES) {
-            whole_t carry = (whole_t)(0);
-            add_wholes(from, to, length, exclusive, place, &carry);
-#elif !defined(ELEM_F64)
-        } else if (way == BY_REALS) {
-            real_t carry = (real_t)(0.0);
-            add_reals(from, to, length, exclusive, &carry);
-#endif
-        } else if (way == BY_TWO_LIMBS) {
-            whole_t carry[2];
-            two_limbs_begin(&two, 0, 0, carry);
-            add_two_limbs(from, to, length, exclusive, &two, carry);
-#if defined(ELEM_F64)
-        } else {
-            whole_t carry[3] = {(whole_t)(0), (whole_t)(0), (whole_t)(0)};
-            add_three_limbs(from, to, length, exclusive, &three, carry);
-#endif
+            add_one_by_one(from + at, to + at, length, step, exclusive, &sum);
         }
-        minus_zeros_store(to, length, lead, false, 0);
+        minus_zeros_store(to + at, length, step, lead[r], exclusive, 0);
     }
-    for (uint r = rows; r > 0 && (r - 1) * length + vectors * WIDTH > count; r--) {
-        __builtin_memcpy(out + (r - 1) * length, results + (r - 1) * length,
-                         length * sizeof *results);
+    if (!is_whole) {
+        __builtin_memcpy(out, buffered, count * sizeof *cells);
     }
 }

@@ -3,43 +3,22 @@
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Columns that are fewer than a stride, by way of a buffer that has zeros beside them. */
-INLINE void narrow_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
+/* Columns that are no whole strides, by way of a buffer that has zeros beside them. */
+INLINE void buffered_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
 {
     const struct tile buffered = {cells, cells, s->columns, s->columns, t->rows};
     for (uint r = 0; r < t->rows; r++) {
-        row_copy(cells + r * s->columns, t->in + (long)r * t->in_step, columns);
+        const elem_t *row = t->in + (long)r * t->in_step;
+        row_copy(cells + r * s->columns, row, columns);
+        row_prefetch(row + (long)t->rows * t->in_step, columns);
+        if (s->results != NO_RESULTS && t->out != t->in) {
+            row_prefetch(t->out + (long)(r + t->rows) * t->out_step, columns);
+        }
     }
     strip_add(s, &buffered);
     for (uint r = 0; r < t->rows && s->results != NO_RESULTS; r++) {
         row_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
     }
-}
-
-/* `columns` lines from `line` on side by side, all of a stride or fewer than one, in a partition.
- * first: row 0 of it in the order of traversal, steps with its direction. */
-NOINLINE void columns_scan(struct tile first, uint columns, const struct partition *p, ulong line)
-{
-    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
-    struct exact sums[STRIP_COLUMNS];
-    struct strip s;
-    strip_begin(&s, sums, columns, p, line);
-    const ulong tile_rows = strip_tile_rows(&s);
-    for (uint i = 0; i < TILE_BYTES / ELEM_BYTES && columns < STRIDE; i++) {
-        cells[i] = 0;
-    }
-    for (ulong r = 0; r < p->length; r += tile_rows) {
-        struct tile t = first;
-        t.in += (long)r * t.in_step;
-        t.out += (long)r * t.out_step;
-        t.rows = (uint)min(tile_rows, p->length - r);
-        if (columns < STRIDE) {
-            narrow_add(&s, &t, columns, cells);
-        } else {
-            strip_add(&s, &t);
-        }
-    }
-    strip_end(&s, columns, p, line);
 }
 
 /* A strip: item_lines columns, the last of a row of strips those that are left. */
@@ -58,27 +37,37 @@ INLINE struct columns columns_of(const struct partition *p)
                             (uint)min(e->item_lines, inner - before)};
 }
 
-INLINE void strip_scan(const struct partition *p, struct columns columns)
+NOINLINE void strip_scan(const struct partition *p, struct columns columns)
 {
     __global const struct scan_entry *e = p->entry;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const ulong row = reverse ? e->length - 1 - p->first : p->first;
     const struct line_walk walk = line_walk_start(e, (index_t)columns.line);
-    const uint whole = columns.count - columns.count % STRIDE;
-    struct tile first;
-    first.in = AS_PRIVATE(p->launch->in + walk.in + row * e->axis_in);
-    first.out = AS_PRIVATE(p->launch->out + walk.out + row * e->axis_out);
-    first.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
-    first.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
-    first.rows = 0;
-    if (whole > 0) {
-        columns_scan(first, whole, p, columns.line);
-        first.in += whole;
-        first.out += whole;
+    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
+    struct exact sums[STRIP_COLUMNS];
+    struct strip s;
+    struct tile t; /* the first row in the order of traversal, steps with its direction */
+    t.in = AS_PRIVATE(p->launch->in + walk.in + row * e->axis_in);
+    t.out = AS_PRIVATE(p->launch->out + walk.out + row * e->axis_out);
+    t.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    t.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    strip_begin(&s, sums, columns.count, p, columns.line);
+    const bool is_whole = columns.count % STRIDE == 0;
+    const ulong tile_rows = strip_tile_rows(&s);
+    for (uint i = 0; i < TILE_BYTES / ELEM_BYTES && !is_whole; i++) {
+        cells[i] = 0;
     }
-    if (columns.count > whole) {
-        columns_scan(first, columns.count - whole, p, columns.line + whole);
+    for (ulong r = 0; r < p->length; r += tile_rows) {
+        t.rows = (uint)min(tile_rows, p->length - r);
+        if (is_whole) {
+            strip_add(&s, &t);
+        } else {
+            buffered_add(&s, &t, columns.count, cells);
+        }
+        t.in += (long)tile_rows * t.in_step;
+        t.out += (long)tile_rows * t.out_step;
     }
+    strip_end(&s, columns.count, p, columns.line);
 }
 
 /* An item is a strip, or a partition of one. */

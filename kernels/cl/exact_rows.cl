@@ -10,7 +10,7 @@
 #define LINES_TOGETHER 16
 #define TOGETHER_BYTES (1 << 15)
 
-/* Short rows, and sets of short columns, of at most so many elements become columns
+/* Sets of short columns of at most so many elements, and rows of fewer than SHORT_ROW_LEAST, become columns
  * (exact_transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
@@ -72,7 +72,7 @@ INLINE void cells_scatter(const elem_t *cells, elem_t *to, long step, uint count
     }
 }
 
-/* A block that is no whole number of strides, or apart: by way of a buffer. */
+/* A block that is no whole number of strides, or whose elements are apart: by way of a buffer. */
 NOINLINE void block_by_buffer(const struct stretch *s, ulong at, uint count, bool exclusive,
                               struct exact *sum)
 {
@@ -82,19 +82,16 @@ NOINLINE void block_by_buffer(const struct stretch *s, ulong at, uint count, boo
     for (uint i = count; i < padded; i++) {
         cells[i] = 0;
     }
-    if (exclusive) {
-        block_scan(cells, cells, count, padded, true, sum);
-    } else {
-        block_scan(cells, cells, count, padded, false, sum);
-    }
+    block_scan(cells, cells, count, padded, exclusive, false, sum);
     cells_scatter(cells, s->out + (long)at * s->out_step, s->out_step, count);
 }
 
 /* Elements from..to - 1 of a stretch. */
-INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, const bool exclusive,
+INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, bool exclusive,
                          struct exact *sum)
 {
-    const bool contiguous = s->in_step == 1 && s->out_step == 1;
+    const long step = s->in_step;
+    const bool contiguous = (step == 1 || step == -1) && s->out_step == step;
     while (from < to) {
         const ulong rest = to - from;
         const uint count =
@@ -102,7 +99,8 @@ INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, const bo
         if (!contiguous || count % STRIDE != 0) {
             block_by_buffer(s, from, count, exclusive, sum);
         } else {
-            block_scan(s->in + from, s->out + from, count, count, exclusive, sum);
+            const long lowest = step > 0 ? (long)from : 1 - (long)(from + count);
+            block_scan(s->in + lowest, s->out + lowest, count, count, exclusive, step < 0, sum);
         }
         from += count;
     }
@@ -148,19 +146,17 @@ NOINLINE void short_sets(const elem_t *in, elem_t *out, long step, uint sets, ui
     const uint size = length * inner;
     const uint count = sets * size;
     const uint padded = (sets + 7) / 8 * 8;
-    if (size > SHORT_AS_COLUMNS && step == 1) {
-        short_rows_scan(in, out, sets, length, exclusive);
+    if (inner == 1 && length >= SHORT_ROW_LEAST) {
+        const long lowest = step > 0 ? 0 : 1 - (long)count;
+        short_rows_scan(in + lowest, out + lowest, sets, length, exclusive, step < 0);
         return;
     }
     cells_gather(cells, in, step, count);
-    if (size > SHORT_AS_COLUMNS) {
-        short_rows_scan(cells, cells, sets, length, exclusive);
-    } else {
-        for (uint i = count; i < padded * size; i++) {
-            cells[i] = 0;
-        }
-        short_sets_by_columns(cells, padded, length, inner, exclusive);
+    block_prefetch(in, step, count);
+    for (uint i = count; i < padded * size; i++) {
+        cells[i] = 0;
     }
+    short_sets_by_columns(cells, padded, length, inner, exclusive);
     cells_scatter(cells, out, step, count);
 }
 
@@ -214,7 +210,9 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
     for (ulong from = 0; from < length; from += most) {
         const uint block = (uint)min(length - from, (ulong)most);
         const uint padded = (block + STRIDE - 1) / STRIDE * STRIDE;
-        cells_gather(rows, first->in + (long)from * first->in_step + corner, step, block * count);
+        const elem_t *in = first->in + (long)from * first->in_step + corner;
+        cells_gather(rows, in, step, block * count);
+        block_prefetch(in, step, block * count);
         transpose(lines, most, rows, count, block, count);
         for (uint i = 0; i < count; i++) {
             struct exact *sum = &sums[reverse ? count - 1 - i : i];
@@ -224,10 +222,8 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
             }
             if (results == NO_RESULTS) {
                 line_total(line, block, sum);
-            } else if (results == EXCLUSIVE) {
-                block_scan(line, line, block, padded, true, sum);
             } else {
-                block_scan(line, line, block, padded, false, sum);
+                block_scan(line, line, block, padded, results == EXCLUSIVE, false, sum);
             }
         }
         if (results != NO_RESULTS) {
@@ -258,10 +254,8 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
         for (uint i = 0; i < count; i++) {
             if (results == NO_RESULTS) {
                 stretch_total(&stretches[i], from, to, &sums[i]);
-            } else if (results == EXCLUSIVE) {
-                stretch_scan(&stretches[i], from, to, true, &sums[i]);
             } else {
-                stretch_scan(&stretches[i], from, to, false, &sums[i]);
+                stretch_scan(&stretches[i], from, to, results == EXCLUSIVE, &sums[i]);
             }
         }
     }
@@ -300,7 +294,10 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     const uint inner = short_set_of(e);
     if (inner > 0) {
         const uint size = (uint)e->length * inner;
-        const uint most = min(EXACT_BLOCK / size, (uint)STRIP_COLUMNS / inner / 8 * 8);
+        uint most = min(EXACT_BLOCK / size, (uint)STRIP_COLUMNS / inner / 8 * 8);
+        /* sets that are whole strides together need no buffer */
+        const uint unit = (uint)STRIDE / min((uint)STRIDE, size & (0 - size));
+        most = most >= unit ? most - most % unit : most;
         const struct line_walk walk = line_walk_start(e, (index_t)line);
         const elem_t *from = AS_PRIVATE(launch->in + walk.in);
         elem_t *to = AS_PRIVATE(launch->out + walk.out);

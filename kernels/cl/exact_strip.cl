@@ -36,9 +36,11 @@ enum form {
 
 /* The form of sums with few bits. */
 #if defined(WHOLES)
-#define NARROWEST ONE
+#define NARROWEST       ONE
+#define NARROWEST_PLACE WHOLE_PLACE /* least place */
 #else
-#define NARROWEST REALS
+#define NARROWEST       REALS
+#define NARROWEST_PLACE 0
 #endif
 
 /* Lower limbs of a sum are kept this much too large, so that they are never below 0, and the limb
@@ -300,9 +302,8 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
 #if defined(ELEM_F64)
     const enum form form = bits <= room_of(TWO) ? TWO : bits <= room_of(THREE) ? THREE : EXACT;
 #else
-    const enum form form = bits <= room_of(NARROWEST) ? NARROWEST
-                           : bits <= room_of(TWO)     ? TWO
-                                                      : EXACT;
+    const bool is_narrow = bits <= room_of(NARROWEST) && need_low >= NARROWEST_PLACE;
+    const enum form form = is_narrow ? NARROWEST : bits <= room_of(TWO) ? TWO : EXACT;
 #endif
     s->top = need_top;
     if (form == EXACT || need_top + EXACT_UNIT > 900) {
@@ -310,7 +311,7 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
         return;
     }
     const int spare = form == REALS ? 0 : (room_of(form) - bits) / 2;
-    const int place = max(need_low - spare, 0);
+    const int place = max(need_low - spare, form == NARROWEST ? NARROWEST_PLACE : 0);
     if (zero) {
         strip_from_zero(s, form, place);
     } else {
@@ -388,7 +389,7 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
                 const whole_t before = s->limb[j][0];
                 const whole_t after = before + CONVERT(x * (real_t)(power(-unit)), whole_t);
                 s->limb[j][0] = after;
-                const float_vec_t up = (float_vec_t)((float)unit);
+                const float_vec_t up = (float_vec_t)((float)power(unit));
                 result = CONVERT(wholes_results(exclusive ? before : after, up), real_t);
 #endif
             } else {
@@ -453,8 +454,8 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
 /* The same in the form ONE, without special elements. */
 INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum results results)
 {
-    const float_vec_t up = (float_vec_t)((float)(s->place + EXACT_UNIT));
-    const float_vec_t down = -up;
+    const float_vec_t up = (float_vec_t)((float)power(s->place + EXACT_UNIT));
+    const float_vec_t down = (float_vec_t)((float)power(-(s->place + EXACT_UNIT)));
     const uint vectors = s->columns / WIDTH;
     for (uint r = 0; r < t->rows; r++) {
         const elem_t *in = t->in + (long)r * t->in_step;
@@ -602,7 +603,8 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
                         const struct partition *p, ulong line)
 {
     const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
-    strip_begin_zero(s, sums, (columns + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT, results_of(p), exclusive && !p->total);
+    strip_begin_zero(s, sums, (columns + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT, results_of(p),
+                     exclusive && !p->total);
     if (partition_begins_with_zero(p)) {
         return;
     }

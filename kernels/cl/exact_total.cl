@@ -69,7 +69,7 @@ INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *s
 /* `count` elements, a multiple of STRIDE, as multiples of 2^place. */
 INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *sum)
 {
-    const float_vec_t down = (float_vec_t)((float)-(place + EXACT_UNIT));
+    const float_vec_t down = (float_vec_t)((float)power(-(place + EXACT_UNIT)));
     whole_t totals[2] = {(whole_t)(0), (whole_t)(0)};
     for (uint i = 0; i < count; i += 2 * WIDTH) {
         totals[0] += wholes_load(in + i, down);
@@ -83,6 +83,18 @@ INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *
     exact_add_wide(sum, (ulong)total, (ulong)(total >> 63), (uint)place);
 }
 #endif
+
+/* Return range_of(in, count), and prefetch the next `count` elements. */
+INLINE struct range range_ahead(const elem_t *in, uint count)
+{
+    const uint line = CACHE_LINE_BYTES / ELEM_BYTES;
+    struct extremes all = extremes_begin();
+    for (uint i = 0; i < count; i += line) {
+        __builtin_prefetch(in + count + i, 0, 3);
+        extremes_add(&all, in + i, min(line, count - i));
+    }
+    return extremes_range(&all);
+}
 
 /* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
 INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact *sum)

@@ -111,16 +111,30 @@ NOINLINE void transpose(elem_t *to, long to_step, const elem_t *from, long from_
     }
 }
 
-/* Copy `count` elements, by vectors of which the last may overlap the one before it. */
+/* Copy `count` elements by vectors, of which the last may overlap the one before it. */
+#define ROW_COPY(type, lanes)                                                            \
+    do {                                                                                 \
+        for (uint i = 0; i + (lanes) <= count; i += (lanes)) {                           \
+            ((type *)(to + i))[0] = ((const type *)(from + i))[0];                       \
+        }                                                                                \
+        if (count % (lanes) > 0) {                                                       \
+            const uint last = count - (lanes);                                           \
+            ((type *)(to + last))[0] = ((const type *)(from + last))[0];                 \
+        }                                                                                \
+    } while (0)
+
+typedef VECTOR(elem_t, 2 * SIDE) twice_t;
+typedef twice_t twice_any_t __attribute__((aligned(ELEM_BYTES)));
+
 INLINE void row_copy(elem_t *to, const elem_t *from, uint count)
 {
-    for (uint i = 0; i + SIDE <= count; i += SIDE) {
-        ((side_any_t *)(to + i))[0] = ((const side_any_t *)(from + i))[0];
-    }
-    if (count > SIDE) {
-        ((side_any_t *)(to + count - SIDE))[0] = ((const side_any_t *)(from + count - SIDE))[0];
-    }
-    for (uint i = 0; i < count && count < SIDE; i++) {
-        to[i] = from[i];
+    if (count >= 2 * SIDE) {
+        ROW_COPY(twice_any_t, 2 * SIDE);
+    } else if (count >= SIDE) {
+        ROW_COPY(side_any_t, SIDE);
+    } else {
+        for (uint i = 0; i < count; i++) {
+            to[i] = from[i];
+        }
     }
 }

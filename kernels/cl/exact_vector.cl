@@ -18,12 +18,17 @@
 #define NOINLINE            static __attribute__((noinline))
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
+/* The numbers of the lanes of a vector, each plus x. */
+#define FOUR_LANES(x)    (x), (x) + 1, (x) + 2, (x) + 3
+#define EIGHT_LANES(x)   FOUR_LANES(x), FOUR_LANES((x) + 4)
+#define SIXTEEN_LANES(x) EIGHT_LANES(x), EIGHT_LANES((x) + 8)
 #if defined(__AVX512F__)
-#define WIDTH       8
-#define LANES(f, x) f(x, 0), f(x, 1), f(x, 2), f(x, 3), f(x, 4), f(x, 5), f(x, 6), f(x, 7)
+#define WIDTH    8  /* numbers of 64 bits in a vector */
+#define INTS     16 /* numbers of 32 bits in a vector */
+#define LANES(x) EIGHT_LANES(x)
 #else
-#define WIDTH       4
-#define LANES(f, x) f(x, 0), f(x, 1), f(x, 2), f(x, 3)
+#define WIDTH    4
+#define LANES(x) FOUR_LANES(x)
 #endif
 #define ELEM_BYTES ((EXACT_FRACTION + EXACT_EXPONENT + 1) / 8)
 
@@ -38,41 +43,41 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
 #define REAL_OF(x)     __builtin_astype(x, real_t)
 #define CONVERT(x, to) __builtin_convertvector(x, to)
 
-/* ZEROS(v): the zero lanes that UP() shifts in. On AVX-512, HIDE() hides their value from
- * clang, which would otherwise use masked moves; these are slower than a shuffle (rows of
- * float32 took 2.5 times as long). */
-#if defined(__AVX512F__)
-#define HIDE(v) __asm__("" : "+v"(v))
-#else
-#define HIDE(v) (void)(v)
-#endif
-#define ZEROS(v)                                   \
-    __extension__({                                \
-        __typeof__(v) zeros_ = (__typeof__(v))(0); \
-        HIDE(zeros_);                              \
-        zeros_;                                    \
-    })
+/* MOVED(before, now, d, reverse): for each element of `now` the d-th element before it in the traversal;
+ * `before` is the vector before `now`. A reverse traversal goes from the last lane to the first.
+ * INTS_MOVED: the same of INTS lanes. */
+#define MOVED(before, now, d, reverse)                          \
+    ((reverse) ? __builtin_shufflevector(now, before, LANES(d)) \
+               : __builtin_shufflevector(before, now, LANES(WIDTH - (d))))
+#define INTS_MOVED(before, now, d, reverse)                             \
+    ((reverse) ? __builtin_shufflevector(now, before, SIXTEEN_LANES(d)) \
+               : __builtin_shufflevector(before, now, SIXTEEN_LANES(INTS - (d))))
 
-/* UP(v, d): v shifted up by d lanes, with zeros shifted in. LAST(v): the last lane in all
- * lanes. PREFIXES(v): inclusive prefix sums of the lanes, in place. */
-#define UP_LANE(d, l)   WIDTH - (d) + (l)
-#define LAST_LANE(d, l) WIDTH - 1
-#define UP(v, d)        __builtin_shufflevector(ZEROS(v), v, LANES(UP_LANE, d))
-#define LAST(v)         __builtin_shufflevector(v, v, LANES(LAST_LANE, 0))
-#if WIDTH == 8
-#define PREFIXES(v)    \
-    do {               \
-        v += UP(v, 1); \
-        v += UP(v, 2); \
-        v += UP(v, 4); \
+/* SLIDE(w, x, reverse): replace each element of x by the sum of the WIDTH elements of the traversal that
+ * end with it. w[0..2] keeps what the next vector needs of this one, and is 0 before the first vector.
+ * Added up lane by lane, these sums are the prefix sums of a line: no lane waits for a broadcast.
+ * INTS_SLIDE: the same of INTS lanes, with w[0..3]. */
+#define SLIDE_BY(moved, before, x, d, reverse)  \
+    do {                                        \
+        const __typeof__(x) now_ = (x);         \
+        (x) += moved(before, now_, d, reverse); \
+        (before) = now_;                        \
     } while (0)
-#else
-#define PREFIXES(v)    \
-    do {               \
-        v += UP(v, 1); \
-        v += UP(v, 2); \
+#define SLIDE(w, x, reverse)                        \
+    do {                                            \
+        SLIDE_BY(MOVED, (w)[0], x, 1, reverse);     \
+        SLIDE_BY(MOVED, (w)[1], x, 2, reverse);     \
+        if (WIDTH > 4) {                            \
+            SLIDE_BY(MOVED, (w)[2], x, 4, reverse); \
+        }                                           \
     } while (0)
-#endif
+#define INTS_SLIDE(w, x, reverse)                    \
+    do {                                             \
+        SLIDE_BY(INTS_MOVED, (w)[0], x, 1, reverse); \
+        SLIDE_BY(INTS_MOVED, (w)[1], x, 2, reverse); \
+        SLIDE_BY(INTS_MOVED, (w)[2], x, 4, reverse); \
+        SLIDE_BY(INTS_MOVED, (w)[3], x, 8, reverse); \
+    } while (0)
 
 /* Exponent of the unit of exact sums (exact.cl): the unit is 2^EXACT_UNIT. */
 #define EXACT_UNIT (2 - (1 << (EXACT_EXPONENT - 1)) - EXACT_FRACTION)
@@ -247,27 +252,95 @@ INLINE void results_store(elem_t *p, real_t x)
 #if defined(ELEM_F32) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 /* Sums of up to 62 bits are added as 64-bit integers, which the processor converts to float32
  * with one rounding. This tier is as fast as float64 additions, which allow 53 bits only. */
-#define WHOLES     1
-#define WHOLE_BITS 62
-
-INLINE float_vec_t floats_scaled(float_vec_t x, float_vec_t exponents)
-{
-    return __builtin_ia32_scalefps256_mask(x, exponents, x, 0xFF);
-}
+#define WHOLES      1
+#define WHOLE_BITS  62
+#define WHOLE_PLACE 23 /* least place: 2^-(place + EXACT_UNIT) is a float32 */
 
 /* Load WIDTH elements as multiples of 2^place units. All lanes of `down` are
- * -(place + EXACT_UNIT). */
+ * 2^-(place + EXACT_UNIT). */
 INLINE whole_t wholes_load(const elem_t *p, float_vec_t down)
 {
     const elems_t x = ((const elems_any_t *)p)[0];
-    return CONVERT(floats_scaled(__builtin_astype(x, float_vec_t), down), whole_t);
+    return CONVERT(__builtin_astype(x, float_vec_t) * down, whole_t);
 }
 
 /* Convert multiples of 2^place units to results with one rounding; subnormal results are exact.
- * All lanes of `up` are place + EXACT_UNIT. */
+ * All lanes of `up` are 2^(place + EXACT_UNIT). */
 INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 {
-    return floats_scaled(CONVERT(sums, float_vec_t), up);
+    return CONVERT(sums, float_vec_t) * up;
+}
+#endif
+
+#if defined(__AVX512F__) && (defined(ELEM_BF16) || defined(ELEM_F16))
+/* Sums of 16-bit floats as pairs of 32-bit integers: high * 2^PAIR_BITS + low multiples of 2^place
+ * units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many of these as of 64-bit numbers. Each
+ * part is a float32 number, and one addition joins them. That addition rounds to odd, and so its result
+ * rounds to 16 bits as the sum itself does. */
+#define PAIRS           1
+#define PAIR_BITS       20
+#define PAIR_MASK       ((1 << PAIR_BITS) - 1)
+#define PAIR_ROOM       43 /* bits of a sum */
+#define PAIR_ELEM_ROOM  26 /* bits of an element: INTS of them and a lower part fit 31 bits */
+#define PAIR_UNIT_LEAST (-126) /* least place + EXACT_UNIT: its power of two is a normal number */
+#define PAIR_UNIT_MOST  (126 - PAIR_ROOM) /* and most: a sum is no infinity */
+#define ALL_INTS        0xFFFF            /* a mask */
+
+typedef VECTOR(int, INTS) ints_t;
+typedef VECTOR(uint, INTS) uints_t;
+typedef VECTOR(float, INTS) floats_t;
+typedef VECTOR(elem_t, INTS) halves_t;
+typedef halves_t halves_any_t __attribute__((aligned(ELEM_BYTES)));
+
+/* Constants that convert elements and sums. */
+struct pair {
+    floats_t down; /* 2^-(place + EXACT_UNIT) */
+    floats_t low;  /* 2^(place + EXACT_UNIT) */
+    floats_t high; /* 2^(place + EXACT_UNIT + PAIR_BITS) */
+};
+
+INLINE struct pair pair_of(int place)
+{
+    struct pair p;
+    p.down = (floats_t)((float)power(-(place + EXACT_UNIT)));
+    p.low = (floats_t)((float)power(place + EXACT_UNIT));
+    p.high = (floats_t)((float)power(place + EXACT_UNIT + PAIR_BITS));
+    return p;
+}
+
+/* Load INTS elements as multiples of 2^place units. */
+INLINE ints_t pairs_load(const elem_t *p, const struct pair *pair)
+{
+    const halves_t x = ((const halves_any_t *)p)[0];
+#if defined(ELEM_BF16)
+    const floats_t f = __builtin_astype(CONVERT(x, uints_t) << 16, floats_t);
+#else
+    const floats_t f = __builtin_ia32_vcvtph2ps512_mask(
+        __builtin_astype(x, short16), (floats_t)(0.0F), ALL_INTS, 4 /* the current rounding */);
+#endif
+    return CONVERT(f * pair->down, ints_t);
+}
+
+/* Store sums, rounded to the type. */
+INLINE void pairs_store(elem_t *p, ints_t high, ints_t low, const struct pair *pair)
+{
+    const floats_t a = CONVERT(high, floats_t);
+    const floats_t b = CONVERT(low, floats_t) * pair->low;
+    /* An inexact sum has two neighbours, one of which is odd. 9, 10: round down, up, without flags. */
+    const floats_t below = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 9);
+    const floats_t above = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 10);
+    const ints_t bit = __builtin_astype(below, ints_t) & 1;
+    const ushort odd = __builtin_ia32_cmpd512_mask(bit, (ints_t)(0), 4 /* != */, ALL_INTS);
+    const floats_t f = __builtin_ia32_selectps_512(odd, below, above);
+#if defined(ELEM_BF16)
+    const uints_t u = __builtin_astype(f, uints_t);
+    const halves_t out = CONVERT((u + 0x7FFF + (u >> 16 & 1)) >> 16, halves_t);
+#else
+    const halves_t out = __builtin_astype(
+        __builtin_ia32_vcvtps2ph512_mask(f, 0 /* to nearest even */, (short16)(0), ALL_INTS),
+        halves_t);
+#endif
+    ((halves_any_t *)p)[0] = out;
 }
 #endif
 
@@ -357,19 +430,6 @@ INLINE struct range range_of(const elem_t *in, uint count)
 {
     struct extremes all = extremes_begin();
     extremes_add(&all, in, count);
-    return extremes_range(&all);
-}
-
-/* Return range_of(in, count), and prefetch the next `count` elements into the second-level
- * cache. */
-INLINE struct range range_ahead(const elem_t *in, uint count)
-{
-    const uint line = CACHE_LINE_BYTES / ELEM_BYTES;
-    struct extremes all = extremes_begin();
-    for (uint i = 0; i < count; i += line) {
-        __builtin_prefetch(in + count + i, 0, 2);
-        extremes_add(&all, in + i, min(line, count - i));
-    }
     return extremes_range(&all);
 }
 

@@ -4,11 +4,7 @@ __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
                           __global acc_t *carry, __global ulong *table, ulong entry_at,
                           uint entry_count, ulong items, ulong chain_at)
 {
-#if defined(CHAINED)
-    ulong item = chain_ticket(table + chain_at, chain_at > 0);
-#else
     ulong item = get_global_id(0);
-#endif
     if (item < items) { /* other programs may round the number of work-items up */
         index_t own;
         __global const struct scan_entry *e =
@@ -19,8 +15,8 @@ __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
 }
 
 #if defined(TOTALS_NAME)
-/* The launch before it, if a line is cut: a work-item adds up what the other one needs, as the file
- * says in run_totals(). */
+/* The launch before it, if a line is cut: a work-item adds up what the other one needs, as the
+ * file says in run_totals(). */
 __kernel void TOTALS_NAME(__global const elem_t *in, __global elem_t *out,
                           __global acc_t *carry, __global ulong *table, ulong entry_at,
                           uint entry_count, ulong items, ulong chain_at)
@@ -31,7 +27,9 @@ __kernel void TOTALS_NAME(__global const elem_t *in, __global elem_t *out,
         __global const struct scan_entry *e =
             find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
         const struct launch launch = {in, out, carry, table + chain_at};
-        run_totals(&launch, e, own);
+        if (e->partitions > 1) {
+            run_totals(&launch, e, own);
+        }
     }
 }
 #endif

@@ -5,14 +5,9 @@
  * by. */
 
 #define CACHE_LINE_BYTES 64
-#define PARTITION_BYTES  (1 << 18) /* of elements in a partition (chain.cl), at most */
-#define CHAIN_HEAD       8    /* words: states do not share a cache line with the tickets */
-#define STRIP_MAX        1024 /* columns of a strip (tile.cl) */
-#define TRANSPOSED_SIDE  8    /* lines and elements of a transposed square (tile.cl) */
-/* Words of a partition's state (chain.cl), with the sums of so many lines. */
-#define CHAIN_STATE_WORDS(lines) (1 + (lines))
-/* Lines of a gathered tile (tile_buffer.cl), by the bytes of an element. */
-#define GATHERED_LINES(bytes) ((bytes) == 8 ? 32 : (bytes) == 1 ? 128 : 64)
+#define CHAIN_HEAD       8    /* words before the totals of partitions */
+#define STRIP_MAX        1024 /* columns of a strip (columns.cl) */
+#define TILED_BYTES      (1 << 14) /* of a tile's buffer (tiles.cl) */
 
 struct scan_entry {
     ulong first[3]; /* numbers in the launch of its first work item (of kernels for GPUs:
@@ -29,14 +24,14 @@ struct scan_entry {
     ulong lines;
     /* kernels for CPUs */
     ulong item_lines; /* lines of a work item, or columns of it */
-    ulong partitions; /* that a line is cut into (chain.cl); 1: whole lines */
+    ulong partitions; /* that a line is cut into (partition.cl); 1: whole lines */
     ulong partition_length;
-    ulong lookahead_length; /* of lookahead partitions */
-    ulong lookahead_every;  /* partitions from one of these to the next */
-    ulong state;            /* words from the first state of the launch to its first */
+    ulong state; /* words from the first total of the launch to its first */
     ulong state_words;
-    ulong inner;    /* tile_buffer.cl: the dimension whose lines go side by side */
-    ulong permuted; /* the same: the other one */
+    ulong near;       /* tiles.cl: the dimension whose lines are neighbours in a tile */
+    ulong near_lines; /* lines of it in a tile */
+    ulong far;        /* the same: another dimension; e->dims: none */
+    ulong far_lines;
     /* kernels for GPUs: how a work-group's lanes are spread over the lines */
     ulong tiles;         /* of a line */
     ulong tile_groups;   /* groups of a tile; a multiple of GROUPS_PER_BLOCK if tiles > 1 */
@@ -59,7 +54,7 @@ struct scan_entry {
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
-#define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the output's nearest elements, too */
+#define ENTRY_ZEROES    32 /* tiles.cl: gaps between the output's nearest elements, too */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
 #define ENTRY_TOTALS    128 /* exact sums: the carry-out alone is wanted, no output is written */
 
@@ -149,6 +144,6 @@ struct launch {
     __global const elem_t *in;
     __global elem_t *out;
     __global acc_t *carry; /* a sum of each line */
-    __global ulong *chain; /* of cut lines (chain.cl) */
+    __global ulong *chain; /* totals of partitions (partition.cl) */
 };
 #endif

@@ -1,6 +1,7 @@
-/* What platform and device say of themselves: the processor, its kernels, and the least that
- * OpenCL 1.2 asks of the rest. Numbers and texts that are the same everywhere are two tables.
- * There is no device on a processor that has no kernels. Thread: any. */
+/* The platform and the device, and the answers to clGetPlatformInfo() and clGetDeviceInfo(): the
+ * processor's name, its kernels, and the minimum that OpenCL 1.2 demands of everything else. Two
+ * tables hold the numbers and texts that are equal on every machine. A processor without kernels
+ * has no device (CL_DEVICE_NOT_FOUND). Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
 
@@ -25,7 +26,7 @@ struct _cl_platform_id cpu_platform = {
 struct _cl_device_id cpu_device = {
     {.dispatch = &cpu_dispatch, .kind = CPU_DEVICE, .references = 1}};
 
-/* Give the answer to a question of the clGet...Info() kind. */
+/* Answer a call of a function like clGetDeviceInfo(). */
 static cl_int answer_value(const void *value, size_t bytes, size_t room, void *out,
                            size_t *size)
 {
@@ -41,7 +42,8 @@ static cl_int answer_value(const void *value, size_t bytes, size_t room, void *o
     return CL_SUCCESS;
 }
 
-/* Texts of a platform and of a device have numbers of their own each. */
+/* A text, and the number by which callers ask for it. A platform and a device use different
+ * numbers. */
 struct text {
     cl_uint what;
     const char *text;
@@ -100,8 +102,8 @@ static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type
     return CL_SUCCESS;
 }
 
-/* The processor's name as it gives it itself, padded with blanks or NULs. Empty on arm64, where it
- * gives none. */
+/* Read the name that the processor reports, padded with blanks or NULs. The name is empty on
+ * arm64, whose processors report none. */
 static void read_brand(char brand[BRAND_BYTES + 1])
 {
     memset(brand, 0, BRAND_BYTES + 1);
@@ -127,7 +129,7 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     return answer_value(name, strlen(name) + 1, room, out, size);
 }
 
-/* Names with a semicolon between them. */
+/* Answer with the names of the kernels, separated by semicolons. */
 static cl_int answer_kernels(size_t room, void *out, size_t *size)
 {
     size_t count = 0;
@@ -239,23 +241,10 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
     return answer_text(texts, ARRAY_COUNT(texts), what, room, out, size);
 }
 
-/* A device that is no part of another is not counted. */
+/* OpenCL counts no references to a device that is not a sub-device. */
 static cl_int CL_API_CALL retain_device(cl_device_id device)
 {
     return cpu_is(device, CPU_DEVICE) ? CL_SUCCESS : CL_INVALID_DEVICE;
-}
-
-cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices)
-{
-    if (count == 0 || devices == NULL) {
-        return CL_INVALID_VALUE;
-    }
-    for (cl_uint i = 0; i < count; i++) {
-        if (!cpu_is(devices[i], CPU_DEVICE)) {
-            return CL_INVALID_DEVICE;
-        }
-    }
-    return CL_SUCCESS;
 }
 
 void cpu_device_functions(cl_icd_dispatch *table)

@@ -1,16 +1,14 @@
-/* The dispatch table and the life of objects. The table is filled when the platform is first
- * asked for, before there is an object: first every entry with a function that fails, then what
- * the driver has. Thread: any. */
+/* Fills the dispatch table, and answers the two questions that an ICD loader asks by name. The
+ * table is filled when a program first asks for the platform, before any object exists: first
+ * every entry receives a function that fails, then each file of the driver puts in its own
+ * functions. Possible failure: none but wrong arguments. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 
 #include "kernels/cpu/driver.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-cl_icd_dispatch cpu_dispatch;
-
-/* ---- what the driver does not have ---- */
+/* ---- functions that the driver does not have ---- */
 
 static cl_int missing_function(void)
 {
@@ -22,8 +20,9 @@ static void *missing_address(void)
     return NULL;
 }
 
-/* For functions that make an object, by the position of the pointer to their error code. All
- * parameters are pointers and integers, so that they can be called as this (cpu_code). */
+/* Replacements for functions that create an object, one for each position of the pointer to the
+ * error code. All parameters are pointers and integers, so that a caller of any such function
+ * may call its replacement (cpu_code). */
 #define WORD(letter) uintptr_t letter __attribute__((unused))
 #define WORDS_1      WORD(a)
 #define WORDS_2      WORDS_1, WORD(b)
@@ -69,72 +68,6 @@ MISSING_OBJECT(12, WORDS_11)
     X(clCreateBufferWithProperties, 6)      X(clCreateImageWithProperties, 7)
 /* clang-format on */
 
-/* ---- objects ---- */
-
-void *cpu_create(enum cpu_kind kind, size_t bytes, void *parent)
-{
-    struct cpu_object *object = calloc(1, bytes);
-    if (object != NULL) {
-        object->dispatch = &cpu_dispatch;
-        object->kind = kind;
-        atomic_init(&object->references, 1);
-        object->parent = parent;
-    }
-    if (object != NULL && parent != NULL) {
-        struct cpu_object *held = parent;
-        atomic_fetch_add_explicit(&held->references, 1, memory_order_relaxed);
-    }
-    return object;
-}
-
-void cpu_release(void *handle)
-{
-    struct cpu_object *object = handle;
-    while (object != NULL &&
-           atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1) {
-        struct cpu_object *parent = object->parent;
-        if (object->kind == CPU_CONTEXT) {
-            cpu_pool_leave();
-        } else if (object->kind == CPU_QUEUE) {
-            MUST(pthread_mutex_destroy(&((cl_command_queue)object)->turn));
-        } else if (object->kind == CPU_BUFFER &&
-                   (((cl_mem)object)->flags & CL_MEM_USE_HOST_PTR) == 0) {
-            free(((cl_mem)object)->data);
-        }
-        free(object);
-        object = parent;
-    }
-}
-
-/* clRetain...() and clRelease...() of each kind. */
-#define COUNTED_OBJECTS(X)                                                 \
-    X(Context, cl_context, CPU_CONTEXT, CL_INVALID_CONTEXT)                \
-    X(CommandQueue, cl_command_queue, CPU_QUEUE, CL_INVALID_COMMAND_QUEUE) \
-    X(Event, cl_event, CPU_EVENT, CL_INVALID_EVENT)                        \
-    X(MemObject, cl_mem, CPU_BUFFER, CL_INVALID_MEM_OBJECT)                \
-    X(Program, cl_program, CPU_PROGRAM, CL_INVALID_PROGRAM)                \
-    X(Kernel, cl_kernel, CPU_KERNEL, CL_INVALID_KERNEL)
-
-#define X(name, type, kind, invalid)                                                    \
-    static cl_int CL_API_CALL retain_##name(type handle)                                \
-    {                                                                                   \
-        if (!cpu_is(handle, kind)) {                                                    \
-            return invalid;                                                             \
-        }                                                                               \
-        atomic_fetch_add_explicit(&handle->object.references, 1, memory_order_relaxed); \
-        return CL_SUCCESS;                                                              \
-    }                                                                                   \
-    static cl_int CL_API_CALL release_##name(type handle)                               \
-    {                                                                                   \
-        if (!cpu_is(handle, kind)) {                                                    \
-            return invalid;                                                             \
-        }                                                                               \
-        cpu_release(handle);                                                            \
-        return CL_SUCCESS;                                                              \
-    }
-COUNTED_OBJECTS(X)
-#undef X
-
 /* ---- the table ---- */
 
 typedef void (*any_function)(void);
@@ -147,7 +80,7 @@ static void put_function(size_t offset, any_function function)
 #define PUT(entry, function) \
     put_function(offsetof(cl_icd_dispatch, entry), (any_function)(function))
 
-/* The first call of the driver, once; whoever has a handle came by it. */
+/* Runs once, before the first handle is given out. */
 static void init_driver(void)
 {
     for (size_t at = 0; at < sizeof cpu_dispatch; at += sizeof(any_function)) {
@@ -158,13 +91,9 @@ static void init_driver(void)
 #undef X
     PUT(clGetExtensionFunctionAddressForPlatform, missing_address);
     PUT(clSVMAlloc, missing_address);
-#define X(name, type, kind, invalid)             \
-    cpu_dispatch.clRetain##name = retain_##name; \
-    cpu_dispatch.clRelease##name = release_##name;
-    COUNTED_OBJECTS(X)
-#undef X
     cpu_dispatch.clGetPlatformIDs = cpu_icd_get_platform_ids;
     cpu_dispatch.clGetExtensionFunctionAddress = cpu_icd_get_function_address;
+    cpu_object_functions(&cpu_dispatch);
     cpu_device_functions(&cpu_dispatch);
     cpu_queue_functions(&cpu_dispatch);
     cpu_memory_functions(&cpu_dispatch);

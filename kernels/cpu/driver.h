@@ -1,20 +1,21 @@
 /* Tally's OpenCL driver for the processor: an OpenCL 1.2 device like any vendor's (cl_khr_icd),
- * with the kernels that were compiled for it when Tally was built. It has what kernels/ calls
- * of OpenCL; every other function is CL_INVALID_OPERATION.
+ * with the kernels that were compiled for it when Tally was built. The driver implements the
+ * functions of OpenCL that kernels/ calls; every other function returns CL_INVALID_OPERATION.
+ * The files from the top down; each calls only those below it:
  *
- *   cpu_icd.c      the dispatch table, through which the ICD loader calls all that follows, and
- *                  the life of objects
+ *   cpu_export.c   the functions that the shared object exports
+ *   cpu_icd.c      fills the dispatch table, through which the ICD loader calls the others
  *   cpu_device.c   platform and device
- *   cpu_queue.c    contexts, queues, events, launches
- *   cpu_memory.c   buffers and what is copied to and from them
+ *   cpu_memory.c   buffers, and copies to and from them
  *   cpu_program.c  programs and kernels: a choice of those that were compiled ahead
- *   cpu_group.c    one work-group        cpu_pool.c   the threads that share a launch
- *   cpu_export.c   what the shared object exports
+ *   cpu_queue.c    contexts, queues, events, launches
+ *   cpu_object.c   the life of objects
+ *   cpu_pool.c     the threads that share a launch
+ *   cpu_group.c    one work-group
  *
- * The way of a command: the thread that enqueues it runs it, at once, and other threads help
- * with a launch of several work-groups. So a queue is always empty, its order is that of the
- * calls, every event is complete when there is one, and nothing is left to wait for: a launch
- * and its wait cost no hand-over.
+ * The thread that enqueues a command runs the command at once; other threads help with a launch
+ * of several work-groups. A queue is therefore always empty, its order is the order of the
+ * calls, and every event is complete from the start: a launch and its wait cost no hand-over.
  *
  * Failures come back from the call that enqueues: wrong arguments as OpenCL names them, and
  * CL_OUT_OF_HOST_MEMORY. A lock or a thread that fails ends the process.
@@ -40,7 +41,7 @@ enum {
     CPU_THREADS_MAX = 256
 };
 
-/* ---- objects: cpu_icd.c ---- */
+/* ---- objects: cpu_object.c ---- */
 
 enum cpu_kind {
     CPU_PLATFORM = 0x7A110001, /* unlikely where something else lies */
@@ -53,13 +54,14 @@ enum cpu_kind {
     CPU_KERNEL
 };
 
-/* Every object begins with the dispatch table, as cl_khr_icd wants it, and is counted. It holds
- * what it was made of: a kernel its program; programs, queues, buffers, events the context. */
+/* Every object begins with a pointer to the dispatch table, as cl_khr_icd demands, and counts its
+ * references. An object holds a reference to its parent: a kernel to its program; programs,
+ * queues, buffers and events to the context. */
 struct cpu_object {
     const cl_icd_dispatch *dispatch;
     enum cpu_kind kind;
     atomic_uint references;
-    void *parent; /* held; NULL: none */
+    void *parent; /* the object owns a reference; NULL: none */
 };
 
 struct _cl_platform_id {
@@ -103,9 +105,9 @@ struct _cl_kernel {
     uint32_t set;                      /* a bit for each argument that has a value */
 };
 
-extern cl_icd_dispatch cpu_dispatch;
-extern struct _cl_platform_id cpu_platform;
-extern struct _cl_device_id cpu_device;
+extern cl_icd_dispatch cpu_dispatch;        /* cpu_icd.c fills the table */
+extern struct _cl_platform_id cpu_platform; /* cpu_device.c */
+extern struct _cl_device_id cpu_device;     /* cpu_device.c */
 
 /* Is the handle an object of this kind? NULL is none. */
 static inline bool cpu_is(const void *handle, enum cpu_kind kind)
@@ -133,7 +135,9 @@ static inline void cpu_set(cl_int *code, cl_int value)
     }
 }
 
-/* Each file puts its functions into the dispatch table, and settles what it will answer. */
+/* Each file puts its functions into the dispatch table, and reads what its answers depend on:
+ * the level of the processor, the size of the memory. */
+void cpu_object_functions(cl_icd_dispatch *table);
 void cpu_device_functions(cl_icd_dispatch *table);
 void cpu_queue_functions(cl_icd_dispatch *table);
 void cpu_memory_functions(cl_icd_dispatch *table);
@@ -164,14 +168,14 @@ const struct cpu_builtin *cpu_builtins_here(size_t *count);
 
 /* ---- commands: cpu_queue.c ---- */
 
-/* Begin a command: check what all commands have in common, make the event that is wanted, and
- * take the queue's turn. Nothing is left behind if it fails. */
+/* Begin a command: check the arguments that all commands have in common, create the event that
+ * the caller wants, and lock the queue. A failure leaves no event and no lock behind. */
 cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);
 
-/* Memory for buffers: what the machine and its control groups offer when the platform is first
- * asked for. (cpu_memory.c) */
+/* Bytes of memory for buffers: those that the machine and its control groups offer when a
+ * program first asks for the platform. (cpu_memory.c) */
 uint64_t cpu_memory_bytes(void);
 
 /* ---- a work-group, run by one thread: cpu_group.c ---- */
@@ -185,13 +189,13 @@ void cpu_group_run(const struct cpu_launch *launch, size_t group);
 
 /* ---- threads: cpu_pool.c ---- */
 
-/* Threads of a launch, the calling one among them: what $TALLY_OPENCL_THREADS says when the
- * platform is first asked for, else as many as affinity and control groups leave cores. At
- * least 1. */
+/* Threads of a launch, with the calling thread: $TALLY_OPENCL_THREADS at the time when a program
+ * first asks for the platform, else the number of cores that affinity and control groups leave.
+ * At least 1. */
 void cpu_pool_init(void);
 unsigned cpu_pool_threads(void);
 
-/* Somebody will want to run launches, or no longer: the last one to leave stops the threads. */
+/* Each context enters the pool and leaves it; the last one to leave stops the threads. */
 void cpu_pool_enter(void);
 void cpu_pool_leave(void);
 

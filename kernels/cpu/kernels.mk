@@ -2,16 +2,14 @@
 # level.
 #
 #   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o \
-#       [CLANG=clang] [FLAGS=...] [TYPES=FILE]
+#       [CLANG=clang] [FLAGS=...]
 #
 # makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is
 # one of x86-64 (v2, v3, v4), the highest first, or `baseline`. LEVEL_512 has vectors of 512 bits
 # wherever that pays where the processor does them at once. With `none` there are no kernels,
-# clang is not needed, and the driver has no device. FLAGS are for sanitizers; TYPES, for tests,
-# stands for kernels/cl/types.cl.
+# clang is not needed, and the driver has no device. FLAGS are for sanitizers.
 CLANG  ?= clang
 FLAGS  ?=
-TYPES  ?= kernels/cl/types.cl
 LEVELS ?= baseline
 LD     ?= ld
 levels := $(filter-out none,$(LEVELS))
@@ -22,12 +20,12 @@ objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
 # Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions
 # takes longer to read than a kernel to compile. The kernels are vectors as they are written, and
 # unrolled where they say so: looking for more of either takes the compiler half of its time and
-# gains nothing, but for gathered tiles, which the compiler unrolls.
+# gains nothing.
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
-    -fno-vectorize -fno-slp-vectorize -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
+    -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
 machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1:_512=)) \
-            $(if $(filter %_512,$(1)),-mprefer-vector-width=512 -DLONG_VECTORS)
+            $(if $(filter %_512,$(1)),-mprefer-vector-width=512)
 
 # Up to date it may be older than what the caller's rule has before it.
 .PHONY: made
@@ -59,12 +57,11 @@ $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	@mkdir -p $$(@D)
 	@row=$$$$(grep "^$$*	" $(LIST)) && \
 	options=$$$$(echo "$$$$row" | cut -f2) && \
-	case $$$$options in *-DGATHER*) ;; *) options="$$$$options -fno-unroll-loops" ;; esac && \
 	for kernel in $$$$(echo "$$$$row" | cut -f4); do \
 	    symbol=$$$${kernel#*,} && options="$$$$options -D$$$${kernel%%,*}=$$$${symbol%,*}_$(1)"; \
 	done && \
 	files='' && for source in $$$$(echo "$$$$row" | cut -f3); do \
-	    case $$$$source in types) file=$(TYPES) ;; */*) file=$$$$source ;; *) file=kernels/cl/$$$$source.cl ;; esac; \
+	    case $$$$source in */*) file=$$$$source ;; *) file=kernels/cl/$$$$source.cl ;; esac; \
 	    files="$$$$files -include $$$$file"; \
 	done && \
 	$(CLANG) $(cl_flags) $(call machine,$(1)) $$$$options $$$$files -MMD -MP -c -o $$@ /dev/null

@@ -4,7 +4,8 @@
  *     {"dtype":"float32", "data" : [10], "axis":1}              skeleton: [10 + k] is array k
  *
  * Every array that is the value of a key "data", however that key is escaped, is cut; so
- * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
+ * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. The same
+ * is true of "offsets" in the outermost object. */
 #include "proto/json/doc.h"
 
 #include "proto/content_guess.h"
@@ -139,7 +140,7 @@ static enum status cut_array(struct builder *builder, size_t at, struct error *e
 {
     if (builder->doc.array_count == LIMIT_TENSORS) {
         return error_set(err, STATUS_INVALID_JSON,
-                         "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
+                         "the request holds more than %d arrays of numbers", LIMIT_TENSORS);
     }
     struct json_array *array = arena_take(&builder->doc.arena, sizeof *array);
     if (array == NULL) {
@@ -205,7 +206,8 @@ static enum status read_string(struct builder *builder, struct error *err)
     if (end >= limit) {
         return STATUS_OK;
     }
-    const bool data = string_spells(text, begin, end - 1, "data");
+    const bool data = string_spells(text, begin, end - 1, "data") ||
+                      (builder->depth == 1 && string_spells(text, begin, end - 1, "offsets"));
     const bool carry = builder->depth == 1 && string_spells(text, begin, end - 1, "carry");
     const bool initial = string_spells(text, begin, end - 1, "initial");
     if (!data && !carry && !initial) {

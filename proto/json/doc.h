@@ -2,8 +2,8 @@
  * borrowed text; jansson parses what is left (strictly: no duplicate keys, valid UTF-8, nothing
  * after the end), so that a number costs no node. In the tree each such array is replaced by a
  * short stand-in that json_doc_array() turns into the measured array; a "data" value that is no
- * array (a number, a string) stays what it is. A string under "carry" in the object itself is cut
- * out, too: it may be long. Thread: any, one at a time per document. */
+ * array (a number, a string) stays what it is. An array under "offsets" and a string under "carry" in
+ * the object itself are cut out, too: they may be long. Thread: any, one at a time per document. */
 #ifndef TALLY_PROTO_JSON_DOC_H
 #define TALLY_PROTO_JSON_DOC_H
 
@@ -33,7 +33,8 @@ MUST_CHECK enum status json_doc_parse(const char *text, size_t bytes,
                                       struct error *err);
 void json_doc_deinit(struct json_doc *doc);
 
-/* The measured array that the value of a "data" key stands for; NULL if it is no array. */
+/* The measured array that the value of a "data" key, or of "offsets" in the object itself, stands for;
+ * NULL if it is no array. */
 const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value);
 
 /* The text of the number or string under "initial" in the object, as it was written: a double could

@@ -2,8 +2,8 @@
  *
  * All loops listen. The loop that wakes first accepts, and the connection goes to the loop that is
  * least crowded, by a list that this one takes at its next wake-up: otherwise a burst of
- * connections would all be with one loop, and one core. There it goes to the daemon that
- * http_daemons.c chooses for its client. In a drain a loop keeps what it accepts.
+ * connections would all be with one loop, and one core. There it gets a daemon of
+ * libmicrohttpd (http_daemons.c). In a drain a loop keeps what it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
  *                               --> PLACES_WAITS --> places_next(), at once and whenever a
@@ -173,8 +173,7 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     if (daemon == NULL) {
         (void)close(newcomer->fd);
     } else {
-        daemon->need_run = true; /* what the client has sent may be there already */
-        daemon->fresh++;
+        http_daemon_wake(daemon); /* what the client has sent may be there already */
         (void)MHD_add_connection(daemon->mhd, newcomer->fd,
                                  (const struct sockaddr *)&newcomer->peer,
                                  newcomer->peer_bytes);

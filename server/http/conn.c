@@ -12,6 +12,7 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 enum {
@@ -31,6 +32,12 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     if (conn == NULL) {
         return NULL;
     }
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = daemon};
+    if (epoll_ctl(loop->events_fd, EPOLL_CTL_ADD, info->connect_fd, &event) != 0) {
+        free(conn);
+        return NULL;
+    }
     conn->connection = connection;
     conn->fd = info->connect_fd;
     conn->loop = loop;
@@ -41,8 +48,8 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     if (conn->peer.family == AF_UNIX) {
         client_socket_begin_count(conn->fd);
     }
-    TAILQ_INSERT_TAIL(&daemon->conns, conn, link);
-    conn_begin(conn);
+    daemon->conn = conn;
+    conn_begin(conn, clock_now_ns());
     conn->probe = accepted->probe;
     if (conn->probe) {
         TAILQ_INSERT_TAIL(&loop->probes, conn, ring_link);
@@ -72,7 +79,7 @@ void conn_destroy(struct conn *conn)
          * that the request on it is over. */
         exchange_end(conn->exchange);
     }
-    TAILQ_REMOVE(&conn->daemon->conns, conn, link);
+    conn->daemon->conn = NULL;
     tls_end(conn);
     http_daemon_leave(conn->daemon);
     if (conn->probe) {
@@ -99,9 +106,9 @@ static void note_activity(struct conn *conn)
     atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
 }
 
-void conn_begin(struct conn *conn)
+void conn_begin(struct conn *conn, uint64_t now_ns)
 {
-    conn->since_ns = clock_now_ns();
+    conn->since_ns = now_ns;
     note_activity(conn);
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);
@@ -109,15 +116,6 @@ void conn_begin(struct conn *conn)
     conn->moved_ns = conn->since_ns;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;
-}
-
-/* "If timeout was set to zero (or unset) before, setup of new value [...] will reset timeout
- * timer" (microhttpd.h). */
-void conn_renew(struct conn *conn)
-{
-    const unsigned idle_s = (unsigned)conn->loop->server->config->idle_timeout_s;
-    (void)MHD_set_connection_option(conn->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-    (void)MHD_set_connection_option(conn->connection, MHD_CONNECTION_OPTION_TIMEOUT, idle_s);
 }
 
 bool conn_unread(const struct conn *conn)

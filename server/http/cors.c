@@ -11,8 +11,8 @@
  * browsers set themselves. Authorization must be named: a "*" does not stand for it. */
 static const char request_fields[] =
     "Authorization, Content-Type, Content-Encoding, Accept, If-None-Match, "
-    "Inference-Header-Content-Length, Tally-Carry-Length, X-Request-Id, X-Request-Priority, "
-    "X-Request-Timeout-Ms, traceparent, tracestate";
+    "Inference-Header-Content-Length, Tally-Carry-Length, Tally-Offsets-Length, X-Request-Id, "
+    "X-Request-Priority, X-Request-Timeout-Ms, traceparent, tracestate";
 
 /* Header fields of answers that a page may read, besides those that it always may. */
 static const char answer_fields[] =

@@ -5,16 +5,16 @@
  * | its request         | bounded by                                                            |
  * |---------------------|-----------------------------------------------------------------------|
  * | none yet            | --header-timeout-ms, with the TLS handshake                           |
- * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
+ * | none since the last | --idle-timeout-s; where a request line trickles in,                   |
  * |                     | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
  * | BODY                | --body-timeout-ms, rate; --idle-timeout-s without a byte              |
  * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
  * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
  * |                     | texts; --device-timeout-ms there                                      |
- * | ANSWERING           | --answer-timeout-ms, rate                                             |
+ * | ANSWERING           | --answer-timeout-ms, rate; --idle-timeout-s without a byte            |
  *
- * All bounds are absolute: a byte now and then moves none of them (it does move MHD's own timeout).
+ * All bounds except --idle-timeout-s are absolute: a byte now and then does not extend them.
  * The bounds are also long, for the sake of slow links. While reservations of memory are refused,
  * the requests that hold memory and hardly move are therefore cut, the slowest first. While all
  * connections are taken and a newcomer waits, connections are evicted: those that places.c chooses,
@@ -95,7 +95,8 @@ static enum request_state state_of(const struct conn *conn)
 static bool is_receiving(const struct conn *conn)
 {
     const enum request_state state = state_of(conn);
-    return state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING;
+    return (state == REQUEST_BODY && !request_is_away(&conn->exchange->request)) ||
+           state == REQUEST_REFUSED || state == REQUEST_LINGERING;
 }
 
 /* Answer with an error first, if nothing else was answered yet. */
@@ -186,17 +187,22 @@ static void note_progress(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* Has nothing of the body come for as long as a connection may idle? MHD is told not to count that
- * itself: it would close without a word. */
+/* True if neither an event of the socket nor a new deadline of the connection was seen for
+ * --idle-timeout-s. */
+static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
+{
+    const uint64_t idle_ns = conn->loop->server->config->idle_timeout_s * NS_PER_S;
+    return clock_span_ns(larger_of(conn->since_ns, conn->moved_ns), now_ns) > idle_ns;
+}
+
+/* True if nothing of the body has arrived for --idle-timeout-s. */
 static bool body_stands_still(struct conn *conn, uint64_t now_ns)
 {
     if (conn->exchange->request.body.received != conn->seen_bytes || conn_unread(conn)) {
         conn->moved_ns = now_ns;
         return false;
     }
-    conn_renew(conn);
-    return clock_span_ns(conn->moved_ns, now_ns) >
-           conn->loop->server->config->idle_timeout_s * NS_PER_S;
+    return idles_too_long(conn, now_ns);
 }
 
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
@@ -248,10 +254,11 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 /* A device that hangs keeps the slice it has, but not the client. */
 static void check_slice(struct exchange *exchange)
 {
-    enum request_state state = request_state(&exchange->request);
-    if (state == REQUEST_BODY && slices_give_up(&exchange->request)) {
+    struct request *request = &exchange->request;
+    const bool body = request_state(request) == REQUEST_BODY && !request_is_away(request);
+    if (body && slices_give_up(request)) {
         exchange_refuse(exchange);
-    } else if (state == REQUEST_SLICED && slices_give_up(&exchange->request)) {
+    } else if (request_owner(request) == OWNER_SLICES && slices_give_up(request)) {
         loop_resume(exchange);
     }
 }
@@ -276,6 +283,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
             deadline_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
             cut_slow(conn, "no request line came in time (--header-timeout-ms)");
+        } else if (conn->used && idles_too_long(conn, now_ns)) {
+            cut_because(conn, "no request came in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut_slow(conn, "a request line came too slowly");
         }
@@ -290,18 +299,14 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
     } else if (state_of(conn) == REQUEST_ANSWERING) {
-        if (answer_overdue(conn, age_ns)) {
+        if (answer_overdue(conn, age_ns) || idles_too_long(conn, now_ns)) {
             cut_slow(conn,
                      "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
         } else {
             note_progress(conn, now_ns);
         }
-    } else { /* away, or READY */
+    } else { /* another thread owns the request, or it is READY */
         check_slice(conn->exchange);
-        if (age_ns > YOUNG_MS * NS_PER_MS) {
-            /* libmicrohttpd's idle timeout goes on until then. */
-            conn->exchange->polls_left = 0;
-        }
     }
 }
 
@@ -517,7 +522,7 @@ static void client_hung_up(struct conn *conn, bool gone)
         if (gone || !conn_unread(conn)) {
             deadline_cut(conn);
         }
-    } else if (state_of(conn) == REQUEST_PAUSED && !gone && conn_ended_early(conn)) {
+    } else if (state_of(conn) == REQUEST_BODY && !gone && conn_ended_early(conn)) {
         /* The owner of the request hands it back, and resume_body() ends it. */
         exchange->left_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);

@@ -14,8 +14,8 @@
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
 #include "server/infer/body.h"
-#include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/infer/job.h"
 #include "server/infer/slices.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
@@ -103,7 +103,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.client = conn->client;
     conn->exchange = exchange;
     conn->used = true;
-    conn_begin(conn);
+    conn_begin(conn, loop->run_ns);
     exchange->request.times.arrived = conn->since_ns;
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
@@ -217,7 +217,7 @@ void exchange_refuse(struct exchange *exchange)
 {
     const int64_t length = exchange->header.content_length;
     request_enter(&exchange->request, REQUEST_REFUSED);
-    conn_begin(exchange->conn);
+    conn_begin(exchange->conn, clock_now_ns());
     give_memory_back(exchange);
     if (length >= 0 &&
         (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DROP_BYTES) {
@@ -252,7 +252,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         request->body.received += count;
         return drop_bytes(exchange, count);
     }
-    if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !body_has_pages(request, count)) {
+    if (!infer_may_go_on(request, count) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;
@@ -408,15 +408,8 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         }
         return EXCHANGE_ANSWER;
     }
-    switch (infer_submit(request)) {
-    case INFER_AWAY:
-        return EXCHANGE_SUSPEND;
-    case INFER_SOON:
-        return EXCHANGE_AWAIT;
-    case INFER_ENDED:
-        break;
-    }
-    return EXCHANGE_ANSWER;
+    request_enter(request, REQUEST_PARSE);
+    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_AWAY;
 }
 
 /* ---- the end ---- */
@@ -427,7 +420,6 @@ static void end_exchange(struct exchange *exchange)
     struct http_loop *loop = exchange->loop;
     struct request *request = &exchange->request;
     exchange_report(exchange);
-    exchange->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
     if (request->decoded) {
         codec_release(&request->call);
     }
@@ -445,7 +437,7 @@ static void end_exchange(struct exchange *exchange)
     }
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
-    conn_begin(exchange->conn);
+    conn_begin(exchange->conn, loop->run_ns);
     exchange->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
         exchange_free(exchange);
@@ -460,10 +452,9 @@ static void end_exchange(struct exchange *exchange)
  * a slice of it is out, that is left with what it needs. */
 static void make_orphan(struct exchange *exchange)
 {
-    exchange->conn->daemon->polled--;
     exchange_cancel(exchange);
-    if (request_state(&exchange->request) == REQUEST_SLICED) {
-        request_enter(&exchange->request, REQUEST_READY);
+    if (request_owner(&exchange->request) == OWNER_SLICES) {
+        request_set_owner(&exchange->request, OWNER_LOOP);
         exchange->loop->completion.expected--;
         end_exchange(exchange);
     } else {
@@ -473,11 +464,10 @@ static void make_orphan(struct exchange *exchange)
 
 void exchange_end(struct exchange *exchange)
 {
-    assert(exchange->magic == EXCHANGE_MAGIC && !exchange->held);
+    assert(exchange->magic == EXCHANGE_MAGIC);
     if (exchange->orphan) {
         return;
     }
-    loop_forget_after_run(exchange);
     if (request_is_away(&exchange->request)) {
         make_orphan(exchange);
     } else {

@@ -1,12 +1,12 @@
-/* The HTTP half's records: a connection, and the exchange (one request and its answer) on it. Both
- * belong to one loop, and so do their fields, but for `request` while that is away: its states are
- * in server/sched/request.h. A request that comes back is found again as `exchange_of(request)`.
+/* The records of server/http: a connection, and the exchange (one request and its answer) on it.
+ * Both belong to one loop, and so do their fields, except `request` while another thread owns it:
+ * its states are in server/sched/request.h. `exchange_of(request)` returns the exchange of a request.
  *
  * How long a connection may take for what: deadlines.c.
  *
- * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
- * suspends the connection (`held`) at the end of its run. Until then it may even close it, which
- * makes an orphan of the exchange (docs/design/decisions/012). */
+ * While another thread owns the request, the connection's daemon does not run. In the run in which
+ * the request was handed over, libmicrohttpd may still close the connection, for example after a
+ * reset. Then the exchange is an orphan: it lives until its request is back. */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
@@ -36,7 +36,7 @@ struct conn {
     bool cut;         /* was shut down: MHD is about to close it */
     bool evicted;     /* another has its place; guarded by the lock of places.c, ... */
     bool to_be_cut;   /* ... and so is that it is in loop->evicted */
-    bool closed;      /* MHD has: only an orphan keeps this record */
+    bool closed;      /* libmicrohttpd has closed it: only an orphan keeps this record */
     bool handshaking; /* TLS: nothing but its handshake has come yet */
     bool heard;       /* TLS: the client's first bytes have come */
     struct MHD_Connection *connection;   /* MHD's, until it is closed */
@@ -55,16 +55,15 @@ struct conn {
         uint64_t moved;      /* ... and how many bytes the client had sent or taken by then */
     } looks[2];              /* the last, and the one before: two to four seconds ago */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
-    uint64_t moved_ns;       /* when something of the body was last seen to come */
+    uint64_t moved_ns;       /* when the socket last became readable or writable */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
     int stuck_sweeps;    /* heartbeats without progress though bytes wait and were looked at */
-    uint64_t stuck_runs; /* of the daemon, at the last of them */
+    uint64_t stuck_runs; /* runs of the daemon at the last of these heartbeats */
     struct http_loop *loop;
     struct http_daemon *daemon;
     struct client *client;   /* held; who connected */
     struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange;     /* NULL between requests */
-    TAILQ_ENTRY(conn) link;        /* of the daemon's */
     TAILQ_ENTRY(conn) client_link; /* of its client's; guarded by the lock of places.c, ... */
     TAILQ_ENTRY(conn) ring_link; /* ... and so is that of all open ones, or of loop->evicted */
     /* Twice the time at which it became idle; or at which its request arrived, and 1 more: then it
@@ -74,15 +73,7 @@ struct conn {
 };
 
 enum {
-    EXCHANGE_MAGIC = 0x7a11e8,
-    EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
-};
-
-/* What is to be done for an exchange when the daemon's run is over. */
-enum after_run {
-    AFTER_RUN_NOTHING,
-    AFTER_RUN_ACKNOWLEDGE, /* its head, if the body did not come to its end with it */
-    AFTER_RUN_SUSPEND      /* its connection: the request is away */
+    EXCHANGE_MAGIC = 0x7a11e8
 };
 
 struct exchange {
@@ -99,11 +90,7 @@ struct exchange {
     bool preflight;     /* a browser asks what a page may do with this route (cors.h) */
     bool bodiless; /* OPTIONS: a preflight, or of the service in general; a header says all */
     bool close;    /* the connection ends with this answer */
-    unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
-    bool held;           /* away: MHD has suspended the connection */
-    bool orphan;         /* away: the connection is gone */
-    enum after_run after_run;
-    LIST_ENTRY(exchange) after_run_link; /* of the daemon's list, if there is something to do */
+    bool orphan;   /* away: the connection is gone */
 
     bool left_inside; /* PAUSED: the client has closed its side before the end of the body */
     char *kept; /* owned: of its body, what had come when it was PAUSED; NULL: all has landed */
@@ -148,10 +135,8 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
 
-/* What it is bounded by begins now. */
-void conn_begin(struct conn *conn);
-/* MHD's idle timeout begins now, wherever the connection is. */
-void conn_renew(struct conn *conn);
+/* The time of the connection's next deadline begins at now_ns. */
+void conn_begin(struct conn *conn, uint64_t now_ns);
 
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
@@ -179,14 +164,13 @@ void exchange_end_orphan(struct exchange *exchange);
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
-/* What a step leaves MHD to do. */
+/* What on_access() does after a step. */
 enum exchange_step {
-    EXCHANGE_GO_ON,   /* more calls will come */
-    EXCHANGE_SUSPEND, /* the request is away: suspend until loop_resume() */
-    EXCHANGE_PAUSE,   /* the same inside the body: these bytes have not landed */
-    EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
-    EXCHANGE_ANSWER,  /* queue the answer now */
-    EXCHANGE_CLOSE    /* close the connection without one */
+    EXCHANGE_GO_ON,  /* more calls will follow */
+    EXCHANGE_AWAY,   /* another thread owns the request until loop_resume() */
+    EXCHANGE_PAUSE,  /* the same inside the body: these bytes have not been stored */
+    EXCHANGE_ANSWER, /* queue the answer now */
+    EXCHANGE_CLOSE   /* close the connection without an answer */
 };
 
 /* The loop is being taken down, and so is whatever a request could be handed over to: true, and

@@ -234,6 +234,7 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     }
     request->codec_request.head_bytes = exchange->header.head_bytes;
     request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
+    request->codec_request.offsets_bytes = (uint64_t)exchange->header.offsets_bytes;
     request->codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
@@ -359,7 +360,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         exchange_make_id(exchange);
     }
     request_enter(&exchange->request, REQUEST_BODY);
-    conn_begin(exchange->conn);
+    conn_begin(exchange->conn, exchange->loop->run_ns);
     if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }

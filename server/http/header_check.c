@@ -348,6 +348,8 @@ static const struct field {
      .expected = "the number of bytes of the JSON part"},
     {NAME("Tally-Carry-Length"), .once = true, .number = KEPT(carry_bytes),
      .expected = "the number of bytes of the carry that the body begins with"},
+    {NAME("Tally-Offsets-Length"), .once = true, .number = KEPT(offsets_bytes), .least = 8,
+     .expected = "the number of bytes of the offsets that the body begins with, eight each"},
     {NAME("traceparent"), .list = KEPT(traceparent)},
     {NAME("tracestate"), .list = KEPT(tracestate)},
     {NAME("X-Forwarded-For"), .list = KEPT(forwarded)},

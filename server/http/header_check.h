@@ -46,6 +46,7 @@ struct header_check {
     int64_t content_length;    /* -1: none given */
     int64_t head_bytes;        /* Inference-Header-Content-Length, -1: none given */
     int64_t carry_bytes;       /* Tally-Carry-Length, 0: none given */
+    int64_t offsets_bytes;     /* Tally-Offsets-Length, 0: none given */
     int64_t timeout_ms;        /* X-Request-Timeout-Ms, 0: none given */
     bool high;                 /* X-Request-Priority: high */
     int media;                 /* enum codec_format of Content-Type; JSON: there is none */

@@ -13,9 +13,10 @@
 #include <sys/resource.h>
 
 enum {
-    SPARE_FDS = 512, /* besides connections */
-    START_FDS = 32,  /* without which nothing begins: sockets, files, what devices open, ... */
-    LOOP_FDS = 16    /* ... and of each loop */
+    CONNECTION_FDS = 2, /* of a connection: its socket, and the epoll set of its daemon */
+    SPARE_FDS = 512,    /* besides connections */
+    START_FDS = 32, /* without which nothing begins: sockets, files, what devices open, ... */
+    LOOP_FDS = 16   /* ... and of each loop */
 };
 
 /* For newcomers that wait for a place, and for evicted connections, as many each: with a few
@@ -23,9 +24,10 @@ enum {
 static size_t reserve_of(const struct config *config)
 {
     struct rlimit limit;
+    const uint64_t used = CONNECTION_FDS * config->max_connections;
     uint64_t spare = SPARE_FDS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > config->max_connections) {
-        spare = smaller_of(spare, limit.rlim_cur - config->max_connections);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > used) {
+        spare = smaller_of(spare, limit.rlim_cur - used);
     }
     return (size_t)larger_of(spare * PLACES_RESERVE / SPARE_FDS, 2);
 }
@@ -34,7 +36,7 @@ uint64_t http_connections_that_fit(const struct server *server)
 {
     struct rlimit limit;
     const uint64_t most = server->config->max_connections;
-    const rlim_t wanted = (rlim_t)most + SPARE_FDS;
+    const rlim_t wanted = CONNECTION_FDS * (rlim_t)most + SPARE_FDS;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
         return most;
     }
@@ -44,7 +46,8 @@ uint64_t http_connections_that_fit(const struct server *server)
         return most;
     }
     const uint64_t allowed = limit.rlim_cur;
-    const uint64_t fit = smaller_of(most, allowed - smaller_of(SPARE_FDS, allowed / 2));
+    const uint64_t spare = smaller_of(SPARE_FDS, allowed / 2);
+    const uint64_t fit = smaller_of(most, (allowed - spare) / CONNECTION_FDS);
     log_message(server->log, LOG_WARN,
                 "only %llu file descriptors are allowed (ulimit -n): %llu connections at once, "
                 "--max-connections is %llu",
@@ -74,8 +77,8 @@ static int number_for_loops(const struct http *http)
 {
     struct rlimit limit = {.rlim_cur = 0};
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    const uint64_t most =
-        smaller_of(http->server->config->max_connections + SPARE_FDS, limit.rlim_cur);
+    const uint64_t most = smaller_of(
+        CONNECTION_FDS * http->server->config->max_connections + SPARE_FDS, limit.rlim_cur);
     const uint64_t first = most - smaller_of(http->loop_count, most);
     return (int)smaller_of(first, INT_MAX);
 }

@@ -1,5 +1,4 @@
-/* What libmicrohttpd calls on a loop's thread, from a connection's start to its end, and how one of
- * its daemons is started with that.
+/* The callbacks of libmicrohttpd, from a connection's start to its end, and the start of a daemon.
  *
  *     on_connection      begins              conn_create()
  *     on_request_line    a request begins    exchange_begin()
@@ -7,8 +6,8 @@
  *     on_completed       the request is over exchange_end()
  *     on_connection      ends                conn_destroy()
  *
- * Once a request is away on_access() is asked for its answer now and again; it says neither yes nor
- * no, and in the end suspends the connection, until loop_resume() (http_loop.c).
+ * When on_access() has handed the request over to another thread, it returns without an answer, and
+ * the daemon does not run until loop_resume() (http_loop.c).
  *
  * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not start.
  * Thread: the loop. */
@@ -25,9 +24,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum {
-    ROOMY_DAEMONS = 4 /* of a loop, the first: most large bodies come by their connections */
+    ROOMY_DAEMONS = 32 /* daemons of a loop with large buffers: they are used first */
 };
 
 /* ---- MHD's callbacks ---- */
@@ -50,14 +50,25 @@ static void on_mhd_log(void *cls, const char *format, va_list args)
     }
 }
 
+/* End a connection that has no record: libmicrohttpd closes it in the daemon's next run. */
+static void shut_down(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info != NULL) {
+        (void)shutdown(info->connect_fd, SHUT_RDWR);
+    }
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct http_daemon *daemon = cls;
-    daemon->progress = true;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct conn *conn = conn_create(daemon, connection);
-        if (conn != NULL && daemon->tls) {
+        if (conn == NULL) {
+            shut_down(connection);
+        } else if (daemon->tls) {
             tls_begin(conn);
         }
         *socket_context = conn;
@@ -69,10 +80,9 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
 
 static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
 {
-    struct http_daemon *daemon = cls;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    daemon->progress = true;
+    (void)cls;
     return info == NULL || info->socket_context == NULL
                ? NULL
                : exchange_begin(info->socket_context, uri);
@@ -81,12 +91,9 @@ static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
                          enum MHD_RequestTerminationCode how)
 {
-    struct http_daemon *daemon = cls;
-    daemon->progress = true;
+    (void)cls;
     (void)connection;
-    if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED) { /* of its answer nothing was read */
-        metrics_add(daemon->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
-    }
+    (void)how;
     if (*con_cls != NULL) {
         exchange_end(*con_cls);
         *con_cls = NULL;
@@ -182,17 +189,12 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     }
 }
 
-/* Handed over already: whoever has the request gives it back to this very thread, which cannot
- * take it before MHD's run is over. */
-static void hand_away(struct exchange *exchange, unsigned polls)
+/* Another thread owns the request. It gives the request back to this thread, which takes requests
+ * back between two runs of daemons. */
+static void hand_away(struct exchange *exchange)
 {
-    exchange->polls_left = polls;
     exchange->loop->completion.expected++;
-    exchange->conn->daemon->polled++;
-    conn_begin(exchange->conn);
-    if (polls == 0) {
-        loop_after_run(exchange, AFTER_RUN_SUSPEND);
-    }
+    conn_begin(exchange->conn, exchange->loop->run_ns);
 }
 
 static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
@@ -200,15 +202,12 @@ static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step s
     switch (step) {
     case EXCHANGE_GO_ON:
         return MHD_YES;
-    case EXCHANGE_SUSPEND:
-        hand_away(exchange, 0);
+    case EXCHANGE_AWAY:
+        hand_away(exchange);
         return MHD_YES;
     case EXCHANGE_PAUSE:
         exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
-        hand_away(exchange, 0);
-        return MHD_YES;
-    case EXCHANGE_AWAIT:
-        hand_away(exchange, EXCHANGE_MOST_POLLS);
+        hand_away(exchange);
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(exchange) ? MHD_YES : MHD_NO;
@@ -233,18 +232,13 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     if (request_is_away(&exchange->request)) {
         if (*data_bytes > 0) { /* chunks behind the one that waits */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
-        } else if (exchange->polls_left == 0) {
-            loop_after_run(exchange, AFTER_RUN_SUSPEND);
-        } else {
-            exchange->polls_left--;
         }
         return MHD_YES;
     }
-    daemon->progress = true;
     if (request_state(&exchange->request) == REQUEST_HEADER) {
         read_head(exchange, url, method, version);
         if (header_check_has_body(&exchange->header)) {
-            loop_after_run(exchange, AFTER_RUN_ACKNOWLEDGE);
+            daemon->acknowledge = true;
         }
         return carry_out(exchange, exchange_header(exchange, method));
     }
@@ -254,7 +248,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
         bool left = request_state(&exchange->request) == REQUEST_BODY &&
-                    deadline_left_inside_body(exchange);
+                    !request_is_away(&exchange->request) && deadline_left_inside_body(exchange);
         return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {
@@ -265,36 +259,23 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
 
 /* ---- a daemon ---- */
 
-static void on_daemon_readable(uv_poll_t *poll, int status, int events)
-{
-    struct http_daemon *daemon = poll->data;
-    (void)status;
-    (void)events;
-    daemon->need_run = true;
-}
-
-/* Bytes of the buffer of each of the daemon's connections. libmicrohttpd reads a body by half a
- * buffer, so large buffers are faster. But it clears all of one after each request, and with
- * hundreds of connections large ones do not stay in the processor's cache. */
+/* Bytes of the buffer of the daemon's connection. libmicrohttpd reads a body by half a buffer, so
+ * large buffers are faster. But libmicrohttpd clears the whole buffer after each request, and the
+ * large buffers of hundreds of connections do not stay in the processor's cache. */
 static size_t buffer_size(const struct http_daemon *daemon)
 {
     const struct http_loop *loop = daemon->loop;
     size_t bytes = (size_t)loop->server->config->max_header_bytes;
-    bool roomy = daemon < &loop->daemons[ROOMY_DAEMONS];
+    bool roomy = loop->daemon_count < ROOMY_DAEMONS;
     return roomy && bytes < ROOMY_BUFFER ? ROOMY_BUFFER : bytes;
 }
 
 enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
 {
-    struct http_loop *loop = daemon->loop;
-    const struct config *config = loop->server->config;
     daemon->buffer_bytes = buffer_size(daemon);
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)daemon->buffer_bytes, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)daemon->buffer_bytes, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)(config->max_connections + PLACES_RESERVE),
-         NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
         {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
 #if MHD_VERSION >= 0x00097701
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
@@ -307,8 +288,7 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
         {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_no_certificate()},
         {MHD_OPTION_END, 0, NULL},
     };
-    unsigned flags =
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
     flags |= daemon->tls ? (unsigned)MHD_USE_TLS : 0;
 #if MHD_VERSION >= 0x00097707
     /* Without it MHD_add_connection() only queues the connection, and on_connection() comes when
@@ -322,15 +302,6 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
         MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (daemon->mhd == NULL) {
         return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot start");
-    }
-    daemon->poll.data = daemon;
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(daemon->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    if (info == NULL || uv_poll_init(&loop->uv, &daemon->poll, info->epoll_fd) != 0 ||
-        uv_poll_start(&daemon->poll, UV_READABLE, on_daemon_readable) != 0) {
-        MHD_stop_daemon(daemon->mhd);
-        daemon->mhd = NULL;
-        return error_set(err, STATUS_INTERNAL, "libuv cannot watch connections");
     }
     return STATUS_OK;
 }

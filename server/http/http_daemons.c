@@ -1,25 +1,24 @@
-/* Whose connections a loop serves next.
+/* Which connection of a loop runs next.
  *
- * libmicrohttpd serves all connections of a daemon that have something in one go, and nobody
- * can come between. So a loop has several daemons with a few connections each, and between
- * their runs it looks at what came for the others.
+ * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which connection
+ * runs, and looks at its other work between two runs. A daemon without a connection is kept in a
+ * list for the next connection: starting a daemon costs more than running it.
  *
- * The first connections of all clients share daemons: they are a crowd. A client that opens
- * more is a crowd of its own, with daemons of its own. Crowds take turns by the time they were
- * served for: the one that has had the least is next. One that was idle meanwhile is owed
- * nothing. The crowd of first connections has a turn for each of its daemons: it stands for
- * many clients, and none has more than one connection in it.
+ * The first connections of all clients are a crowd. If a client opens more connections, these are
+ * a crowd of their own. Crowds take turns by the thread's time that they were charged with: the
+ * crowd with the least time is next. A crowd that was idle has no claim on the time that it missed.
+ * The crowd of first connections is charged with its time divided by the number of its ready
+ * connections, because each of them belongs to another client.
  *
- * A crowd's daemons take turns in a ring. Every second turn of a crowd goes to a daemon with a
- * connection that was accepted since that daemon ran, if there is one: the first request of a
- * newcomer does not wait until the ring has been round, which takes seconds where thousands of
- * connections ask for pages.
+ * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection that
+ * was accepted since its last run, if there is one: the first request of a new connection does not
+ * wait for the whole queue, which takes seconds where thousands of connections ask for pages.
  *
- * A crowd pays for the processor time of its runs, however long they are.
+ * A crowd is charged with the processor time of its runs, however long they are.
  *
- * What can go wrong: daemons are limited. A crowd that has as many as are left gets no other;
- * then its daemons have more connections each, and it alone waits longer. If a daemon does not
- * start, the connection goes to one that exists.
+ * Possible failures: if no daemon starts, for want of a descriptor or memory, the connection is
+ * closed. The number of crowds is limited: a client that gets no crowd shares turns with first
+ * connections.
  *
  * Thread: the loop. */
 #include "server/base/clock.h"
@@ -27,199 +26,262 @@
 #include "server/sched/client.h"
 
 #include <assert.h>
+#include <microhttpd.h>
+#include <stdlib.h>
 
 enum {
-    DAEMON_CONNECTIONS = 8, /* then another daemon is better */
-    SHORT_RUN_US = 1000,    /* up to here the clock tells what a run cost */
-    CPU_CHECK_US = 2000     /* paid for between two looks at the thread's processor time */
+    KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
+    TRIM_DAEMONS = 64,   /* daemons that are stopped in one heartbeat */
+    SHORT_RUN_US = 1000, /* a run up to this long is charged by the clock */
+    CPU_CHECK_US = 2000  /* time charged between two looks at the thread's processor time */
 };
 
-/* The client's crowd, perhaps a new one; NULL: there are too many. */
+void http_daemons_init(struct http_loop *loop)
+{
+    TAILQ_INIT(&loop->daemons);
+    TAILQ_INIT(&loop->unused[false]);
+    TAILQ_INIT(&loop->unused[true]);
+    TAILQ_INIT(&loop->ready_crowds);
+    for (size_t i = 0; i < CROWDS_MAX; i++) {
+        TAILQ_INIT(&loop->crowds[i].ready);
+        TAILQ_INIT(&loop->crowds[i].ready_fresh);
+    }
+}
+
+/* Keep the daemon for the next connection; those with large buffers are used first. */
+static void keep_unused(struct http_daemon *daemon)
+{
+    struct daemon_queue *unused = &daemon->loop->unused[daemon->tls];
+    daemon->loop->unused_count++;
+    if (daemon->buffer_bytes >= ROOMY_BUFFER) {
+        TAILQ_INSERT_HEAD(unused, daemon, unused_link);
+    } else {
+        TAILQ_INSERT_TAIL(unused, daemon, unused_link);
+    }
+}
+
+enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err)
+{
+    struct http_daemon *daemon = calloc(1, sizeof *daemon);
+    if (daemon == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another connection");
+    }
+    daemon->loop = loop;
+    daemon->tls = tls;
+    const enum status status = http_daemon_start(daemon, err);
+    if (status != STATUS_OK) {
+        free(daemon);
+        return status;
+    }
+    TAILQ_INSERT_TAIL(&loop->daemons, daemon, link);
+    loop->daemon_count++;
+    keep_unused(daemon);
+    return STATUS_OK;
+}
+
+/* The client's crowd, perhaps a new one; the crowd of first connections if there are too many. */
 static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 {
     struct crowd *unused = NULL;
-    for (size_t i = 1; i < DAEMONS_MAX; i++) {
+    for (size_t i = 1; i < CROWDS_MAX; i++) {
         struct crowd *crowd = &loop->crowds[i];
         if (crowd->client == client) {
             return crowd;
         }
         unused = unused == NULL && crowd->client == NULL ? crowd : unused;
     }
-    if (unused != NULL) {
-        client_hold(client);
-        *unused = (struct crowd){.client = client};
-    }
-    return unused;
-}
-
-/* The crowd's daemon with the fewest connections, for TLS or not as the one that was accepted needs
- * it; NULL: it has none. */
-static struct http_daemon *emptiest_of(struct http_loop *loop, const struct crowd *crowd)
-{
-    struct http_daemon *emptiest = NULL;
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[i];
-        if (daemon->crowd == crowd && daemon->tls == loop->accepted.tls &&
-            (emptiest == NULL || daemon->conn_count < emptiest->conn_count)) {
-            emptiest = daemon;
-        }
-    }
-    return emptiest;
-}
-
-enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err)
-{
-    struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
-    *daemon = (struct http_daemon){.loop = loop, .tls = tls};
-    TAILQ_INIT(&daemon->conns);
-    TRY(http_daemon_start(daemon, err));
-    loop->daemon_count++;
-    return STATUS_OK;
-}
-
-/* A daemon that nobody has, perhaps a new one; NULL: there are no more than `least`, or it does
- * not start. */
-static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
-{
-    size_t unused = DAEMONS_MAX - loop->daemon_count;
-    struct http_daemon *found = NULL;
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        if (loop->daemons[i].crowd == NULL && loop->daemons[i].tls == loop->accepted.tls) {
-            unused++;
-            found = found == NULL ? &loop->daemons[i] : found; /* the first have more room */
-        }
-    }
-    if (unused <= least || found != NULL) {
-        return unused <= least ? NULL : found;
-    }
-    struct error ignored = ERROR_INIT;
-    return http_daemons_add(loop, loop->accepted.tls, &ignored) == STATUS_OK
-               ? &loop->daemons[loop->daemon_count - 1]
-               : NULL;
-}
-
-/* A daemon of the crowd for one more connection, perhaps one that it did not have; NULL: there is
- * none. */
-static struct http_daemon *daemon_of(struct http_loop *loop, struct crowd *crowd)
-{
-    struct http_daemon *emptiest = emptiest_of(loop, crowd);
-    if (emptiest != NULL && emptiest->conn_count < DAEMON_CONNECTIONS) {
-        return emptiest;
-    }
-    /* The last one is for the shared crowd, and its first with TLS or without, too. */
-    const bool shared = crowd->client == NULL;
-    const size_t least = shared && emptiest == NULL ? 0 : crowd->daemons + !shared;
-    struct http_daemon *unused = unused_daemon(loop, least);
     if (unused == NULL) {
-        return emptiest;
+        return &loop->crowds[0];
     }
-    unused->crowd = crowd;
-    crowd->daemons++;
+    client_hold(client);
+    unused->client = client;
+    unused->served_ns = 0; /* http_daemons_next() raises it */
+    unused->newcomers_next = false;
     return unused;
 }
 
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
 {
-    struct crowd *shared = &loop->crowds[0];
-    struct crowd *crowd = shared;
-    if (client != NULL &&
-        atomic_load_explicit(&client->connections, memory_order_relaxed) > 1) {
-        crowd = crowd_of(loop, client);
-        crowd = crowd == NULL ? shared : crowd;
+    struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
+    struct error ignored = ERROR_INIT;
+    if (TAILQ_EMPTY(unused) &&
+        http_daemons_add(loop, loop->accepted.tls, &ignored) != STATUS_OK) {
+        return NULL;
     }
-    struct http_daemon *chosen = daemon_of(loop, crowd);
-    if (chosen == NULL && crowd != shared) { /* it gets none, and is beside the others */
-        client_release(crowd->client);
-        *crowd = (struct crowd){.client = NULL};
-        chosen = daemon_of(loop, shared);
+    struct http_daemon *daemon = TAILQ_FIRST(unused);
+    const bool first =
+        client == NULL || atomic_load_explicit(&client->connections, memory_order_relaxed) <= 1;
+    TAILQ_REMOVE(unused, daemon, unused_link);
+    loop->unused_count--;
+    daemon->crowd = first ? &loop->crowds[0] : crowd_of(loop, client);
+    daemon->crowd->connections++;
+    daemon->fresh = true;
+    daemon->brings_texts = false;
+    return daemon;
+}
+
+/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may need
+ * one more run, in which libmicrohttpd frees the connection. */
+static struct crowd *crowd_served(const struct http_daemon *daemon)
+{
+    return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
+}
+
+bool http_daemon_is_away(const struct http_daemon *daemon)
+{
+    return daemon->conn != NULL && daemon->conn->exchange != NULL &&
+           request_is_away(&daemon->conn->exchange->request);
+}
+
+void http_daemon_wake(struct http_daemon *daemon)
+{
+    if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_away(daemon)) {
+        return;
     }
-    if (chosen != NULL) {
-        chosen->conn_count++;
+    struct crowd *crowd = crowd_served(daemon);
+    daemon->ready = true;
+    daemon->queued_by = crowd;
+    daemon->queue = daemon->fresh ? &crowd->ready_fresh : &crowd->ready;
+    TAILQ_INSERT_TAIL(daemon->queue, daemon, ready_link);
+    if (crowd->ready_count++ == 0) {
+        TAILQ_INSERT_TAIL(&daemon->loop->ready_crowds, crowd, ready_link);
     }
-    return chosen;
+}
+
+static void daemon_unready(struct http_daemon *daemon)
+{
+    struct crowd *crowd = daemon->queued_by;
+    if (daemon->ready) {
+        daemon->ready = false;
+        TAILQ_REMOVE(daemon->queue, daemon, ready_link);
+        if (--crowd->ready_count == 0) {
+            TAILQ_REMOVE(&daemon->loop->ready_crowds, crowd, ready_link);
+        }
+    }
+}
+
+void http_daemon_begin_run(struct http_daemon *daemon)
+{
+    daemon_unready(daemon);
+    daemon->fresh = false;
+    daemon->reading = false;
+    daemon->handshake_moved = false;
+    daemon->acknowledge = false;
+    daemon->runs++;
 }
 
 void http_daemon_leave(struct http_daemon *daemon)
 {
     struct crowd *crowd = daemon->crowd;
-    assert(daemon->conn_count > 0);
-    if (--daemon->conn_count > 0) {
-        return;
-    }
+    const bool ready = daemon->ready;
+    daemon_unready(daemon);
     daemon->crowd = NULL;
-    if (--crowd->daemons == 0 && crowd->client != NULL) {
+    daemon->fresh = false;
+    keep_unused(daemon);
+    if (ready) {
+        http_daemon_wake(daemon);
+    }
+    if (--crowd->connections == 0 && crowd->client != NULL) {
         client_release(crowd->client);
-        *crowd = (struct crowd){.client = NULL};
+        crowd->client = NULL;
     }
 }
 
-/* The crowd that pays for a run of the daemon. A daemon without connections runs for what
- * libmicrohttpd still has to clear away there. */
-static struct crowd *crowd_served(struct http_daemon *daemon)
+static void daemon_destroy(struct http_daemon *daemon)
 {
-    return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
+    struct http_loop *loop = daemon->loop;
+    MHD_stop_daemon(daemon->mhd);
+    assert(daemon->conn == NULL && daemon->crowd == NULL);
+    daemon_unready(daemon);
+    TAILQ_REMOVE(&loop->unused[daemon->tls], daemon, unused_link);
+    TAILQ_REMOVE(&loop->daemons, daemon, link);
+    loop->unused_count--;
+    loop->daemon_count--;
+    free(daemon);
 }
 
-/* Whether the crowd's next turn goes to this daemon before those without new connections. */
-static bool brings_newcomers(const struct http_daemon *daemon, const struct crowd *crowd)
+void http_daemons_trim(struct http_loop *loop)
 {
-    return crowd->newcomers_next && daemon->fresh > 0;
+    int stopped = 0;
+    for (size_t kind = 0; kind < ARRAY_COUNT(loop->unused); kind++) {
+        struct http_daemon *daemon = TAILQ_LAST(&loop->unused[kind], daemon_queue);
+        /* In a ready daemon libmicrohttpd may not have freed the last connection yet. */
+        while (daemon != NULL && !daemon->ready && stopped < TRIM_DAEMONS &&
+               loop->unused_count > KEPT_DAEMONS) {
+            struct http_daemon *previous = TAILQ_PREV(daemon, daemon_queue, unused_link);
+            daemon_destroy(daemon);
+            daemon = previous;
+            stopped++;
+        }
+    }
 }
 
-/* How many places a daemon is behind that of its crowd which ran last; newcomers have a ring of
- * their own, before all others. */
-static size_t places_behind(const struct http_loop *loop, const struct crowd *crowd,
-                            size_t index)
+void http_daemons_deinit(struct http_loop *loop)
 {
-    const bool first = brings_newcomers(&loop->daemons[index], crowd);
-    const size_t turn = first ? crowd->newcomer_turn : crowd->turn;
-    const size_t behind =
-        (index + loop->daemon_count - turn % loop->daemon_count) % loop->daemon_count;
-    return first ? behind : behind + loop->daemon_count;
+    struct http_daemon *daemon = TAILQ_FIRST(&loop->daemons);
+    while (daemon != NULL) {
+        struct http_daemon *next = TAILQ_NEXT(daemon, link);
+        daemon_destroy(daemon);
+        daemon = next;
+    }
 }
 
-/* Texts that are read long before their turn have left the processor's caches by then. What their
- * client sends on connections that bring none is read all the same. */
+/* True if enough texts of the daemon's client wait to be converted: texts that are read long before
+ * their turn would have left the processor's caches by then. Connections of the client that bring no
+ * texts are read all the same. */
 static bool has_read_enough(struct http_daemon *daemon)
 {
     return daemon->brings_texts &&
            text_turn_has_enough(&daemon->loop->completion.texts, crowd_served(daemon)->client);
 }
 
+/* The first daemon of the queue that may read; NULL: none. */
+static struct http_daemon *first_of(struct daemon_queue *queue)
+{
+    struct http_daemon *daemon = TAILQ_FIRST(queue);
+    while (daemon != NULL && has_read_enough(daemon)) {
+        daemon = TAILQ_NEXT(daemon, ready_link);
+    }
+    return daemon;
+}
+
+/* The crowd's next daemon; NULL: none may read. */
+static struct http_daemon *next_of(struct crowd *crowd)
+{
+    struct http_daemon *next = crowd->newcomers_next ? first_of(&crowd->ready_fresh) : NULL;
+    next = next == NULL ? first_of(&crowd->ready) : next;
+    return next == NULL ? first_of(&crowd->ready_fresh) : next;
+}
+
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
     struct http_daemon *next = NULL;
     struct crowd *least = NULL;
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[i];
-        struct crowd *crowd = crowd_served(daemon);
-        if (!daemon->need_run || has_read_enough(daemon)) {
-            continue;
-        }
-        /* Whoever has had less than the last one was idle when that had its turn. */
+    for (struct crowd *crowd = TAILQ_FIRST(&loop->ready_crowds); crowd != NULL;
+         crowd = TAILQ_NEXT(crowd, ready_link)) {
+        /* A crowd with less time than the last one was idle when that had its turn. */
         crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
-        bool sooner =
-            crowd == least && places_behind(loop, crowd, i) <
-                                  places_behind(loop, crowd, (size_t)(next - loop->daemons));
-        if (least == NULL || sooner || crowd->served_ns < least->served_ns) {
-            least = crowd;
-            next = daemon;
+        if (least == NULL || crowd->served_ns < least->served_ns) {
+            struct http_daemon *first = next_of(crowd);
+            if (first != NULL) {
+                next = first;
+                least = crowd;
+            }
         }
     }
     if (next != NULL) {
         loop->served_ns = least->served_ns;
-        *(brings_newcomers(next, least) ? &least->newcomer_turn : &least->turn) =
-            (size_t)(next - loop->daemons) + 1;
         least->newcomers_next = !least->newcomers_next;
+        TAILQ_REMOVE(next->queue, next, ready_link);
+        TAILQ_INSERT_TAIL(next->queue, next, ready_link);
     }
     return next;
 }
 
-/* The part of `ns`, a span that ends now, in which the thread had a processor. The clock goes on
- * while the thread has none, and the client must not pay for that. The thread's processor time tells
- * the difference, but to ask for it costs as much as a small request: only long spans are worth it.
- * Spans that were paid for since the last look are taken off; a long span counts as SHORT_RUN_US at
- * least. */
+/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The clock also
+ * counts time in which the thread had none, and a client is not charged with that. Asking for the
+ * thread's processor time costs as much as a small request, so it is done for long spans only. Spans
+ * that were charged since the last time are subtracted; a long span counts as SHORT_RUN_US at least. */
 static uint64_t own_time(struct http_loop *loop, uint64_t ns)
 {
     loop->paid_ns += ns;
@@ -239,7 +301,7 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     struct http_loop *loop = daemon->loop;
     struct crowd *crowd = crowd_served(daemon);
     const uint64_t own_ns = own_time(loop, ns);
-    size_t turns = crowd->client == NULL && crowd->daemons > 0 ? crowd->daemons : 1;
-    /* Between its runs it may have been idle, of which nothing is owed to it. */
+    const size_t turns = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
+    /* The crowd may have been idle before, and has no claim on that time. */
     crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + own_ns / turns;
 }

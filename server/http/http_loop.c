@@ -1,34 +1,33 @@
-/* One HTTP thread: MHD daemons in a libuv loop.
+/* One HTTP thread: connections in a libuv loop, each with a daemon of libmicrohttpd.
  *
  * One turn of a loop:
- *   uv polls --> on_daemon_readable: that daemon has something to do
- *            --> accepting.c: connections wait, each is given to a daemon
- *            --> on_done: requests came back, their connections are resumed; connections that
- *                another loop accepted for this one
- *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
- *   uv_check --> convert_waiting_texts: those that the turn before had no time for
- *            --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
- *                (http_daemons.c), for at most TURN_US
- *            --> compute_short_scans: those that wait, if the device has nothing to do
+ *   uv polls --> on_events: sockets are readable or writable; their daemons become ready
+ *            --> accepting.c: new connections; each gets a daemon
+ *            --> on_done: requests are back from other threads; connections that another loop
+ *                accepted for this one
+ *            --> on_heartbeat: deadlines, clients that are gone
+ *   uv_check --> convert_waiting_texts: texts for which the turn before had no time
+ *            --> run_daemons: MHD_run() for ready daemons in the order of http_daemons.c, for at
+ *                most TURN_US
  *
- * What comes during a turn has its place in the next one. As long as a daemon needs a run, an
- * idle handle keeps the loop from sleeping. At the end of a turn what is short and waits for the
- * processor is computed, and its answers go out; the devices are woken, if not before, for what
- * else was queued.
+ * An event during a turn is looked at in the next turn. As long as a daemon is ready, an idle handle
+ * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a turn
+ * wakes the devices for what was queued.
  *
- * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
- * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
- * would starve libuv 1.44's polling, therefore the idle handle.) Small requests are not
- * suspended but polled, and for MHD that is something to do, too, and so is a TLS handshake that
- * waits for its client: daemon_has_pending() tells them from the rest. */
+ * A daemon does not run while another thread owns its request (http_daemon_is_away()): bytes that
+ * the client sends meanwhile stay in the socket. The event set is edge-triggered, and so is the set
+ * of each daemon, so an event that nobody looks at does not keep the loop awake. If libmicrohttpd has
+ * work that no event will announce, MHD_get_timeout() returns 0: daemon_has_pending() asks it after
+ * every run.
+ *
+ * Possible failures: a handle, a thread or a descriptor cannot be made at the start. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
-#include "server/infer/infer.h"
+#include "server/infer/job.h"
 #include "server/infer/slices.h"
-#include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>
@@ -36,16 +35,18 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 enum {
-    TURN_US = 150,
-    HTTP_STOP_RUNS = 16,
-    STOPPED_MS = 1000, /* no turn for longer: SIGSTOP, a container that was paused */
-    PAID_BYTES = 1024, /* of a body and its sums: less is converted in a microsecond */
-    MOST_UNSWEPT = 4,  /* heartbeats in a row, where every turn takes as long as that */
-    DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
+    TURN_US = 150,       /* longest time for runs of daemons in one turn */
+    MOST_EVENTS = 256,   /* events that are taken from the sockets' set at once */
+    HTTP_STOP_RUNS = 16, /* runs of each daemon before the loop is taken down */
+    STOPPED_MS = 1000, /* a turn that is longer means SIGSTOP, or a container that was paused */
+    PAID_BYTES = 1024, /* a shorter body with its sums is converted in a microsecond */
+    MOST_UNSWEPT = 4,  /* heartbeats in a row that may leave out their sweep */
+    DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
 
 /* ---- the loop's handles ---- */
@@ -55,81 +56,27 @@ static void on_noop(uv_idle_t *idle)
     (void)idle;
 }
 
-/* Run them all before the loop sleeps, whatever they brought before. */
-static void wake_daemons(struct http_loop *loop)
+/* The connection's request is back on this thread. */
+static void wake_conn(struct conn *conn)
 {
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        loop->daemons[i].need_run = true;
-        loop->daemons[i].brings_texts = false;
-    }
-}
-
-void loop_after_run(struct exchange *exchange, enum after_run what)
-{
-    if (exchange->after_run == AFTER_RUN_NOTHING) {
-        LIST_INSERT_HEAD(&exchange->conn->daemon->after_run, exchange, after_run_link);
-    }
-    exchange->after_run = what;
-}
-
-void loop_forget_after_run(struct exchange *exchange)
-{
-    if (exchange->after_run != AFTER_RUN_NOTHING) {
-        exchange->after_run = AFTER_RUN_NOTHING;
-        LIST_REMOVE(exchange, after_run_link);
-    }
-}
-
-/* Suspend a connection whose request went away in this run. Callbacks must not do it, because MHD
- * still has bytes then that it has read: when the connection is resumed, MHD reads first. If the
- * client has closed its side, which it is free to do while it waits, MHD closes the connection,
- * whatever it had. After the run it has nothing left of a body but the beginning of a chunk, and
- * once the body is complete it waits for us, not for bytes. (MHD's manual allows suspending in
- * callbacks alone, for the sake of daemons with threads.) */
-static void suspend_connection(struct exchange *exchange)
-{
-    exchange->held = true;
-    exchange->conn->daemon->polled--;
-    MHD_suspend_connection(exchange->conn->connection);
-}
-
-/* The run is over. What of a body has not come by now may wait for us to acknowledge its head. */
-static void do_after_run(struct http_daemon *daemon)
-{
-    while (!LIST_EMPTY(&daemon->after_run)) {
-        struct exchange *exchange = LIST_FIRST(&daemon->after_run);
-        const enum after_run what = exchange->after_run;
-        const enum request_state state = request_state(&exchange->request);
-        loop_forget_after_run(exchange);
-        if (what == AFTER_RUN_SUSPEND) {
-            suspend_connection(exchange);
-        } else if (state == REQUEST_BODY || state == REQUEST_REFUSED) {
-            client_socket_acknowledge(exchange->conn->fd);
-        }
-    }
+    conn->loop->completion.expected--;
+    http_daemon_wake(conn->daemon);
 }
 
 void loop_resume(struct exchange *exchange)
 {
-    struct http_daemon *daemon = exchange->conn->daemon;
-    exchange->loop->completion.expected--;
-    daemon->need_run = true;
-    if (exchange->held) {
-        exchange->held = false;
-        MHD_resume_connection(exchange->conn->connection);
-    } else {
-        daemon->polled--;
-    }
+    request_set_owner(&exchange->request, OWNER_LOOP);
     request_enter(&exchange->request, REQUEST_READY);
+    wake_conn(exchange->conn);
 }
 
-/* A body that waited may go on, or is refused: then request.error says why. */
+/* The body of a request that was PAUSED may continue, or request.error says why the request is
+ * refused. */
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    request_enter(&exchange->request, REQUEST_BODY);
-    conn_begin(conn);
-    conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
+    conn_begin(conn, clock_now_ns());
+    conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
     enum exchange_step step = EXCHANGE_CLOSE;
     if (exchange->left_inside) {
@@ -148,29 +95,24 @@ static void resume_body(struct exchange *exchange)
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
         (void)deadline_left_inside_body(exchange);
     }
-    exchange->loop->completion.expected--;
-    exchange->held = false;
-    conn->daemon->need_run = true;
-    MHD_resume_connection(exchange->conn->connection);
+    wake_conn(conn);
 }
 
-/* The next step of a request that came back. A scan that an HTTP thread computed, and a text that is
- * converted in this step, are paid for by its connection's turns, as what is done where it was read;
- * the clock costs more than the step of one that has no text to speak of. */
+/* Carry on with a request that another thread returned. The connection's crowd is charged with the
+ * time of a text that this step converts. Reading the clock costs more than a step without a text, so such a step is
+ * free. */
 static void advance(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct http_daemon *daemon = exchange->conn->daemon;
     const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
-    uint64_t owed_ns = request->loop_ns;
-    request->loop_ns = 0;
-    if (!infer_advance(request)) {
+    if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
+        job_run(request)) {
         loop_resume(exchange);
     }
-    owed_ns += converts ? clock_now_ns() - begin_ns : 0;
-    if (owed_ns > 0) {
-        http_daemon_served(daemon, owed_ns);
+    if (converts) {
+        http_daemon_served(daemon, clock_now_ns() - begin_ns);
     }
 }
 
@@ -189,13 +131,15 @@ static void take_back(struct request *request)
         exchange_end_orphan(exchange);
         return;
     }
-    enum request_state state = request_state(request);
-    if (state != REQUEST_PRINTING) {
+    const bool was_away = request_is_away(request);
+    const enum request_state state = request_state(request);
+    request_set_owner(request, OWNER_LOOP);
+    if (state != REQUEST_READY) {
         (void)exchange_comes_too_late(exchange);
     }
-    if (state == REQUEST_BODY) {
-        exchange_refuse(exchange); /* it has lost a slice */
-    } else if (state == REQUEST_PAUSED) {
+    if (state == REQUEST_BODY && !was_away) {
+        exchange_refuse(exchange); /* the request has lost a slice */
+    } else if (state == REQUEST_BODY) {
         resume_body(exchange);
     } else {
         advance(exchange);
@@ -225,50 +169,65 @@ static void on_done(uv_poll_t *poll, int status, int events)
     accepting_take_handed(loop);
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
-        wake_daemons(loop);
     }
 }
 
-/* After a run that began then: true if the daemon still holds something that no descriptor
- * announces. With polled requests and handshakes it always says so: then it is through when a run
- * had nothing new for us, which takes two while answers are being sent, as header and body may go
- * apart. */
-static bool daemon_has_pending(struct http_daemon *daemon, uint64_t began_ns)
+/* Sockets have become readable or writable. The set is edge-triggered, as libmicrohttpd's own are: a
+ * daemon that does not run now finds the same event when it runs. */
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+    struct http_loop *loop = poll->data;
+    struct epoll_event ready[MOST_EVENTS];
+    (void)status;
+    (void)events;
+    const uint64_t now_ns = clock_now_ns();
+    const int count = epoll_wait(loop->events_fd, ready, MOST_EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        struct http_daemon *daemon = ready[i].data.ptr;
+        if (daemon->conn != NULL) {
+            daemon->conn->moved_ns = now_ns;
+        }
+        http_daemon_wake(daemon);
+    }
+}
+
+/* After a run: true if libmicrohttpd can do more without another event. A TLS handshake that waits
+ * for its client always looks so to libmicrohttpd: there, a run that moved no bytes is the last. */
+static bool daemon_has_pending(struct http_daemon *daemon)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
-    if (daemon->need_run) {
-        return true;
-    }
-    if (MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES || timeout_ms != 0) {
-        daemon->settled_ns = began_ns;
+    if (http_daemon_is_away(daemon) || MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES ||
+        timeout_ms != 0) {
         return false;
     }
-    return daemon->polled + daemon->handshaking == 0 ||
-           daemon->quiet_runs < (daemon->answering > 0 ? 2U : 1U);
+    return daemon->conn == NULL || !daemon->conn->handshaking || daemon->handshake_moved;
 }
 
 static void daemon_run_once(struct http_daemon *daemon)
 {
-    daemon->need_run = false;
-    daemon->progress = false;
-    daemon->reading = false;
-    daemon->handshake = NULL;
-    daemon->fresh = 0;
+    http_daemon_begin_run(daemon);
+    daemon->loop->running = daemon;
     (void)MHD_run(daemon->mhd);
-    do_after_run(daemon);
-    daemon->runs++;
-    daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
+    daemon->loop->running = NULL;
+    const struct exchange *exchange = daemon->conn == NULL ? NULL : daemon->conn->exchange;
+    if (daemon->acknowledge && exchange != NULL) {
+        const enum request_state state = request_state(&exchange->request);
+        if (state == REQUEST_BODY || state == REQUEST_REFUSED) {
+            client_socket_acknowledge(daemon->conn->fd);
+        }
+    }
 }
 
-/* A run reads once from each connection, half a buffer at most. Where buffers are small, a body
- * that fills them has several runs, so that all bodies on the loop come at the same pace. */
+/* A run reads once from the connection, half a buffer at most. Where the buffer is small, a body that
+ * fills it has several runs, so that all bodies on the loop are read at the same pace. */
 static void daemon_run(struct http_daemon *daemon)
 {
     size_t runs = 0;
     do {
         daemon_run_once(daemon);
         runs++;
-    } while (daemon->reading && runs * daemon->buffer_bytes < ROOMY_BUFFER);
+    } while (daemon->reading && !http_daemon_is_away(daemon) &&
+             runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
 /* Run daemons that need it until the turn is over; true if one still does. */
@@ -282,29 +241,18 @@ static bool run_daemons(struct http_loop *loop)
         if (daemon == NULL) {
             return false;
         }
+        loop->run_ns = run_ns;
         daemon_run(daemon);
-        daemon->need_run = daemon_has_pending(daemon, run_ns);
+        if (daemon_has_pending(daemon)) {
+            http_daemon_wake(daemon);
+        }
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
     }
-    return true; /* perhaps: the next turn sees */
+    return true; /* perhaps: the next turn decides */
 }
 
-/* Compute what is short and waits for a device here and now. True: requests came back, from here
- * or from another loop, which did not wake this one. */
-static bool compute_short_scans(struct http_loop *loop)
-{
-    if (!queue_waits(loop->server->queue)) {
-        return false;
-    }
-    completion_stay_awake(&loop->completion);
-    const bool ran = device_pool_run_here(loop->server->devices);
-    struct request *back = completion_take_awake(&loop->completion);
-    take_chain_back(back);
-    return ran || back != NULL;
-}
-
-/* A turn begins with the texts that wait for one. */
+/* Convert the texts that wait for this turn. */
 static void convert_waiting_texts(struct http_loop *loop)
 {
     struct text_turn *texts = &loop->completion.texts;
@@ -321,15 +269,16 @@ static void convert_waiting_texts(struct http_loop *loop)
     }
 }
 
-/* What the time is. A process that was stopped finds all bounds of its clients passed, and what
- * they sent meanwhile unread: nobody is cut for it before a run has read. */
+/* Returns the time. After the process was stopped, all deadlines of clients seem to have passed, and
+ * the bytes that clients sent meanwhile are unread: the next sweep is left out, so that runs read
+ * these bytes first. */
 static uint64_t notice_stop(struct http_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
     if (clock_span_ns(loop->awake_ns, now_ns) > STOPPED_MS * NS_PER_MS) {
         for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
              conn = loop_next_conn(loop, conn)) {
-            conn_renew(conn);
+            conn->moved_ns = now_ns;
         }
         loop->stood_still = true;
     }
@@ -342,11 +291,7 @@ static void on_check(uv_check_t *check)
     struct http_loop *loop = check->data;
     (void)notice_stop(loop);
     convert_waiting_texts(loop);
-    bool pending = run_daemons(loop);
-    if (compute_short_scans(loop)) { /* the answers go out in the same turn */
-        pending = run_daemons(loop);
-        pending = compute_short_scans(loop) || pending;
-    }
+    const bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
     if (pending || text_turn_waits(&loop->completion.texts)) {
         (void)uv_idle_start(&loop->idle, on_noop);
@@ -383,8 +328,8 @@ static void on_heartbeat(uv_timer_t *timer)
     bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
     if (due) {
         loop->swept_ns = now_ns;
-        /* What came meanwhile is read first. But a thread that hardly ever has a processor stands
-         * still before every heartbeat, and its clients have their bounds, too. */
+        /* A thread that hardly ever has a processor stands still before every heartbeat; its
+         * clients have deadlines, too, so the number of sweeps that are left out is limited. */
         if (loop->stood_still && loop->unswept < MOST_UNSWEPT) {
             loop->unswept++;
         } else {
@@ -394,24 +339,32 @@ static void on_heartbeat(uv_timer_t *timer)
         loop->stood_still = false;
         accepting_resume(loop);
     }
-    wake_daemons(loop);
+    struct http_daemon *daemon = NULL;
+    TAILQ_FOREACH(daemon, &loop->daemons, link)
+    {
+        daemon->brings_texts = false;
+    }
+    http_daemons_trim(loop);
 }
 
-/* Called after the loop's thread has ended, in its stead: everything suspended has come back or
- * never will. */
+/* End the requests of a loop whose thread has ended. Requests that other threads own are back by
+ * now, or a hung device has them. */
 static void end_requests(struct http_loop *loop)
 {
     while (text_turn_waits(&loop->completion.texts)) {
         convert_waiting_texts(loop);
     }
     on_done(&loop->done, 0, 0);
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        for (int run = 0; run < HTTP_STOP_RUNS; run++) {
-            daemon_run_once(&loop->daemons[i]);
+    struct http_daemon *daemon = NULL;
+    TAILQ_FOREACH(daemon, &loop->daemons, link)
+    {
+        for (int run = 0; run < HTTP_STOP_RUNS && !http_daemon_is_away(daemon); run++) {
+            daemon_run_once(daemon);
         }
     }
     if (loop->completion.expected > 0) {
-        /* A hung device still has requests: MHD would abort. The process is about to end. */
+        /* A hung device owns the requests, and writes to their memory: nothing is freed, as the
+         * process is about to end. */
         log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
                     loop->completion.expected);
     }
@@ -421,7 +374,6 @@ static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
     (void)pthread_setname_np(pthread_self(), "tally-http");
-    wake_daemons(loop);
     (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
     while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
@@ -462,16 +414,20 @@ static enum status raise_descriptor(struct http_loop *loop, struct error *err)
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
     TRY(raise_descriptor(loop, err));
-    if (uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
+    loop->events_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->events_fd < 0 || uv_poll_init(&loop->uv, &loop->events, loop->events_fd) != 0 ||
+        uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
         uv_timer_init(&loop->uv, &loop->heartbeat) != 0 ||
         uv_check_init(&loop->uv, &loop->check) != 0 ||
         uv_idle_init(&loop->uv, &loop->idle) != 0) {
         return error_set(err, STATUS_INTERNAL, "libuv cannot make its handles");
     }
     loop->done.data = loop;
+    loop->events.data = loop;
     loop->heartbeat.data = loop;
     loop->check.data = loop;
     if (uv_poll_start(&loop->done, UV_READABLE, on_done) != 0 ||
+        uv_poll_start(&loop->events, UV_READABLE, on_events) != 0 ||
         uv_timer_start(&loop->heartbeat, on_heartbeat, HEARTBEAT_MS, HEARTBEAT_MS) != 0 ||
         uv_check_start(&loop->check, on_check) != 0) {
         return error_set(err, STATUS_INTERNAL, "libuv cannot start its handles");
@@ -482,12 +438,7 @@ static enum status start_handles(struct http_loop *loop, struct error *err)
 /* So that there is always one that speaks TLS, or does not. */
 static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error *err)
 {
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        if (loop->daemons[i].tls == tls) {
-            return STATUS_OK;
-        }
-    }
-    return http_daemons_add(loop, tls, err);
+    return TAILQ_EMPTY(&loop->unused[tls]) ? http_daemons_add(loop, tls, err) : STATUS_OK;
 }
 
 enum status loop_start(struct http_loop *loop, struct http *http, struct error *err)
@@ -495,6 +446,7 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
     const struct listen_set *sockets = &http->listeners;
     loop->http = http;
     loop->server = http->server;
+    http_daemons_init(loop);
     TAILQ_INIT(&loop->evicted);
     TAILQ_INIT(&loop->probes);
     TRY(completion_init(&loop->completion, err));
@@ -544,16 +496,14 @@ void loop_stop(struct http_loop *loop)
     if (!loop->opened || loop->completion.expected > 0) {
         return; /* never begun, or still in use by a hung device */
     }
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[i];
-        MHD_stop_daemon(daemon->mhd);
-        assert(daemon->polled == 0 && daemon->answering == 0 && daemon->conn_count == 0);
-    }
+    http_daemons_deinit(loop);
     accepting_stop(loop);
     uv_walk(&loop->uv, close_handle, NULL);
     do { /* twice where the order to stop came before its thread ran it */
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     } while (uv_loop_close(&loop->uv) == UV_EBUSY);
+    thread_device_close(&loop->completion.device);
+    (void)close(loop->events_fd);
     completion_deinit(&loop->completion);
     while (loop->free_exchanges != NULL) {
         struct exchange *exchange = loop->free_exchanges;

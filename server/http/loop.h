@@ -16,44 +16,46 @@
 struct MHD_Daemon;
 struct tls_files;
 
-/* Connections that libmicrohttpd serves in one go: one of its daemons. A client's first is
- * beside others' (http_daemons.c). */
+/* A daemon of libmicrohttpd with one connection, or an unused one. MHD_run() of the daemon runs that
+ * connection and no other. */
 struct http_daemon {
     struct http_loop *loop;
-    struct MHD_Daemon *mhd; /* NULL: not started yet */
-    bool tls;               /* it speaks HTTPS, else HTTP */
-    size_t buffer_bytes;    /* of each of its connections */
-    uv_poll_t poll;         /* on its epoll descriptor */
-    struct crowd *crowd;    /* whose connections it has; NULL: it has none */
-    size_t conn_count;      /* with the one that it is about to be given */
-    TAILQ_HEAD(conn_list, conn) conns;
-    size_t fresh; /* connections accepted since its last run */
-    bool need_run;
-    uint64_t settled_ns; /* a run that began then has read all that had come */
-    bool brings_texts;   /* since the last heartbeat: one waited for its turn (text_turn.h) */
-    uint64_t runs;       /* so far: who has waited for one was looked at in it */
-    bool progress;       /* since the run began: somebody was called with something new */
-    bool reading;        /* since the run began: a body that filled its share of a buffer */
-    unsigned quiet_runs; /* in a row, without */
-    size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
-    size_t answering;    /* and in REQUEST_ANSWERING */
-    size_t handshaking;  /* connections in their TLS handshake */
-    const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
-    LIST_HEAD(exchange_list, exchange) after_run; /* there is something to do for them then */
+    struct MHD_Daemon *mhd;
+    bool tls;                      /* the daemon speaks HTTPS, else HTTP */
+    size_t buffer_bytes;           /* size of the connection's buffer */
+    struct conn *conn;             /* NULL: no connection yet, or no connection any more */
+    struct crowd *crowd;           /* the crowd that the connection belongs to; NULL: unused */
+    TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
+    TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused while crowd is NULL */
+    TAILQ_ENTRY(http_daemon) ready_link;  /* in `queue` while `ready` */
+    struct daemon_queue *queue;           /* of crowd `queued_by` */
+    struct crowd *queued_by;
+    bool ready;        /* the daemon waits for a run */
+    bool fresh;        /* the connection was accepted since the last run */
+    bool brings_texts; /* since the last heartbeat a text waited for its turn (text_turn.h) */
+    uint64_t runs;     /* number of runs so far */
+    bool reading; /* the last run read a piece of a body that filled its share of the buffer */
+    bool handshake_moved; /* the last run sent or received bytes of a TLS handshake */
+    bool acknowledge;     /* the last run read a header, and the body may wait for an ACK */
 };
 
-/* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
+TAILQ_HEAD(daemon_queue, http_daemon);
+
+/* Connections that share turns on a loop: those of one client except its first, or the first
+ * connections of all clients. */
 struct crowd {
-    struct client *client; /* held; NULL: first connections, or nobody */
-    size_t daemons;
-    size_t turn;          /* index of the daemon behind that of its own that ran last ... */
-    size_t newcomer_turn; /* ... and that ran last for its new connections */
-    bool newcomers_next;  /* its next turn goes to a daemon with new connections */
-    uint64_t served_ns;   /* of the thread's time, as it counts for whose turn is next */
+    struct client *client; /* held; NULL: first connections, or an unused crowd */
+    size_t connections;
+    size_t ready_count;
+    struct daemon_queue ready;       /* daemons that wait for a run, the next one first ... */
+    struct daemon_queue ready_fresh; /* ... and those whose connection is new */
+    TAILQ_ENTRY(crowd) ready_link;   /* in loop->ready_crowds while ready_count > 0 */
+    bool newcomers_next;             /* the crowd's next turn goes to a new connection */
+    uint64_t served_ns; /* time of the thread, as it counts for the order of turns */
 };
 
 enum {
-    DAEMONS_MAX = 64 /* of a loop */
+    CROWDS_MAX = 64 /* crowds of a loop */
 };
 
 /* A listening socket on one loop. */
@@ -84,7 +86,9 @@ struct http_loop {
     bool started;
     bool joined;
     uv_loop_t uv;
-    uv_poll_t done; /* on completion.fd */
+    uv_poll_t done;   /* on completion.fd */
+    uv_poll_t events; /* on events_fd */
+    int events_fd;    /* owned: epoll, of the sockets of all connections */
     uv_timer_t heartbeat;
     uv_check_t check;
     uv_idle_t idle;
@@ -97,16 +101,21 @@ struct http_loop {
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */
     size_t probe_count;
-    struct conn_ring evicted; /* connections to cut; guarded by the lock of places.c */
-    size_t handshaking;       /* connections in their TLS handshake */
-    struct http_daemon daemons[DAEMONS_MAX];
-    size_t daemon_count;              /* that were started */
-    struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
-    uint64_t served_ns;               /* of the crowd whose turn was last, before that */
-    uint64_t cpu_ns;          /* processor time of the thread when the loop last asked for it */
-    uint64_t paid_ns;         /* time that crowds have paid for since */
-    atomic_size_t conn_count; /* with those that are handed to it */
-    atomic_bool accepting;    /* some listener is not closed */
+    struct conn_ring evicted;      /* connections to cut; guarded by the lock of places.c */
+    size_t handshaking;            /* connections in their TLS handshake */
+    struct daemon_queue daemons;   /* owned: all daemons */
+    struct daemon_queue unused[2]; /* those without a connection; [true]: with TLS */
+    size_t daemon_count;
+    size_t unused_count;
+    struct crowd crowds[CROWDS_MAX]; /* the first: of clients' first connections */
+    TAILQ_HEAD(crowd_queue, crowd) ready_crowds;
+    uint64_t served_ns; /* of the crowd whose turn was last, before that */
+    uint64_t cpu_ns;    /* processor time of the thread when the loop last asked for it */
+    uint64_t paid_ns;   /* time that crowds have paid for since */
+    struct http_daemon *running; /* the daemon that runs now; NULL: none */
+    uint64_t run_ns;             /* when the current run of a daemon began, or the last one */
+    atomic_size_t conn_count;    /* with those that are handed to it */
+    atomic_bool accepting;       /* some listener is not closed */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
@@ -144,12 +153,12 @@ enum {
 /* All connections of a loop, one after the other: from NULL to NULL. */
 static inline struct conn *loop_next_conn(const struct http_loop *loop, const struct conn *conn)
 {
-    struct conn *next = conn == NULL ? NULL : TAILQ_NEXT(conn, link);
-    size_t behind = conn == NULL ? 0 : (size_t)(conn->daemon - loop->daemons) + 1;
-    for (; next == NULL && behind < loop->daemon_count; behind++) {
-        next = TAILQ_FIRST(&loop->daemons[behind].conns);
+    const struct http_daemon *daemon =
+        conn == NULL ? TAILQ_FIRST(&loop->daemons) : TAILQ_NEXT(conn->daemon, link);
+    while (daemon != NULL && daemon->conn == NULL) {
+        daemon = TAILQ_NEXT(daemon, link);
     }
-    return next;
+    return daemon == NULL ? NULL : daemon->conn;
 }
 
 /* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is due.
@@ -164,26 +173,34 @@ void loop_stop(struct http_loop *loop);
  * spans made here. */
 uint64_t loop_draw_id(struct http_loop *loop);
 
-/* The request of an exchange that was away is through: its answer can be sent. */
+/* The request of the exchange is complete: its answer can be sent. */
 void loop_resume(struct exchange *exchange);
-/* Do this for the exchange at the end of this run, in place of what was to be done. To suspend: its
- * request is away, and MHD leaves its connection alone until it is resumed. */
-void loop_after_run(struct exchange *exchange, enum after_run what);
-/* The exchange ends before the run does. */
-void loop_forget_after_run(struct exchange *exchange);
 
-/* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
+/* http_callbacks.c: have libmicrohttpd make a daemon. */
 MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
 
-/* http_daemons.c: start one more; the loop has fewer than DAEMONS_MAX. */
+/* http_daemons.c: before any other call. */
+void http_daemons_init(struct http_loop *loop);
+/* Stop unused daemons of which there are too many: they hold memory and descriptors. */
+void http_daemons_trim(struct http_loop *loop);
+/* Stop all daemons, which closes their connections. */
+void http_daemons_deinit(struct http_loop *loop);
+/* Start one more daemon, which is unused. */
 MUST_CHECK enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err);
-/* The daemon that a new connection of the client is with, until it leaves; the client NULL: beside
- * the first connections of others. Returns NULL if there is none. */
+/* Returns an unused daemon for a new connection of the client, until http_daemon_leave(). client is
+ * NULL: the connection shares turns with first connections. Returns NULL if no daemon starts. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);
-/* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */
+/* Whether another thread owns the request on the daemon's connection. Such a daemon does not run. */
+bool http_daemon_is_away(const struct http_daemon *daemon);
+/* Have the daemon run. Nothing to do while it runs, because its run looks at everything that it has;
+ * nor while another thread owns its request, because loop_resume() wakes it. */
+void http_daemon_wake(struct http_daemon *daemon);
+/* The daemon runs now. */
+void http_daemon_begin_run(struct http_daemon *daemon);
+/* The next daemon to run: one of the crowd that was served least; NULL: none is ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* The daemon ran for `ns`, or what came back to one of its connections took as long. */
+/* Charge the daemon's crowd with `ns` of the thread's time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */

@@ -227,7 +227,6 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
     struct exchange *exchange = cls;
-    exchange->conn->daemon->progress = true;
     exchange->conn->answer_given = position;
     size_t count = copy_from(exchange->answer_head, position, block, room);
     uint64_t behind =
@@ -352,8 +351,7 @@ bool respond(struct exchange *exchange)
                                      response) == MHD_YES;
     MHD_destroy_response(response);
     request_enter(request, REQUEST_ANSWERING);
-    exchange->conn->daemon->answering++;
-    conn_begin(exchange->conn);
+    conn_begin(exchange->conn, exchange->loop->run_ns);
     return queued;
 }
 

@@ -65,13 +65,6 @@ struct tls_credentials {
 
 /* ---- bytes ---- */
 
-/* One connection of a daemon gets on with its handshake in each run: the first that has bytes. */
-static bool handshake_must_wait(const struct conn *conn)
-{
-    const struct conn *other = conn->daemon->handshake;
-    return conn->handshaking && other != NULL && other != conn;
-}
-
 /* Read what the client has sent behind the bytes that end its connection, for the close would be a
  * reset otherwise: a client that meets a reset in its send() reads no reason. */
 static void drop_rest(const struct conn *conn)
@@ -103,22 +96,12 @@ static void answer_plain_http(struct conn *conn)
 static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
 {
     struct conn *conn = arg;
-    struct http_daemon *daemon = conn->daemon;
-    if (handshake_must_wait(conn)) {
-        /* libmicrohttpd is told once that a connection has ended. It forgets that where the
-         * handshake goes on, and would not ask in the next run. */
-        const bool ended = client_socket_ended(conn->fd);
-        daemon->progress = true; /* there is something to do in the next run */
-        errno = ended ? ECONNRESET : EAGAIN;
-        return -1;
-    }
     ssize_t count = recv(conn->fd, bytes, room, 0);
     if (count <= 0) {
         return count;
     }
     conn->pulled_bytes += conn->handshaking ? 0 : (uint64_t)count;
-    daemon->progress = true;
-    daemon->handshake = conn->handshaking ? conn : daemon->handshake;
+    conn->daemon->handshake_moved = true;
     const bool first = !conn->heard;
     conn->heard = true;
     if (first && begins_plain_http(bytes)) {
@@ -133,7 +116,7 @@ static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int 
 {
     struct conn *conn = arg;
     ssize_t sent = writev(conn->fd, pieces, count); /* SIGPIPE is ignored */
-    conn->daemon->progress = conn->daemon->progress || sent > 0;
+    conn->daemon->handshake_moved = conn->daemon->handshake_moved || sent > 0;
     return sent;
 }
 
@@ -146,7 +129,6 @@ static bool handshake_over(struct conn *conn)
         return false;
     }
     conn->handshaking = false;
-    conn->daemon->handshaking--;
     conn->loop->handshaking--;
     return true;
 }
@@ -596,7 +578,6 @@ void tls_begin(struct conn *conn)
     conn->tls = session;
     conn->credentials = credentials_get(loop->http->tls);
     conn->handshaking = true;
-    conn->daemon->handshaking++;
     loop->handshaking++;
     gnutls_transport_set_ptr(session, conn);
     gnutls_transport_set_pull_function(session, tls_pull);

@@ -1,16 +1,14 @@
-/* TLS on a connection. libmicrohttpd has GnuTLS's session, and drives it; its bytes, its
- * credentials and its handshake's turn are ours:
+/* TLS on a connection. libmicrohttpd owns GnuTLS's session and drives it; this file moves its bytes
+ * and sets its credentials:
  *
  *   - Credentials (--tls-cert, --tls-key, --tls-client-ca) are read at the start and again whenever
  *     the files change. A connection keeps those that were valid when it began, so a change fails
  *     no request; libmicrohttpd's daemon would keep its own for ever. What cannot be used (half a
  *     file, a key that is not the certificate's) is refused with a line in the log. Connections go
  *     on with what there was, and the files are tried again when they change, and every minute.
- *   - libmicrohttpd asks for a handshake again and again while it waits for its client, and has no
- *     end of bytes to announce. The loop sleeps by what was moved (daemon_has_pending() in
- *     http_loop.c): what goes in or out of a session's socket is progress.
- *   - A handshake costs a signature, a thousand times what a small request does. In one run of a
- *     daemon one connection gets on with its own, so that others come between.
+ *   - While a handshake waits for its client, libmicrohttpd says that it has work. The loop
+ *     therefore sleeps after a run that moved no bytes of the handshake (daemon_has_pending() in
+ *     http_loop.c).
  *   - Connections in their handshake are limited. Beyond that one of the client that has most
  *     connections gives way, the oldest: who opens many cuts himself off, not others.
  *

@@ -1,21 +1,16 @@
 /* What libmicrohttpd refuses by itself, because it cannot be read as a request: a request line, a
  * header or a chunk that is malformed or too long. Its own answer would be HTML and have no id, so
  * a client gets ours instead, as every other error: it is written to the socket, and our side
- * closed, when libmicrohttpd writes to its log that it is about to answer.
- *
- * The log does not say which connection it is about. It is one of the daemon's that libmicrohttpd
- * reads a header or chunks from, and of which something has come: mostly there is only one. Where
- * there are several the answer stays libmicrohttpd's: nobody gets what is meant for another.
+ * closed, when libmicrohttpd writes to its log that it is about to answer. The log's daemon has one
+ * connection, so the log line belongs to that connection.
  *
  * Thread: the loop. */
-#include "server/base/clock.h"
 #include "server/http/loop.h"
 
 #include <string.h>
 
 enum {
-    SHOWN = 256,
-    COARSE_MS = 8 /* so far off the system's count of milliseconds may be */
+    SHOWN = 256 /* bytes of the page's text in the answer */
 };
 
 /* The first row that matches gives the status, the field and the advice of a refusal. */
@@ -49,55 +44,6 @@ static const struct refusal {
     {505, "", STATUS_HTTP_VERSION, "", "expected HTTP/1.1 or HTTP/1.0"},
 };
 
-/* May libmicrohttpd be reading a header or a chunk from it? Not while the connection is suspended.
- * begun: of a request whose first line it has read. */
-static bool may_be_read(const struct conn *conn, bool begun)
-{
-    const struct exchange *exchange = conn->exchange;
-    if (exchange == NULL || request_state(&exchange->request) == REQUEST_HEADER) {
-        return exchange != NULL || !begun;
-    }
-    enum request_state state = request_state(&exchange->request);
-    return exchange->header.chunked && !exchange->held &&
-           (state == REQUEST_BODY || state == REQUEST_PAUSED || state == REQUEST_REFUSED ||
-            state == REQUEST_LINGERING);
-}
-
-/* Nothing has come since the last request on it ended. What came before that, or so soon behind it
- * that the system's count does not tell, libmicrohttpd has read in the meantime. */
-static bool nothing_came(const struct conn *conn)
-{
-    const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;
-    return conn->used && conn->exchange == NULL &&
-           conn->daemon->settled_ns >= conn->since_ns + COARSE_MS * NS_PER_MS &&
-           client_socket_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
-}
-
-static bool never_came(const struct conn *conn)
-{
-    uint64_t bytes = 0;
-    return !conn->used && client_socket_received(conn->fd, &bytes) && bytes == 0;
-}
-
-/* The connection of the daemon that is meant; NULL: it may be one or another. */
-static struct conn *find_culprit(const struct http_daemon *daemon, const char *page)
-{
-    const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
-    struct conn *found = NULL;
-    struct conn *conn = NULL;
-    TAILQ_FOREACH(conn, &daemon->conns, link)
-    {
-        if (!may_be_read(conn, begun) || nothing_came(conn) || never_came(conn)) {
-            continue;
-        }
-        if (found != NULL) {
-            return NULL;
-        }
-        found = conn;
-    }
-    return found;
-}
-
 /* What the page says, without tags, entities and the last full stop. */
 static void page_text(const char *page, char text[SHOWN])
 {
@@ -118,7 +64,7 @@ static void page_text(const char *page, char text[SHOWN])
 
 void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page)
 {
-    struct conn *conn = find_culprit(daemon, page);
+    struct conn *conn = daemon->conn;
     char text[SHOWN];
     size_t row = 0;
     page_text(page, text);
@@ -134,7 +80,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
         exchange = exchange_begin(conn, "");
     }
     if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||
-        request_state(&exchange->request) == REQUEST_PAUSED) {
+        request_is_away(&exchange->request)) {
         return;
     }
     (void)error_set_field(&exchange->request.error, refusals[row].status, refusals[row].field,

@@ -16,8 +16,6 @@
 #include <string.h>
 
 enum {
-    FORGET_BYTES = 32 << 20, /* of numbers' text */
-    FORGET_STEP = 16 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
     TOUCH_STEP = 2 << 20,    /* ... and by one thread: a huge page */
@@ -86,10 +84,11 @@ static enum status ask_head(struct request *request, struct error *err)
     if (body->head_need != request->head_bytes || head_is_whole_body(request)) {
         return STATUS_OK; /* memory for the rest is taken when it comes */
     }
-    /* A carry was checked as it came. */
+    /* A carry was checked as it came; offsets are checked when the body is complete. */
+    const struct codec_request *codec = &request->codec_request;
     if (request->head_bytes >
             smaller_of(request->server->config->inline_json_bytes, TEXT_TURN_SHORT_BYTES) &&
-        request->codec_request.carry_bytes == 0) {
+        codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
         body->spill = true;
         return STATUS_OK;
     }
@@ -118,27 +117,6 @@ enum status body_begin(struct request *request, struct error *err)
         TRY(inflate_create(body->coding, &body->inflate, err));
     }
     return ask_head(request, err);
-}
-
-enum status body_forget_text(struct request *request, struct json_cut text, struct error *err)
-{
-    struct text *head = &request->head;
-    const size_t first = (size_t)(text.text - head->bytes);
-    size_t at = first + text.bytes;
-    if (text.bytes < FORGET_BYTES || head->block.slab == NULL) {
-        return STATUS_OK; /* fresh pages for the next text would cost more than these are worth */
-    }
-    while (at > first) { /* from the end, where the pages that are there then end */
-        const size_t step = smaller_of(at - first, FORGET_STEP);
-        const size_t back = memory_untouch(&head->block, at - step, at);
-        infer_discharge(request, back);
-        head->charged -= back;
-        at -= step;
-        if (at > first && !parallel_step(request->parallel)) {
-            return parallel_given_up(err);
-        }
-    }
-    return STATUS_OK;
 }
 
 static enum status feed_head(struct request *request, const char *bytes, size_t count,
@@ -274,7 +252,6 @@ bool body_has_pages(struct request *request, size_t count)
         end <= landing.block->touched) {
         return true; /* it is short, or its pages are there */
     }
-    request_enter(request, REQUEST_PAUSED);
     codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
     return false;
 }

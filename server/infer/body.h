@@ -47,13 +47,6 @@ MUST_CHECK enum status body_finish(struct request *request, struct error *err);
  * err   what body_feed() and body_finish() say; INVALID_ENCODING; CLIENT_GONE: given up */
 MUST_CHECK enum status body_unpack(struct request *request, uint64_t most, struct error *err);
 
-/* The text of numbers inside the head has been read and will not be again: if it is very long, give
- * its pages and its part of the budget back before an answer of about its length is printed. They
- * go in steps.
- * err   CLIENT_GONE: given up */
-MUST_CHECK enum status body_forget_text(struct request *request, struct json_cut text,
-                                        struct error *err);
-
 /* The request ends: free what is kept packed, and release what was reserved for it. */
 void body_release(struct request *request);
 

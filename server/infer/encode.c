@@ -12,6 +12,7 @@
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 
@@ -157,10 +158,31 @@ static enum status print_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
+/* Make the carry after a part the head of the answer, and correct the memory charged for the text of
+ * the answer, which was reserved for a carry of ordinary data.
+ * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
+ *       unusually long carry exceeds the reservation, and the difference cannot be charged */
+static enum status finish_part(struct request *request, struct error *err)
+{
+    const uint64_t reserved = infer_text_bytes(request);
+    TRY(part_finish(request, err));
+    const uint64_t needed = infer_text_bytes(request);
+    if (needed > reserved) {
+        return infer_charge(request, needed - reserved, err);
+    }
+    infer_discharge(request, reserved - needed);
+    return STATUS_OK;
+}
+
 static enum status make_answer(struct request *request, struct error *err)
 {
     if (part_is_one(request)) {
-        TRY(part_finish(request, err));
+        TRY(finish_part(request, err));
+    }
+    if (request->segments != NULL) {
+        TRY(segments_scatter(request->segments,
+                             request_block_at(request, request->gathered_offset),
+                             request_output_bytes(request), err));
     }
     if (request->marked && infer_marks_bytes(request) > 0) {
         const struct scan_call *call = &request->call;

@@ -1,19 +1,15 @@
-/* A tensor request's steps; see infer.h. Each runs where its cost allows: on the loop, or, if its
- * text is long, in the codec pool. */
+/* What a tensor request is, and how its input is completed; see infer.h. */
 #include "server/infer/infer.h"
 
 #include "proto/elements.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
-#include "server/infer/slices.h"
+#include "server/infer/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
-#include "server/sched/completion.h"
-#include "server/sched/queue.h"
 #include "server/sched/server.h"
 
 #include <stdlib.h>
@@ -21,12 +17,8 @@
 #include <sys/mman.h>
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
-    INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
-    SOON_BYTES = 128 << 10,      /* tensors whose scan takes less than a launch does */
-    LONG_GAPS_COST = 32 << 20,   /* outputs with gaps whose scan takes milliseconds */
-    DROP_STEP = 4 << 20          /* bytes whose pages go back in a millisecond */
+    LONG_GAPS_COST = 32 << 20, /* cost of an output with gaps whose scan takes milliseconds */
+    DROP_STEP = 4 << 20        /* bytes whose pages are given back in a millisecond */
 };
 
 /* ---- decoding ---- */
@@ -74,7 +66,10 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
     TRY(scan_plan_make(&scan, &request->plan, err));
-    request->out_first = (size_t)layout.out_first * bytes;
+    if (!scan.has_offsets) { /* else segments.c finds each segment's sums */
+        const uint64_t step = layout.out_strides[layout.axis];
+        request->out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
+    }
     request->plan.in_place = false;
     return STATUS_OK;
 }
@@ -152,18 +147,27 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
+/* Is there nothing to compute? Then a decoded request is answered as soon as it is complete
+ * (prepare_to_queue()); of a part that may be a long carry. */
+static bool is_answered_at_once(const struct request *request)
+{
+    return request->plan.elements == 0;
+}
+
 /* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
  * the scan, which could not be cut then, would be held, and the deadline not be seen, for as long
- * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, and those beside
- * sums that no device writes. */
+ * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, those between
+ * segments, and those beside sums that no device writes. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->plan;
-    if (request->call.desc.include_initial) {
+    const struct scan_desc *desc = &request->call.desc;
+    if (desc->include_initial) {
         return true;
     }
     return plan->gaps && !infer_shm_used(request) &&
-           (part_is_one(request) || scan_plan_effort(plan) >= LONG_GAPS_COST);
+           (part_is_one(request) || desc->has_offsets ||
+            scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
 /* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
@@ -200,15 +204,29 @@ static enum status prepare_elements(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Make the reason the status of work that was given up. */
-static enum status explain_given_up(struct request *request, enum status status)
+enum status infer_explain(struct request *request, enum status status)
 {
     return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
                                                                        : status;
 }
 
-/* Understand a complete body, if that was not done yet. Thread: the owner. */
-static enum status decode_body(struct request *request)
+/* Find the scans of the segments, and gather the short ones. What was reserved for more of these than
+ * there are is given back. */
+static enum status prepare_segments(struct request *request, struct error *err)
+{
+    const size_t bytes = dtype_info(request->plan.dtype)->bytes;
+    if (is_answered_at_once(request)) {
+        return STATUS_OK;
+    }
+    TRY(segments_create(&request->call, &request->plan, &request->segments, err));
+    const uint64_t needed = segments_gathered(request->segments) * bytes;
+    infer_discharge(request, request->gathered_bytes - needed);
+    request->gathered_bytes = needed;
+    return segments_gather(request->segments, request_block_at(request, request->in_offset),
+                           request_block_at(request, request->gathered_offset), err);
+}
+
+enum status infer_decode_body(struct request *request)
 {
     if (request->decoded) {
         return STATUS_OK;
@@ -216,10 +234,10 @@ static enum status decode_body(struct request *request)
     request->codec_request.parallel = request->parallel;
     enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
-    return explain_given_up(request, status);
+    return infer_explain(request, status);
 }
 
-/* The steps from a decoded body to a request that a device can take. */
+/* Turn a decoded body into a tensor that a device can scan. */
 static enum status complete_input(struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
@@ -235,7 +253,7 @@ static enum status complete_input(struct request *request, struct error *err)
     TRY(infer_shm_read_axis(request, err));
     TRY(request->codec->complete(call, input, request->payload_received, err));
     if (call->source == CALL_SOURCE_TEXT) {
-        TRY(body_forget_text(request, call->data, err));
+        TRY(infer_text_forget(request, call->data, err));
     }
     TRY(infer_shm_read_input(request, err));
     if (elements_change(&call->desc)) {
@@ -255,107 +273,11 @@ static enum status complete_input(struct request *request, struct error *err)
         TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
                                    request_output_bytes(request), err));
     }
+    if (call->desc.has_offsets) {
+        return prepare_segments(request, err);
+    }
     return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }
-
-/* ---- what is long ---- */
-
-/* Where a text is parsed or printed. */
-static enum text_place text_place(const struct request *request, uint64_t bytes)
-{
-    return text_turn_place(&request->completion->texts, bytes,
-                           request->server->config->inline_json_bytes);
-}
-
-/* Of an answer that is no text: the output, and the carry in front of it. */
-static uint64_t binary_answer_bytes(const struct request *request)
-{
-    const struct scan_call *call = &request->call;
-    return request->out_bytes + carry_answer_most(&call->desc, call->totals);
-}
-
-/* Whatever its text. */
-static bool encode_is_long(const struct request *request)
-{
-    bool packs = request->accept_coding != CODING_IDENTITY;
-    return (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
-           infer_part_bytes(request) > INLINE_MOVE_BYTES ||
-           infer_marks_bytes(request) > INLINE_MOVE_BYTES ||
-           (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
-}
-
-/* Payload bytes that completing a decoded request swaps, moves or writes zeroes behind. */
-static uint64_t bytes_to_move(const struct request *request)
-{
-    const struct scan_call *call = &request->call;
-    bool copies = infer_shm_copies(request, SHM_INPUT);
-    bool moves = call->byte_swap || call->payload_offset > 0;
-    bool zeroes = gaps_come_first(request);
-    return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
-           infer_part_bytes(request) + infer_elements_bytes(request) +
-           (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
-}
-
-/* Where the head is decoded, and the numbers of a text are parsed. */
-static enum text_place head_place(const struct request *request)
-{
-    const struct request_body *body = &request->body;
-    return body->inflate != NULL || body->spill ? TEXT_ELSEWHERE
-                                                : text_place(request, request->head_bytes);
-}
-
-/* Is there nothing to compute? Then a decoded request is answered as soon as it is complete
- * (prepare_to_queue()); of a part that may be a long carry. */
-static bool is_answered_at_once(const struct request *request)
-{
-    return request->plan.elements == 0;
-}
-
-/* place: of its head. */
-static bool complete_is_long(const struct request *request, enum text_place place)
-{
-    bool long_text = request->call.source == CALL_SOURCE_TEXT && place != TEXT_NOW;
-    if (request->body.inflate != NULL || !request->decoded || long_text ||
-        bytes_to_move(request) > INLINE_MOVE_BYTES) {
-        return true;
-    }
-    return is_answered_at_once(request) &&
-           (encode_is_long(request) ||
-            infer_text_bytes(request) > request->server->config->inline_json_bytes);
-}
-
-/* ---- what it costs the codec pool, in bytes of text ---- */
-
-enum {
-    MOVED_PER_TEXT = 16, /* bytes are moved in the time that one of text takes */
-    TEXT_PER_PACKED = 4  /* and so many of text are printed while one is packed */
-};
-
-static uint64_t encode_cost(const struct request *request)
-{
-    uint64_t text = infer_text_bytes(request);
-    uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
-                      : text > 0                                ? text
-                                                                : binary_answer_bytes(request);
-    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
-    return text + packed * TEXT_PER_PACKED +
-           (copied + infer_part_bytes(request) + infer_marks_bytes(request)) / MOVED_PER_TEXT;
-}
-
-static uint64_t prepare_cost(const struct request *request)
-{
-    if (request->body.inflate != NULL) {
-        /* How much comes out shows when some has: see unpack_all(). */
-        return request->body.packed.count;
-    }
-    if (!request->decoded) {
-        return request->head_bytes + request->body.spilled / MOVED_PER_TEXT;
-    }
-    return bytes_to_move(request) / MOVED_PER_TEXT +
-           (is_answered_at_once(request) ? encode_cost(request) : 0);
-}
-
-/* ---- handing over ---- */
 
 /* What the codec has of a carry is not needed any more. Its pages go back here, in steps: those of
  * half a GiB take 40 ms or more, for which all would wait whose HTTP thread ends the request. */
@@ -372,166 +294,20 @@ static void drop_carry(struct request *request)
     codec_release_carry(&request->call);
 }
 
-/* Prepare, and answer if there is nothing to compute. Thread: the owner. */
-static bool prepare_to_queue(struct request *request)
+enum status infer_complete(struct request *request)
 {
-    enum status status = complete_input(request, &request->error);
+    const enum status status = complete_input(request, &request->error);
     drop_carry(request);
-    if (explain_given_up(request, status) != STATUS_OK) {
-        return false;
-    }
-    if (is_answered_at_once(request)) {
-        infer_encode(request);
-        return false;
-    }
-    return true;
+    return infer_explain(request, status);
 }
 
-/* Queue a prepared request, whose takers are to be woken. Thread: the loop, if
- * slices_wanted(); else the owner. */
-static enum infer_place queue_or_slice(struct request *request)
+uint64_t infer_bytes_to_move(const struct request *request)
 {
-    if (slices_start(request)) {
-        return slices_end(request) ? INFER_AWAY : INFER_ENDED;
-    }
-    if (part_is_one(request)) {
-        return INFER_ENDED;
-    }
-    enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
-    bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;
-    return queued ? place : INFER_ENDED;
-}
-
-static void parse_job(struct request *request);
-
-/* Unpack the body; no more of it than fits its class: what turns out to be longer has to wait
- * with those that are. False: it was handed over to do that, or it has failed. Codec pool. */
-static bool unpack_all(struct request *request)
-{
-    struct codec_pool *pool = request->server->codecs;
-    bool small = request->cost <= CODEC_SMALL_BYTES;
-    enum status status =
-        body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX, &request->error);
-    if (status == STATUS_OK && request->body.inflate != NULL) {
-        const struct packed_body *packed = &request->body.packed;
-        uint64_t ratio = request->body.unpacked / packed->at + 1;
-        uint64_t rest = (packed->count - packed->at) * ratio; /* far below 2^63 */
-        codec_pool_submit(pool, request, CODEC_SMALL_BYTES + rest, parse_job);
-        return false;
-    }
-    if (explain_given_up(request, status) != STATUS_OK) {
-        completion_post(request->completion, request);
-    }
-    return status == STATUS_OK;
-}
-
-/* Codec pool. */
-static void parse_job(struct request *request)
-{
-    struct completion *completion = request->completion;
-    struct queue *queue = request->server->queue;
-    if (request->body.inflate != NULL && !unpack_all(request)) {
-        return;
-    }
-    bool decoded = decode_body(request) == STATUS_OK;
-    if (decoded && !infer_is_covered(request)) {
-        completion_post(completion, request);
-        return;
-    }
-    if (decoded && is_answered_at_once(request) && prepare_cost(request) > request->cost) {
-        /* A short text that asks for a long answer waits for that as a long one. */
-        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
-        return;
-    }
-    bool ready = decoded && prepare_to_queue(request);
-    if (ready && (request->slices != NULL || slices_wanted(request))) {
-        request_enter(request, REQUEST_PARSED);
-    } else if (ready && queue_or_slice(request) != INFER_ENDED) {
-        queue_wake(queue);
-        return;
-    } else {
-        request_enter(request, REQUEST_PRINTING); /* it was, or it has failed */
-    }
-    completion_post(completion, request);
-}
-
-/* Codec pool. */
-static void print_job(struct request *request)
-{
-    infer_encode(request);
-    completion_post(request->completion, request);
-}
-
-enum infer_place infer_submit(struct request *request)
-{
-    if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
-        explain_given_up(request, body_unpack(request, UINT64_MAX, &request->error)) !=
-            STATUS_OK) {
-        return INFER_ENDED;
-    }
-    const enum text_place place = head_place(request);
-    if (place == TEXT_LATER) {
-        request_enter(request, REQUEST_PARSING);
-        text_turn_wait(&request->completion->texts, request, request->head_bytes);
-        return INFER_SOON;
-    }
-    /* What a short head asks for then shows, which may be far more than what it is. */
-    if (place == TEXT_NOW && decode_body(request) != STATUS_OK) {
-        return INFER_ENDED;
-    }
-    if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
-        return INFER_AWAY;
-    }
-    infer_settle(request);
-    if (complete_is_long(request, place)) {
-        request_enter(request, REQUEST_PARSING);
-        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
-        return INFER_AWAY;
-    }
-    return prepare_to_queue(request) ? queue_or_slice(request) : INFER_ENDED;
-}
-
-/* The request is computed: have its answer made. False: that is here, or the request has
- * failed. */
-static bool answer_computed(struct request *request)
-{
-    if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
-        (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
-                        "the deadline passed before the answer could be made");
-        return false;
-    }
-    const uint64_t text_bytes = infer_text_bytes(request);
-    const enum text_place place =
-        encode_is_long(request) ? TEXT_ELSEWHERE : text_place(request, text_bytes);
-    switch (place) {
-    case TEXT_NOW:
-        infer_encode(request);
-        return false;
-    case TEXT_LATER:
-        request_enter(request, REQUEST_RUNNING);
-        text_turn_wait(&request->completion->texts, request, text_bytes);
-        break;
-    case TEXT_ELSEWHERE:
-        request_enter(request, REQUEST_PRINTING);
-        codec_pool_submit(request->server->codecs, request, encode_cost(request), print_job);
-        break;
-    }
-    return true;
-}
-
-bool infer_advance(struct request *request)
-{
-    const enum request_state state = request_state(request);
-    if (request->error.status != STATUS_OK) {
-        return false;
-    }
-    if (state == REQUEST_WAITING || state == REQUEST_PARSING) {
-        return infer_submit(request) != INFER_ENDED;
-    }
-    if (state == REQUEST_PARSED) {
-        return queue_or_slice(request) != INFER_ENDED;
-    }
-    const bool computed =
-        state == REQUEST_QUEUED || state == REQUEST_RUNNING || state == REQUEST_SLICED;
-    return computed && answer_computed(request);
+    const struct scan_call *call = &request->call;
+    bool copies = infer_shm_copies(request, SHM_INPUT);
+    bool moves = call->byte_swap || call->payload_offset > 0;
+    bool zeroes = gaps_come_first(request);
+    return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
+           infer_part_bytes(request) + infer_elements_bytes(request) +
+           (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
 }

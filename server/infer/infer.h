@@ -1,42 +1,36 @@
-/* Tensor requests, whatever their dialect: from a complete head to the queue, and from the device
- * back to an answer. It knows no HTTP: what it needs of that is in the request.
- *
- *     infer_decode    head complete          codec->decode, plan, sizes
- *     infer_submit    body complete          codec->complete, queue
- *     infer_advance   back from elsewhere    what its state says is next
- *     infer_encode    computed               codec->encode, packing
- *
- * Short texts take these steps on the loop, some of them in a later turn (text_turn.h), long ones
- * on the codec pool's threads. */
+/* Tensor requests, whatever their dialect: decoding, completing the input, making the answer. The
+ * module knows no HTTP: the request has what HTTP has understood. job.c calls the functions in the
+ * order of a request's life. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 
 #include "server/sched/request.h"
 
-/* Decode the head and plan the scan. Takes no memory for tensors: that is charged as they come.
- * Thread: the owner of the request. */
+/* Decode the head and plan the scan. The function reserves no memory for tensors: that is charged as
+ * their bytes arrive. Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct request *request, struct error *err);
 
-/* What became of a request that was to go on. */
-enum infer_place {
-    INFER_ENDED, /* it is here: its error or its answer is the outcome */
-    INFER_AWAY,  /* handed over */
-    INFER_SOON   /* handed over as a small one: back soon if nothing is in its way */
-};
+/* Decode a complete body, unless that was done before. Returns the status of request->error.
+ * Thread: the owner. */
+MUST_CHECK enum status infer_decode_body(struct request *request);
 
-/* The body is complete. Thread: loop. */
-enum infer_place infer_submit(struct request *request);
+/* Reserve the rest of the memory and turn a decoded body into a tensor that a device can scan.
+ * Returns the status of request->error. Thread: the owner. */
+MUST_CHECK enum status infer_complete(struct request *request);
 
-/* A request came back. True: it was handed over once more; false: ended. Thread: loop. */
-bool infer_advance(struct request *request);
+/* Bytes that infer_complete() swaps, copies or zeroes. */
+uint64_t infer_bytes_to_move(const struct request *request);
 
-/* Make the answer; error says what failed. Thread: the owner. */
+/* Replace CLIENT_GONE, the status of work that was given up, by the reason. */
+MUST_CHECK enum status infer_explain(struct request *request, enum status status);
+
+/* Make the answer, or set request->error. Thread: the owner. */
 void infer_encode(struct request *request);
 
-/* The answer's bytes before and after each other, as they are to be sent. */
+/* The bytes of the answer, in the order in which they are sent. */
 struct infer_bytes {
     struct byte_view head;
-    struct byte_view payload; /* empty if head holds it all */
+    struct byte_view payload; /* empty if `head` has all bytes */
 };
 struct infer_bytes infer_answer_bytes(struct request *request);
 

@@ -3,10 +3,12 @@
 
 #include "proto/byte_size.h"
 #include "proto/elements.h"
+#include "proto/offsets.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
@@ -18,7 +20,9 @@ enum {
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
-    INFLATE_FACTOR = 1032,      /* bytes that a packed byte may become */
+    FORGET_BYTES = 32 << 20, /* least length of a text whose pages are given back early, ... */
+    FORGET_STEP = 16 << 20,  /* ... so many bytes between two steps */
+    INFLATE_FACTOR = 1032,   /* bytes that a packed byte may become */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
     SLACK_MOST = 2 << 20,       /* ... at most */
@@ -38,7 +42,9 @@ uint64_t infer_text_bytes(const struct request *request)
 
 uint64_t infer_part_bytes(const struct request *request)
 {
-    return request->codec_request.carry_bytes + request->part_bytes;
+    const struct codec_request *codec = &request->codec_request;
+    return codec->carry_bytes + codec->offsets_bytes + request->part_bytes +
+           request->gathered_bytes;
 }
 
 uint64_t infer_input_count(const struct request *request)
@@ -58,6 +64,29 @@ uint64_t infer_marks_bytes(const struct request *request)
 {
     const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
     return asked ? request->out_bytes : 0;
+}
+
+/* Add to *total, the bytes of the block, those of gathered segments, and count what segments need
+ * besides. */
+static void measure_segments(struct request *request, uint64_t *total)
+{
+    const struct scan_plan *plan = &request->plan;
+    const struct scan_desc *desc = &request->call.desc;
+    request->gathered_bytes = 0;
+    request->part_bytes = offsets_owned_bytes(&request->call);
+    if (plan->elements == 0) {
+        return;
+    }
+    const uint64_t elements = segments_gathered_most(desc, plan);
+    request->part_bytes += segments_memory_bytes(desc, plan);
+    if (elements == UINT64_MAX || *total > SIZE_MAX / 4) {
+        *total = UINT64_MAX;
+        return;
+    }
+    const uint64_t at = scan_ceil_div(*total, MEMORY_ALIGN) * MEMORY_ALIGN;
+    request->gathered_bytes = elements * dtype_info(plan->dtype)->bytes;
+    request->body.gathered_at = (size_t)at;
+    *total = at + request->gathered_bytes;
 }
 
 enum status infer_measure(struct request *request, struct error *err)
@@ -89,6 +118,9 @@ enum status infer_measure(struct request *request, struct error *err)
     request->part_bytes = 0;
     if (part_is_one(request)) {
         TRY(part_measure(request, &request->part_bytes, err));
+    }
+    if (call->desc.has_offsets) {
+        measure_segments(request, &total);
     }
     if (total > SIZE_MAX / 4) {
         return memory_never_fits(request->server->memory, total, err);
@@ -190,6 +222,27 @@ void infer_text_free(struct request *request, struct text *text)
     text_free(request->server->memory, text);
 }
 
+enum status infer_text_forget(struct request *request, struct json_cut cut, struct error *err)
+{
+    struct text *head = &request->head;
+    const size_t first = (size_t)(cut.text - head->bytes);
+    size_t at = first + cut.bytes;
+    if (cut.bytes < FORGET_BYTES || head->block.slab == NULL) {
+        return STATUS_OK; /* new pages for the next text would cost more */
+    }
+    while (at > first) { /* from the end, where the touched pages end */
+        const size_t step = smaller_of(at - first, FORGET_STEP);
+        const size_t back = memory_untouch(&head->block, at - step, at);
+        infer_discharge(request, back);
+        head->charged -= back;
+        at -= step;
+        if (at > first && !parallel_step(request->parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
 /* Charge the request with `bytes` more and take its block, if the request has none yet. The block
  * is taken with its whole length at once: pages that nobody wrote to cost nothing, and bytes that
  * arrived need never be moved. On failure the request is charged with nothing. */
@@ -208,6 +261,7 @@ static enum status charge_block(struct request *request, uint64_t bytes, struct 
     request->in_offset = request->block.offset;
     request->out_offset = request->in_offset + request->body.output_at;
     request->marks_offset = request->in_offset + request->body.marks_at;
+    request->gathered_offset = request->in_offset + request->body.gathered_at;
     return STATUS_OK;
 }
 
@@ -286,8 +340,10 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    /* Behind a carry come no digits, but bytes of elements. */
-    const uint64_t factor = request->codec_request.carry_bytes > 0 ? 2 : GUESS_FACTOR;
+    /* Behind a carry or offsets come no digits, but bytes of elements. */
+    const struct codec_request *codec = &request->codec_request;
+    const uint64_t factor =
+        codec->carry_bytes > 0 || codec->offsets_bytes > 0 ? 2 : GUESS_FACTOR;
     return guess > UINT64_MAX / factor ? UINT64_MAX : guess * factor;
 }
 
@@ -322,17 +378,20 @@ static uint64_t guessed_cost(const struct request *request, uint64_t more)
     const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
     const uint64_t most = INT64_MAX / (TEXT_COST * each);
     const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
-    const uint64_t carry = smaller_of(request->codec_request.carry_bytes, body->head_need);
-    return bytes + smaller_of(bytes, body->head_need - carry) * (TEXT_COST - 1);
+    const struct codec_request *codec = &request->codec_request;
+    const uint64_t front =
+        smaller_of(codec->carry_bytes + codec->offsets_bytes, body->head_need);
+    return bytes + smaller_of(bytes, body->head_need - front) * (TEXT_COST - 1);
 }
 
 /* What comes and what goes, half of the cost each. */
 static uint64_t known_cost(const struct request *request)
 {
-    const uint64_t carry = request->codec_request.carry_bytes;
-    const uint64_t head = request->head_bytes - smaller_of(carry, request->head_bytes);
+    const uint64_t front =
+        request->codec_request.carry_bytes + request->codec_request.offsets_bytes;
+    const uint64_t head = request->head_bytes - smaller_of(front, request->head_bytes);
     const uint64_t answer = infer_text_bytes(request);
-    const uint64_t came = request->call.payload_max + carry + head * TEXT_COST;
+    const uint64_t came = request->call.payload_max + front + head * TEXT_COST;
     const bool shared = request->shm[SHM_OUTPUT].region != NULL;
     const uint64_t kept = carry_answer_most(&request->call.desc, request->call.totals);
     const uint64_t goes = answer > 0 ? answer * TEXT_COST
@@ -404,18 +463,10 @@ bool infer_is_covered(const struct request *request)
            hold->claim >= memory_budget_large(request->server->memory);
 }
 
-bool infer_may_go_on(struct request *request, uint64_t more, enum request_state waits_in)
+bool infer_may_go_on(struct request *request, uint64_t more)
 {
-    enum request_state state = request_state(request);
     uint64_t claim = infer_claim(request, more);
-    if (claim <= request->admission.claim) {
-        return true;
-    }
-    request_enter(request, waits_in); /* it may be another's as soon as it is asked for */
-    bool admitted =
-        admission_enter(request->server->admission, request, claim, infer_cost(request, more));
-    if (admitted) {
-        request_enter(request, state);
-    }
-    return admitted;
+    return claim <= request->admission.claim ||
+           admission_enter(request->server->admission, request, claim,
+                           infer_cost(request, more));
 }

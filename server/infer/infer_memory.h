@@ -15,8 +15,8 @@ MUST_CHECK enum status infer_measure(struct request *request, struct error *err)
  * answer is binary: its head is short. */
 uint64_t infer_text_bytes(const struct request *request);
 
-/* Bytes of sums and elements of a part that are moved before its scan, and again after it; 0: it is
- * none. */
+/* Bytes of sums and elements of a part, or of offsets and gathered segments, that are moved before the
+ * scan, and again after it; 0: it has none. */
 uint64_t infer_part_bytes(const struct request *request);
 
 /* Elements of the input buffer. */
@@ -45,6 +45,13 @@ MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *
 
 /* Free a text that was reserved so, and give back what it was charged with. Thread: the owner. */
 void infer_text_free(struct request *request, struct text *text);
+
+/* Give back, in steps, the pages and the charge of a very long text of numbers inside the head that
+ * nobody reads again, before an answer of about the same length is printed. A shorter text stays.
+ * Thread: the owner.
+ * err   CLIENT_GONE: the work was given up */
+MUST_CHECK enum status infer_text_forget(struct request *request, struct json_cut cut,
+                                         struct error *err);
 
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
@@ -75,10 +82,9 @@ void infer_settle(struct request *request);
 /* Whether it may take what it needs. Thread: the owner. */
 bool infer_is_covered(const struct request *request);
 
-/* Have the claim. False: the request was handed to admission.c, in state `waits_in`.
- * Thread: loop. */
-MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more,
-                                enum request_state waits_in);
+/* Admit the request for its present need. Returns false if the request now waits (admission owns
+ * it). Thread: loop. */
+MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more);
 
 /* The header is read, and the head decoded if it needs nothing of the body: could the request
  * begin, and be through before its deadline? Sets request->retry_after_s. Thread: loop.

@@ -60,7 +60,8 @@ void infer_shm_place(struct request *request)
     const struct scan_call *call = &request->call;
     const size_t align = dtype_info(call->desc.dtype)->bytes;
     enum shm_overlap overlap = SHM_APART;
-    if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial) {
+    if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial ||
+        call->desc.has_offsets) {
         return; /* the tensors are copied: elements in a client's memory are never changed */
     }
     if (in->region != NULL && call->input_bytes > 0 &&

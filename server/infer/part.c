@@ -2,7 +2,6 @@
 #include "server/infer/part.h"
 
 #include "kernels/device.h"
-#include "server/infer/infer_memory.h"
 #include "server/sched/server.h"
 
 #include <inttypes.h>
@@ -83,20 +82,6 @@ enum status part_prepare(struct request *request, struct error *err)
                                                         : STATUS_OK;
 }
 
-/* Adjust the memory charged for the answer's text: the reservation assumed a carry of ordinary
- * data, and the actual size of the carry is now known. Fails as infer_charge() does. */
-static enum status settle_text(struct request *request, uint64_t carry_bytes, struct error *err)
-{
-    const uint64_t reserved = infer_text_bytes(request);
-    request->call.carry.answer_bytes = carry_bytes;
-    const uint64_t needed = infer_text_bytes(request);
-    if (needed > reserved) {
-        return infer_charge(request, needed - reserved, err);
-    }
-    infer_discharge(request, reserved - needed);
-    return STATUS_OK;
-}
-
 enum status part_finish(struct request *request, struct error *err)
 {
     struct part *part = request->part;
@@ -108,7 +93,7 @@ enum status part_finish(struct request *request, struct error *err)
     TRY(carry_encode(&part->head, (unsigned char *)part->carry.bytes, request->parallel, &bytes,
                      err));
     text_wrote(&part->carry, (size_t)bytes);
-    TRY(settle_text(request, bytes, err));
+    request->call.carry.answer_bytes = bytes;
     answer->carry = part->carry.bytes;
     answer->head = part->carry.bytes;
     answer->head_bytes = (size_t)bytes;

@@ -23,11 +23,13 @@ struct part {
     struct text carry;   /* owned; sums, then the encoded carry */
 };
 
-/* True if the request is a part, asks for totals, or has lines that begin with a value. */
+/* True if the request is a part, asks for totals, or has lines that begin with a value; of segments
+ * that value is an element (segments.h). */
 static inline bool part_is_one(const struct request *request)
 {
     const struct scan_desc *desc = &request->call.desc;
-    return desc->part != SCAN_PART_WHOLE || request->call.totals || desc->has_initial;
+    return desc->part != SCAN_PART_WHOLE || request->call.totals ||
+           (desc->has_initial && !desc->has_offsets);
 }
 
 /* Compute *memory: bytes for the sums and the carry to answer, and for a received carry that is
@@ -43,9 +45,9 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *mem
 MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
 /* Encode the carry after the scan and make it the head of the answer; do nothing if the answer
- * has no carry. The answer borrows the bytes from the part.
- * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
- *       unusually long carry exceeds the reservation, and the difference cannot be charged */
+ * has no carry. The answer borrows the bytes from the part. The size of the carry is then known,
+ * and with it the size of the answer's text (infer_text_bytes()) changes.
+ * err   CLIENT_GONE: the work was given up */
 MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 
 /* Free the part and its memory; NULL is fine. */

@@ -10,11 +10,13 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/part.h"
+#include "server/infer/segments.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum {
@@ -23,23 +25,30 @@ enum {
     LONG_SLICES = 6,       /* in one whose slowest data take long, each of SLICE_MS */
     WHOLE_SLICES = 8,      /* in a complete tensor that is worth slicing: some milliseconds */
     SLICE_MS = 5,          /* that a slice holds a device, about */
+    LEAST_ROUND = 1 << 16, /* elements that every round of segments may have */
     TURNED_SLICES = 8, /* of SLICE_MS in one slice, if data turn slow behind ordinary ones */
     GROWTH = 4         /* of a slice to the one before it, at most */
 };
 
 struct slices {
     struct request slice;
-    struct request *whole; /* NULL: it ended before its slice came back */
-    struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
-    struct scan_slicing slicing;
-    uint64_t step_bytes;  /* of the output */
-    uint64_t step_effort; /* scan_plan_effort() of a step: slices are measured in it */
-    uint64_t safe_steps;  /* in a slice that takes SLICE_MS with the slowest data */
-    uint64_t steps_done;  /* computed */
-    uint64_t most_steps;  /* of the next slice */
-    uint64_t steps_out;   /* of the slice that is out; 0: none is */
-    uint64_t next_bytes;  /* payload that makes it worth while to try the queue */
-    uint64_t queue_ns;    /* what the slices so far took */
+    struct request *whole;     /* NULL: it ended before its slice came back */
+    struct part *part;         /* of the whole; owned where that is NULL. NULL: it is no part */
+    struct segments *segments; /* the same; NULL: it has no offsets */
+    struct scan_slicing slicing; /* of what is scanned now: of segments, the scans of a round */
+    const struct scan_job
+        *jobs;        /* of segments; borrowed from them. NULL: there is one scan, ... */
+    size_t job_count; /* ... as if there is one of these, which is cut */
+    uint64_t round_elements;
+    uint64_t most_elements; /* of the next round */
+    uint64_t step_bytes;    /* of the output */
+    uint64_t step_effort;   /* scan_plan_effort() of a step: slices are measured in it */
+    uint64_t safe_steps;    /* in a slice that takes SLICE_MS with the slowest data */
+    uint64_t steps_done;    /* computed */
+    uint64_t most_steps;    /* of the next slice */
+    uint64_t steps_out;     /* of the slice that is out; 0: none is */
+    uint64_t next_bytes;    /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;      /* what the slices so far took */
     uint64_t compute_ns;
     struct memory_block block; /* left by a request that ended; held for the slice */
     uint64_t reserved_bytes;
@@ -88,7 +97,8 @@ static bool worth_slicing(const struct request *request, struct scan_slicing *sl
 bool slices_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
-    return part_is_one(request) || worth_slicing(request, &ignored);
+    return part_is_one(request) || request->call.desc.has_offsets ||
+           worth_slicing(request, &ignored);
 }
 
 /* Steps, one at least, that take one thread no longer with the slowest data. */
@@ -112,10 +122,57 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
                                                                 slices->step_effort);
 }
 
+/* Elements that take one thread SLICE_MS with the slowest data. */
+static uint64_t safe_elements(const struct scan_plan *plan)
+{
+    const uint64_t ns = scan_plan_slowest_ns(plan);
+    return ns == 0 ? UINT64_MAX
+                   : larger_of(SLICE_MS * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
+}
+
+/* Whether a round may have one scan of more elements than it should have: then that is cut. */
+static bool segments_may_be_cut(const struct request *request)
+{
+    return larger_of(request->plan.elements, segments_gathered(request->segments)) >
+           LEAST_ROUND;
+}
+
+/* Begin the next round of segments; false: there is none. A scan that is too long for a slice is cut
+ * as a tensor without segments is. */
+static bool begin_round(struct slices *slices)
+{
+    const struct request *whole = slices->whole;
+    const struct segments_place place = {.slab = whole->block.slab,
+                                         .in_offset = whole->in_offset,
+                                         .out_offset = whole->out_offset,
+                                         .gathered_offset = whole->gathered_offset};
+    const uint64_t most = slices->most_elements;
+    struct scan_slicing slicing;
+    if (slices->segments == NULL) {
+        return false;
+    }
+    slices->job_count =
+        segments_next(slices->segments, &place, most, &slices->jobs, &slices->round_elements);
+    if (slices->job_count == 1 && slices->round_elements > most &&
+        scan_slicing_make(slices->jobs->plan, false, &slicing) && carry_is_small(&slicing)) {
+        set_slicing(slices, &slicing);
+    } else {
+        slices->slicing = (struct scan_slicing){.steps = 1};
+        slices->steps_done = 0;
+    }
+    return slices->job_count > 0;
+}
+
+/* slicing: NULL for segments. */
 static bool create_slices(struct request *request, const struct scan_slicing *slicing,
                           struct error *err)
 {
-    size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
+    size_t carry = 0;
+    if (slicing == NULL) {
+        carry = segments_may_be_cut(request) ? CARRY_BYTES : 0;
+    } else if (!part_is_one(request)) {
+        carry = (size_t)carry_bytes(slicing);
+    }
     size_t bytes = sizeof(struct slices) + carry;
     if (infer_charge(request, bytes, err) != STATUS_OK) {
         return false;
@@ -131,6 +188,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
     }
     slices->whole = request;
     slices->part = request->part;
+    slices->segments = request->segments;
     slices->slice = (struct request){.completion = request->completion,
                                      .server = request->server,
                                      .client = request->client,
@@ -141,9 +199,18 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
                                      .alone = true,
                                      .device = -1,
                                      .slice = {.of = slices}};
-    set_slicing(slices, slicing);
     client_hold(request->client);
     request->slices = slices;
+    if (slicing != NULL) {
+        set_slicing(slices, slicing);
+        return true;
+    }
+    const size_t bytes_each = dtype_info(request->plan.dtype)->bytes;
+    const uint64_t first = request->server->config->slice_bytes * FIRST_SLICES / bytes_each;
+    slices->most_elements =
+        smaller_of(safe_elements(&request->plan), larger_of(first, LEAST_ROUND));
+    const bool began = begin_round(slices);
+    assert(began); /* there are elements */
     return true;
 }
 
@@ -153,9 +220,10 @@ void slices_begin(struct request *request)
     struct error ignored = ERROR_INIT;
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
-    if (request->slices == NULL && !part_is_one(request) && least > 0 && bytes / 2 >= least &&
-        request->call.payload_max >= bytes && lands_as_it_is(request) &&
-        scan_slicing_make(&request->plan, true, &slicing) && carry_is_small(&slicing)) {
+    if (request->slices == NULL && !part_is_one(request) && !request->call.desc.has_offsets &&
+        least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
+        lands_as_it_is(request) && scan_slicing_make(&request->plan, true, &slicing) &&
+        carry_is_small(&slicing)) {
         (void)create_slices(request, &slicing, &ignored);
     }
 }
@@ -173,15 +241,32 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
                              .carry_in = cut->carries && cut->position > 0,
                              .carry_out = cut->carries && cut->more,
                              .holes = cut->holes};
-    slice->slice.last = slices->steps_done + cut->steps == slices->slicing.steps;
     if (slices->part != NULL) {
         job->carry = slices->part->sums + cut->line * slices->part->sum_bytes;
         job->carry_in = slices->part->carries || cut->position > 0;
         job->carry_out = true;
         job->totals = whole->call.totals;
     }
-    slice->in_offset = whole->in_offset + (size_t)(cut->in_first * bytes);
-    slice->out_offset = whole->out_offset + whole->out_first + (size_t)(cut->out_first * bytes);
+    const bool one = slices->job_count == 1; /* of segments */
+    const size_t in = one ? slices->jobs->in_offset : whole->in_offset;
+    const size_t out = one ? slices->jobs->out_offset : whole->out_offset + whole->out_first;
+    slice->in_offset = in + (size_t)(cut->in_first * bytes);
+    slice->out_offset = out + (size_t)(cut->out_first * bytes);
+}
+
+/* All scans of a round as one slice, whose plan has as many elements. */
+static void place_round(struct slices *slices, struct request *slice)
+{
+    const uint64_t elements = slices->round_elements;
+    slice->plan = (struct scan_plan){.dtype = slices->jobs->plan->dtype,
+                                     .in_place = true,
+                                     .axis = {elements, 1, 1},
+                                     .lines = 1,
+                                     .elements = elements,
+                                     .in_elements = elements,
+                                     .out_elements = elements};
+    slice->slice.jobs = slices->jobs;
+    slice->slice.job_count = slices->job_count;
 }
 
 /* Queue what there is up to step `end`, or the first of it. */
@@ -189,18 +274,26 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
 {
     const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
-    const struct scan_slice cut = scan_slicing_take(
-        &slices->slicing, slices->steps_done,
-        smaller_of(end - slices->steps_done, slices->most_steps), &slice->plan);
+    struct scan_slice cut = {.steps = 1};
+    slice->slice.jobs = NULL;
+    if (slices->slicing.plan == NULL) {
+        place_round(slices, slice);
+    } else {
+        cut = scan_slicing_take(&slices->slicing, slices->steps_done,
+                                smaller_of(end - slices->steps_done, slices->most_steps),
+                                &slice->plan);
+        place_slice(slices, &cut, slice);
+    }
+    slice->slice.last = slices->steps_done + cut.steps == slices->slicing.steps &&
+                        (slices->segments == NULL || segments_done(slices->segments));
     slice->block = (struct memory_block){.slab = whole->block.slab,
                                          .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
-    place_slice(slices, &cut, slice);
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
     TRY(queue_push(whole->server->queue, slice, err));
-    bool first = slices->steps_done == 0 && slices->part == NULL;
+    bool first = slices->steps_done == 0 && slices->part == NULL && slices->segments == NULL;
     queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
     slices->steps_out = cut.steps;
     slice->completion->expected++;
@@ -245,6 +338,9 @@ bool slices_start(struct request *request)
     if (part_is_one(request)) {
         return create_slices(request, &request->part->slicing, &request->error);
     }
+    if (request->segments != NULL) {
+        return create_slices(request, NULL, &request->error);
+    }
     return worth_slicing(request, &slicing) &&
            (request->slices != NULL || create_slices(request, &slicing, &ignored));
 }
@@ -262,13 +358,24 @@ bool slices_lost(struct request *request)
 bool slices_end(struct request *request)
 {
     struct slices *slices = request->slices;
-    request_enter(request, REQUEST_SLICED);
-    return slices->steps_out > 0 ||
-           (!slices_lost(request) &&
-            push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
+    const bool out = slices->steps_out > 0 ||
+                     (!slices_lost(request) &&
+                      push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
+    if (out) { /* a slice returns to this thread, not before */
+        request_set_owner(request, OWNER_SLICES);
+    }
+    return out;
 }
 
 /* ---- coming back ---- */
+
+/* How much of what took so long fits into SLICE_MS. */
+static uint64_t next_most(uint64_t done, uint64_t took_ns)
+{
+    const double fits = (double)done * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
+    const double most = (double)done * (double)GROWTH;
+    return (uint64_t)(fits < most ? fits : most);
+}
 
 /* Count a slice that was computed to its request, and choose how much a device gets next. */
 static void account_slice(struct slices *slices, uint64_t steps)
@@ -276,13 +383,18 @@ static void account_slice(struct slices *slices, uint64_t steps)
     struct request *whole = slices->whole;
     const struct request *slice = &slices->slice;
     uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
-    uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_effort;
-    double fits = (double)steps * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
-    double most = (double)steps * (double)GROWTH;
-    double next = fits < most ? fits : most;
-    least = smaller_of(least, slices->safe_steps);
-    slices->most_steps = smaller_of(next > (double)least ? (uint64_t)next : least,
-                                    steps_in(slices, SLICE_MS * NS_PER_MS * TURNED_SLICES));
+    if (slices->slicing.plan == NULL) {
+        const uint64_t safe = safe_elements(&whole->plan);
+        const uint64_t next = next_most(slices->round_elements, took_ns);
+        slices->most_elements =
+            smaller_of(larger_of(next, smaller_of(safe, LEAST_ROUND)),
+                       safe > UINT64_MAX / TURNED_SLICES ? UINT64_MAX : safe * TURNED_SLICES);
+    } else {
+        uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_effort;
+        least = smaller_of(least, slices->safe_steps);
+        slices->most_steps = smaller_of(larger_of(next_most(steps, took_ns), least),
+                                        steps_in(slices, SLICE_MS * NS_PER_MS * TURNED_SLICES));
+    }
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += took_ns;
     whole->launch.upload_ns += slice->launch.upload_ns;
@@ -297,6 +409,7 @@ static void destroy_slices(struct slices *slices)
     struct memory *memory = slices->slice.server->memory;
     memory_give(memory, &slices->block);
     part_destroy(slices->part, memory);
+    segments_destroy(slices->segments);
     memory_release(memory, slices->reserved_bytes);
     client_release(slices->slice.client);
     free(slices);
@@ -307,7 +420,7 @@ static void destroy_slices(struct slices *slices)
 static struct request *push_next_slice(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    const bool through = slices->steps_done == slices->slicing.steps;
+    const bool through = slices->steps_done == slices->slicing.steps && !begin_round(slices);
     if (through) {
         /* As if its slices had waited and run one after the other at the end. */
         whole->times.computed = slices->slice.times.computed;
@@ -333,17 +446,18 @@ struct request *slices_take_back(struct request *slice)
         destroy_slices(slices);
         return NULL;
     }
-    enum request_state state = request_state(whole);
-    bool ours = state == REQUEST_BODY || state == REQUEST_SLICED;
+    const bool body = request_state(whole) == REQUEST_BODY;
+    const bool waits = request_owner(whole) == OWNER_SLICES;
+    const bool ours = waits || (body && !request_is_away(whole));
     if (slice->error.status != STATUS_OK) {
         return ours && slices_lost(whole) ? whole : NULL; /* else it is asked later */
     }
     slices->steps_done += steps;
     account_slice(slices, steps);
-    if (state == REQUEST_SLICED) {
+    if (waits) {
         return push_next_slice(slices);
     }
-    if (state == REQUEST_BODY || state == REQUEST_PAUSED) {
+    if (body) {
         slices_feed(whole);
     }
     return NULL;
@@ -362,13 +476,17 @@ void slices_release(struct request *request)
 {
     struct slices *slices = request->slices;
     struct part *part = request->part;
+    struct segments *segments = request->segments;
     request->slices = NULL;
     request->part = NULL;
+    request->segments = NULL;
     if (slices == NULL) {
         part_destroy(part, request->server->memory);
+        segments_destroy(segments);
         return;
     }
     slices->part = part;
+    slices->segments = segments;
     if (slices->steps_out == 0) {
         destroy_slices(slices);
         return;

@@ -9,8 +9,11 @@
  * any request, over bytes that the loop does not write any more. One slice of a
  * request is out at a time, so that they run in order, on whatever devices; when it comes back
  * what arrived meanwhile is the next one, but no more than a device has done in SLICE_MS. When
- * the body is complete and was found right the rest goes out, in state REQUEST_SLICED, one
- * slice after the other; when the last is back the request is through.
+ * the body is complete and was found right the rest goes out one slice after the other
+ * (OWNER_SLICES); when the last is back the request is through.
+ *
+ * Of a tensor with segments a slice is a round of their scans (segments.h), or a slice of one that is
+ * too long for a round.
  *
  * A slice that cannot be queued is no error before that: its bytes wait for the next one. One
  * that fails ends the request: its bytes may be overwritten. A request that ends while its

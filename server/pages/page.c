@@ -1,14 +1,12 @@
-/* Pages of the service itself: is it alive, can it take work, what runs here, what it can be asked,
- * which devices there are. */
+/* Pages of the service itself: whether it is ready for work, and its devices; and the answers of
+ * pages that are a constant text. Failure: none. */
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"
-#include "server/base/config.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void page_fixed(struct page *page, const char *text)
@@ -39,50 +37,6 @@ enum status page_readyz(const struct page_request *request, struct page *page,
                                  "device is ready yet\",\"code\":\"starting\"}"
                                : "{\"live\":true,\"ready\":false,\"error\":\"the service is "
                                  "draining or has no usable device\",\"code\":\"not_ready\"}");
-    return STATUS_OK;
-}
-
-/* ---- what runs here ---- */
-
-enum status page_index(const struct page_request *request, struct page *page, struct error *err)
-{
-    static const struct page_field fields[] = {{"Vary", "Accept"}};
-    static const struct {
-        const char *name;
-        const char *path;
-    } links[] = {{"cumsum", "/v1/cumsum"},
-                 {"totals", "/v1/cumsum/totals"},
-                 {"directml", "/v1/directml/cumulative_summation"},
-                 {"openvino", "/v1/openvino/cumsum-3"},
-                 {"models", "/v2"},
-                 {"devices", "/v1/devices"},
-                 {"live", "/livez"},
-                 {"ready", "/readyz"},
-                 {"metrics", "/metrics"},
-                 {"version", "/version"},
-                 {"openapi", "/openapi.json"}};
-    (void)err;
-    if (request->server->config->console) {
-        if (request->html) {
-            page_console(request, page);
-            return STATUS_OK;
-        }
-        page->fields = fields;
-        page->field_count = ARRAY_COUNT(fields);
-    }
-    char path[320]; /* the longest --base-path, and more */
-    struct json_writer *w = &page->json;
-    json_writer_begin_object(w);
-    json_writer_member_string(w, "name", "tally");
-    json_writer_member_string(w, "version", TALLY_VERSION);
-    json_writer_member_object(w, "links");
-    for (size_t i = 0; i < ARRAY_COUNT(links); i++) {
-        (void)snprintf(path, sizeof path, "%s%s", request->server->config->base_path,
-                       links[i].path);
-        json_writer_member_string(w, links[i].name, path);
-    }
-    json_writer_end_object(w);
-    json_writer_end_object(w);
     return STATUS_OK;
 }
 

@@ -49,7 +49,7 @@ struct page {
 typedef enum status page_function(const struct page_request *request, struct page *page,
                                   struct error *err);
 
-/* The pages: page.c, metrics_page.c, v2_pages.c, embedded.c. */
+/* The pages: index_page.c, metrics_page.c, v2_pages.c, embedded.c, page.c. */
 #define DECLARE(pattern, methods, scope, counted_as, page) page_function page;
 #define DECLARED(...)
 PAGE_TABLE(DECLARE, DECLARED, DECLARED)

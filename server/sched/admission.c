@@ -483,6 +483,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         hold->held_bytes = held_bytes(request);
         admission->held_waiting += hold->held_bytes;
         admission->begun_waiting += has_begun(request);
+        request_set_owner(request, OWNER_ADMISSION);
         fair_push(&admission->line, request, true);
     }
     /* The request may begin although the first request in the line has no room. */

@@ -42,8 +42,8 @@
  * come side by side, while scans have turns of their own (queue.h). A client that holds more than
  * its part of the budget waits while others do.
  *
- * Waiting requests belong to this module (REQUEST_PAUSED or REQUEST_WAITING, as their owner says
- * before it asks); they go back to their loop by their completion list, admitted or with an error.
+ * Waiting requests belong to this module (OWNER_ADMISSION); they return to their loop by their
+ * completion list, admitted or with an error.
  * Thread: any, all functions. */
 #ifndef TALLY_SERVER_ADMISSION_H
 #define TALLY_SERVER_ADMISSION_H
@@ -102,8 +102,8 @@ MUST_CHECK enum status admission_check(struct admission *admission,
                                        const struct request *request, uint64_t claim,
                                        uint64_t cost, uint64_t *wait_ns, struct error *err);
 
-/* Let the request have `claim` bytes in all, which costs so much in all. True: it may go on now.
- * False: it was taken over and comes back by its completion list. A claim beyond the budget is cut
+/* Let the request have `claim` bytes in all, which costs so much in all. Returns true if the request
+ * may go on now; false if it waits, owned by this module. A claim beyond the budget is cut
  * to that: what is really needed decides when it is known. */
 MUST_CHECK bool admission_enter(struct admission *admission, struct request *request,
                                 uint64_t claim, uint64_t cost);

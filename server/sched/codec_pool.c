@@ -362,6 +362,7 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
     enum work_class kind = class_of(cost);
     request->codec_job = job;
     request->cost = cost;
+    request_set_owner(request, OWNER_CODECS);
     MUST(pthread_mutex_lock(&pool->lock));
     fair_push(&pool->lines[kind], request, false);
     MUST(pthread_cond_signal(&pool->work));

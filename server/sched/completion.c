@@ -18,7 +18,7 @@ enum status completion_init(struct completion *completion, struct error *err)
         return error_set(err, STATUS_INTERNAL, "eventfd: %s", strerrordesc_np(errno));
     }
     atomic_init(&completion->head, NULL);
-    atomic_init(&completion->awake, false);
+    completion->device = (struct thread_device){.opened = NULL};
     completion->fd = fd;
     return STATUS_OK;
 }
@@ -59,9 +59,7 @@ void completion_post(struct completion *completion, struct request *first)
     do {
         first->next = head;
     } while (!atomic_compare_exchange_weak(&completion->head, &head, newest));
-    /* Both in one order with completion_take_awake(): if this is not the last look at it that
-     * says so, that one finds the chain. */
-    if (head == NULL && !atomic_load(&completion->awake)) {
+    if (head == NULL) {
         completion_wake(completion);
     }
 }
@@ -135,16 +133,5 @@ struct request *completion_take(struct completion *completion)
      * once too seldom. */
     while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
     }
-    return turn_round(atomic_exchange(&completion->head, NULL));
-}
-
-void completion_stay_awake(struct completion *completion)
-{
-    atomic_store(&completion->awake, true);
-}
-
-struct request *completion_take_awake(struct completion *completion)
-{
-    atomic_store(&completion->awake, false);
     return turn_round(atomic_exchange(&completion->head, NULL));
 }

@@ -7,6 +7,7 @@
 #define TALLY_SERVER_COMPLETION_H
 
 #include "proto/status.h"
+#include "server/sched/device_pool.h"
 #include "server/sched/text_turn.h"
 
 #include <stdatomic.h>
@@ -16,14 +17,15 @@ struct request;
 
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
-    atomic_bool awake;              /* the taker is about to look: it need not be woken */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* requests and slices that are to come back by it; the taker's own */
-    struct text_turn texts; /* that the taker's thread parses and prints; its own */
+    struct text_turn texts;      /* that the taker's thread parses and prints; its own */
+    struct thread_device device; /* that the taker's thread scans small tensors with; its own */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
-void completion_deinit(struct completion *completion); /* nothing waits in it any more */
+/* The list is empty, and its device is closed (thread_device_close()). */
+void completion_deinit(struct completion *completion);
 
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
@@ -41,10 +43,5 @@ void completion_fail(struct request *first, enum status status, const char *form
 
 /* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */
 struct request *completion_take(struct completion *completion);
-
-/* The loop stays awake: no post wakes it until it calls completion_take_awake(), which gives
- * everything that was posted. Thread: the loop. */
-void completion_stay_awake(struct completion *completion);
-struct request *completion_take_awake(struct completion *completion);
 
 #endif

@@ -33,7 +33,7 @@ struct device_pool {
     size_t device_count;
     size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
     size_t count;                      /* of workers */
-    size_t here; /* the worker whose device computes what is short where it is called;
+    size_t here; /* the worker whose device scans small tensors in the thread that read them;
                   * `count`: there is none */
     struct worker workers[];
 };
@@ -368,9 +368,11 @@ bool device_pool_destroy(struct device_pool *pool)
     return true;
 }
 
-bool device_pool_run_here(struct device_pool *pool)
+bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
+                           struct request *request)
 {
-    return pool->here < pool->count && worker_run_here(&pool->workers[pool->here]);
+    return pool->here < pool->count &&
+           worker_scan_here(&pool->workers[pool->here], device, request);
 }
 
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns)

@@ -80,8 +80,8 @@ static enum queue_takes lane_of(const struct request *request)
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    request->cost = larger_of(request_bytes(request), scan_plan_effort(&request->plan));
-    request_enter(request, REQUEST_QUEUED);
+    request->cost = request_cost(request);
+    request_set_owner(request, OWNER_QUEUE);
     fair_push(&queue->lanes[lane_of(request)], request, again);
 }
 
@@ -114,11 +114,6 @@ enum status queue_admits(struct queue *queue, const struct client *client, struc
                          queue->max_requests);
     }
     return STATUS_OK;
-}
-
-bool queue_waits(const struct queue *queue)
-{
-    return count_waiting(queue) > 0;
 }
 
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
@@ -332,7 +327,7 @@ struct batch {
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
 {
-    request_enter(request, REQUEST_RUNNING);
+    request_set_owner(request, OWNER_DEVICE);
     request->times.started = now_ns;
     request_append(&batch->requests, request);
     batch->count++;
@@ -421,8 +416,7 @@ static bool look_at_lanes(struct queue *queue, const struct queue_batching *opti
         kind = other_lane(kind);
     }
     struct fair_line *lane = &queue->lanes[kind];
-    if (lane->count == 0 || (options->max_first_bytes > 0 &&
-                             fair_begin(lane).current->cost > options->max_first_bytes)) {
+    if (lane->count == 0) {
         return false;
     }
     uint64_t until_ns = peers_until_ns(queue, taker, lane, options);

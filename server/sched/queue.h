@@ -43,9 +43,6 @@ void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 MUST_CHECK enum status queue_admits(struct queue *queue, const struct client *client,
                                     struct error *err);
 
-/* Whether anything waits. No lock. */
-bool queue_waits(const struct queue *queue);
-
 /* How long this client's oldest small request of this priority has been waiting, 0 if none is:
  * about as long as one more will wait. */
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
@@ -123,9 +120,8 @@ enum queue_takes {
 };
 
 struct queue_batching {
-    size_t max_requests;      /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;       /* most cost of one batch, but the first request always goes */
-    uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
+    size_t max_requests; /* most requests of one batch, >= 1 */
+    uint64_t max_bytes;  /* most cost of one batch, but the first request always goes */
     uint64_t delay_ns; /* --batch-delay-us: how long an unfilled batch waits for more, unless a
                         * deadline is near */
     const atomic_int *takes; /* borrowed; enum queue_takes: which lanes, read at every look.

@@ -1,52 +1,40 @@
-/* The record of one request: what becomes of it once HTTP has understood its header, and its
- * one state. server/http/exchange.h has the rest of it: its connection, its header, its answer.
+/* The record of one request after HTTP has read its header, with its state and its owner.
+ * server/http/exchange.h has the other half: the connection, the header, the answer.
  *
- * | state     | owner, thread  | what happens                    | what is next                   |
- * |-----------|----------------|---------------------------------|--------------------------------|
- * | HEADER    | loop           | its header arrives              | BODY; REFUSED, ANSWERING:      |
- * |           |                |                                 | refused                        |
- * | BODY      | loop           | its body lands (body.h); slices | ANSWERING: a page, or refused; |
- * |           |                | of it may be out (slices.h)     | PAUSED; REFUSED; once the body |
- * |           |                |                                 | is complete any below PAUSED   |
- * | REFUSED   | loop           | the rest of its body is dropped | ANSWERING when that has come,  |
- * |           |                |                                 | LINGERING if it is long or     |
- * |           |                |                                 | slow                           |
- * | LINGERING | loop           | the refusal is sent, what still | the connection is closed       |
- * |           |                | comes is dropped                |                                |
- * | PAUSED    | admission, any | inside its body it waits to     | BODY; REFUSED: it waited too   |
- * |           |                | begin, or for more memory       | long                           |
- * |           | codec pool     | inside its body it waits for    | the same                       |
- * |           |                | pages of memory (body.h)        |                                |
- * | WAITING   | admission, any | its body is complete; the same  | infer_submit() again           |
- * | PARSING   | codec pool     | its body is unpacked and parsed | QUEUED; back on the loop: it   |
- * |           |                |                                 | is larger than it looked, and  |
- * |           |                |                                 | goes to infer_submit() again   |
- * |           | loop           | it waits for a turn in which    | infer_submit() again           |
- * |           |                | its text is parsed              |                                |
- * |           |                | (text_turn.h)                   |                                |
- * | PARSED    | codec pool     | it is posted to the loop        | SLICED                         |
- * | QUEUED    | queue          | it waits for a device           | RUNNING                        |
- * | RUNNING   | device worker  | it is scanned in place          | its answer is made at once, or |
- * |           |                |                                 | PRINTING: that is long         |
- * |           | loop           | computed, it waits for a turn   | the same                       |
- * |           |                | in which its answer is printed  |                                |
- * | SLICED    | loop; slice:   | it is scanned slice by slice    | the same                       |
- * |           | queue, worker  |                                 |                                |
- * | PRINTING  | codec pool     | its answer is printed, packed   | READY                          |
- * | READY     | loop           | MHD is about to ask             | ANSWERING; LINGERING: there is |
- * |           |                |                                 | no memory for its answer       |
- * | ANSWERING | loop, MHD      | MHD sends its answer            | it ends, all it holds is freed |
+ * | state     | what happens                                  | next                               |
+ * |-----------|-----------------------------------------------|------------------------------------|
+ * | HEADER    | the header arrives                            | BODY, REFUSED or ANSWERING         |
+ * | BODY      | the body lands (body.h)                       | PARSE; READY for a page; REFUSED   |
+ * | REFUSED   | the rest of the body is dropped               | ANSWERING; LINGERING if the rest   |
+ * |           |                                               | is long or slow                    |
+ * | LINGERING | the refusal is sent, later bytes are dropped  | the connection is closed           |
+ * | PARSE     | a step of server/infer/job.c                  | PREPARE                            |
+ * | PREPARE   | a step of server/infer/job.c                  | SCAN                               |
+ * | SCAN      | a step of server/infer/job.c                  | PRINT                              |
+ * | PRINT     | a step of server/infer/job.c                  | READY                              |
+ * | READY     | the answer or the error is there              | ANSWERING; LINGERING if there is   |
+ * |           |                                               | no memory for the answer           |
+ * | ANSWERING | MHD sends the answer                          | the request ends                   |
  *
- * From PAUSED to PRINTING a request is away: one call (admission_enter, codec_pool_submit,
- * queue_push, completion_post) hands it over, and nobody touches it but its owner, except for
- * `cancelled` and to read its state. It comes back to its loop by its completion list, and its
- * state then says what is next (infer_advance()); if its error is set, that is READY, or
- * REFUSED from PAUSED. If its connection ends meanwhile it is an orphan, which ends when it is
- * back.
+ * | owner     | what the request waits for, or who works on it                                      |
+ * |-----------|-------------------------------------------------------------------------------------|
+ * | LOOP      | the HTTP thread of the connection                                                   |
+ * | TURN      | a turn of that thread with room for the text (text_turn.h)                          |
+ * | ADMISSION | a place among the large requests, or memory                                         |
+ * | CODECS    | a thread of the codec pool, or pages of memory for the body (body.h)                |
+ * | QUEUE     | a device                                                                            |
+ * | DEVICE    | a device worker                                                                     |
+ * | SLICES    | the slices of its tensor (slices.h)                                                 |
  *
- * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
- * while the one that it is a slice of is in BODY, PAUSED or SLICED. It owns its bytes of the
- * block: that one writes behind them only. */
+ * The function that hands a request over sets the owner: admission_enter(), codec_pool_submit(),
+ * queue_push(), text_turn_wait(), slices_end(). From then on nobody else touches the request, except
+ * that any thread may set `cancelled` and read state and owner. The request returns to its loop by
+ * its completion list, and the loop is its owner again. If the connection ends meanwhile, the
+ * exchange is an orphan, which ends when the request returns.
+ *
+ * A slice of a large tensor is a request, too (`slice.of`), owned by the queue and by workers while
+ * the whole tensor is in BODY or SCAN. The slice owns its bytes of the block: the whole writes behind
+ * them only. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -69,6 +57,7 @@ struct client;
 struct completion;
 struct inflate;
 struct part;
+struct segments;
 struct server;
 struct slices;
 
@@ -77,16 +66,22 @@ enum request_state {
     REQUEST_BODY,
     REQUEST_REFUSED,
     REQUEST_LINGERING,
-    REQUEST_PAUSED, /* from here on it is away, ... */
-    REQUEST_WAITING,
-    REQUEST_PARSING,
-    REQUEST_PARSED,
-    REQUEST_QUEUED,
-    REQUEST_RUNNING,
-    REQUEST_SLICED,
-    REQUEST_PRINTING, /* ... up to here */
+    REQUEST_PARSE,
+    REQUEST_PREPARE,
+    REQUEST_SCAN,
+    REQUEST_PRINT,
     REQUEST_READY,
     REQUEST_ANSWERING
+};
+
+enum request_owner {
+    OWNER_LOOP,
+    OWNER_TURN,
+    OWNER_ADMISSION,
+    OWNER_CODECS,
+    OWNER_QUEUE,
+    OWNER_DEVICE,
+    OWNER_SLICES
 };
 
 /* Requests one after the other, linked by next. */
@@ -100,6 +95,10 @@ struct request_list {
 struct request_slice {
     struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
     struct scan_job job; /* the sums that it takes and hands on, and its holes */
+    const struct scan_job
+        *jobs; /* instead of that: the scans that it is; borrowed from the slices,
+                                    or NULL */
+    size_t job_count;
     bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
@@ -132,6 +131,7 @@ struct request_body {
     size_t block_bytes;      /* what the block must have in the end */
     size_t output_at;        /* of them, before the output buffer */
     size_t marks_at;         /* of them, before the marks */
+    size_t gathered_at;      /* of them, before the gathered segments */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -142,7 +142,8 @@ struct request_body {
 };
 
 struct request {
-    _Atomic enum request_state state; /* written by its owner */
+    _Atomic enum request_state state; /* written by the owner */
+    _Atomic enum request_owner owner; /* written by the owner, as it hands the request over */
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
     bool alone; /* in its launch: it is a slice, or was too much for a device with others */
@@ -171,14 +172,18 @@ struct request {
     struct request_slice slice;
     struct slices *slices;     /* owned; NULL: it is not scanned in slices */
     struct part *part;         /* owned; NULL: it is not prepared, or a whole tensor */
+    struct segments *segments; /* owned; NULL: it is not prepared, or has no offsets */
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
     struct shm_tensor shm[SHM_USES];
-    uint64_t part_bytes;       /* for sums and the carry of a part */
+    uint64_t part_bytes;       /* for sums and the carry of a part, or for offsets and scans of
+                                * segments */
+    uint64_t gathered_bytes;   /* in the block, for gathered segments */
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
     size_t out_first;          /* bytes of it before the first sum that a device writes */
     size_t marks_offset;       /* in block.slab, of the bits of elements that were NaN */
+    size_t gathered_offset;    /* in block.slab, of gathered segments */
     bool marked;               /* some were */
     uint64_t out_bytes;        /* of the output buffer */
     uint64_t payload_received; /* bytes after the head, dropped ones too */
@@ -190,10 +195,9 @@ struct request {
     unsigned retry_after_s;          /* of a refusal that is worth another try */
     enum metrics_client_limit limit; /* that its client met, if THROTTLED */
     int device;                      /* number of the device that ran it, -1 */
-    uint64_t loop_ns;             /* its share of the time that an HTTP thread computed for */
-    int model;                    /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;               /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch; /* the one that it was in */
+    int model;                       /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch;    /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */
@@ -248,10 +252,21 @@ static inline void request_enter(struct request *request, enum request_state sta
     atomic_store_explicit(&request->state, state, memory_order_relaxed);
 }
 
+static inline enum request_owner request_owner(const struct request *request)
+{
+    return atomic_load_explicit(&request->owner, memory_order_relaxed);
+}
+
+/* Thread: the owner, for the last time. */
+static inline void request_set_owner(struct request *request, enum request_owner owner)
+{
+    atomic_store_explicit(&request->owner, owner, memory_order_relaxed);
+}
+
+/* True if the loop does not own the request. */
 static inline bool request_is_away(const struct request *request)
 {
-    enum request_state state = request_state(request);
-    return state >= REQUEST_PAUSED && state <= REQUEST_PRINTING;
+    return request_owner(request) != OWNER_LOOP;
 }
 
 /* Where the device finds the input, or leaves the output: SHM_INPUT, SHM_OUTPUT. */
@@ -316,10 +331,16 @@ static inline struct metrics_request request_figures(const struct request *reque
                                     .launch = request->launch};
 }
 
-/* Tensor memory that it keeps busy. */
+/* Bytes of tensor memory that the request keeps busy. */
 static inline uint64_t request_bytes(const struct request *request)
 {
     return request->block.bytes + request->shm_bytes;
+}
+
+/* Estimated time of the scan, in bytes of a contiguous tensor that takes equally long. */
+static inline uint64_t request_cost(const struct request *request)
+{
+    return larger_of(request_bytes(request), scan_plan_effort(&request->plan));
 }
 
 #endif

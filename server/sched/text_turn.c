@@ -39,6 +39,7 @@ void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t by
         turn->count++;
     }
     request->cost = bytes;
+    request_set_owner(request, OWNER_TURN);
     request_append(&line->requests, request);
     line->bytes += bytes;
     turn->waiting_bytes += bytes;

@@ -21,9 +21,8 @@
 
 enum {
     BACK_OFF_DOUBLINGS = 6,
-    HERE_BYTES = 128 << 10, /* most of a request that another thread runs: some 20 us ... */
-    HERE_BATCH_BYTES = 256 << 10, /* ... of a batch of them */
-    HERE_BATCHES = 4              /* before that thread goes on with its own work */
+    HERE_BYTES =
+        128 << 10 /* cost of a request that an HTTP thread scans, at most: some 20 us */
 };
 
 /* A batch of more cost than this gets more time in proportion. */
@@ -217,6 +216,20 @@ static void copy_plan(struct scan_plan *to, const struct scan_plan *from)
     memcpy((char *)to + tail, (const char *)from + tail, sizeof *from - tail);
 }
 
+/* Describe a request to the driver, with this plan. */
+static struct scan_job make_job(const struct request *request, const struct scan_plan *plan)
+{
+    const struct tensor_place in = request_place(request, SHM_INPUT);
+    const struct tensor_place out = request_place(request, SHM_OUTPUT);
+    struct scan_job job = request->slice.job;
+    job.plan = plan;
+    job.slab = in.slab;
+    job.in_offset = in.offset;
+    job.out_slab = out.slab;
+    job.out_offset = out.offset + request->out_first;
+    return job;
+}
+
 /* Describe the batch to the driver; returns its cost. */
 static uint64_t fill_jobs(struct worker *worker, const struct request *first)
 {
@@ -224,30 +237,22 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     size_t i = 0;
     for (const struct request *request = first; request != NULL; request = request->next, i++) {
         copy_plan(&worker->plans[i], &request->plan);
-        struct tensor_place in = request_place(request, SHM_INPUT);
-        struct tensor_place out = request_place(request, SHM_OUTPUT);
-        worker->jobs[i] = request->slice.job;
-        worker->jobs[i].plan = &worker->plans[i];
-        worker->jobs[i].slab = in.slab;
-        worker->jobs[i].in_offset = in.offset;
-        worker->jobs[i].out_slab = out.slab;
-        worker->jobs[i].out_offset = out.offset + request->out_first;
+        worker->jobs[i] = make_job(request, &worker->plans[i]);
         bytes += request->cost;
     }
     return bytes;
 }
 
-/* The batch, of this cost, is computed: count it and hand it on. Of an HTTP thread's time each
- * request has had a share by its cost. */
-static void finish_batch(struct worker *worker, struct request *first, size_t count,
-                         uint64_t cost, const struct scan_report *report, bool here)
+/* Record in the requests, the worker's statistics and the metrics that a batch is computed. models:
+ * room for the model of each request. Returns the nanoseconds that the device worked. */
+static uint64_t record_batch(struct worker *worker, struct request *first, size_t count,
+                             int *models, const struct scan_report *report)
 {
     const struct metrics_launch launch = {.upload_ns = report->upload_ns,
                                           .compute_ns = report->compute_ns,
                                           .download_ns = report->download_ns};
     uint64_t now_ns = clock_now_ns();
     uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* all began together */
-    double ns_per_cost = here ? (double)busy_ns / (double)larger_of(cost, 1) : 0;
     bool counts = first->slice.of == NULL || first->slice.last;
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -256,12 +261,11 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
         const struct scan_plan *plan = &request->plan;
         elements += plan->elements;
         bytes += (plan->in_elements + plan->out_elements) * dtype_info(plan->dtype)->bytes;
-        worker->models[i++] = request->model;
+        models[i++] = request->model;
         request->times.computed = now_ns;
         request->device = (int)worker->number;
         request->batch = (uint32_t)count;
         request->launch = launch;
-        request->loop_ns = (uint64_t)(ns_per_cost * (double)request->cost);
     }
     MUST(pthread_mutex_lock(&worker->lock));
     worker->stats.batches++;
@@ -270,10 +274,17 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     worker->stats.bytes += bytes;
     worker->stats.busy_ns += busy_ns;
     MUST(pthread_mutex_unlock(&worker->lock));
-    queue_charge(worker->plan->parts.queue, first, busy_ns);
-    const struct metrics_batch batch = {
-        .requests = count, .models = worker->models, .launch = launch};
+    const struct metrics_batch batch = {.requests = count, .models = models, .launch = launch};
     metrics_batch(worker->plan->parts.metrics, &batch);
+    return busy_ns;
+}
+
+/* Record a computed batch, charge the clients for it, and return its requests to their loops. */
+static void finish_batch(struct worker *worker, struct request *first, size_t count,
+                         const struct scan_report *report)
+{
+    const uint64_t busy_ns = record_batch(worker, first, count, worker->models, report);
+    queue_charge(worker->plan->parts.queue, first, busy_ns);
     completion_post_home(first);
 }
 
@@ -299,17 +310,19 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
     }
 }
 
-/* Run a batch and hand every request on. False: the device is out of
- * use. Thread: who has the device, `here`: an HTTP thread. */
-static bool run_batch(struct worker *worker, struct request *first, size_t count, bool here)
+/* Run a batch and hand over every request. Returns false if the device is out of use. */
+static bool run_batch(struct worker *worker, struct request *first, size_t count)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
     struct request *left = NULL;
     uint64_t bytes = fill_jobs(worker, first);
+    /* The scans of a slice, which is alone, stay where they are until it comes back. */
+    const bool many = first->slice.jobs != NULL;
+    const struct scan_job *jobs = many ? first->slice.jobs : worker->jobs;
     call_begin(worker, WORKER_CALL_RUN, first, count, bytes);
-    enum status status =
-        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
+    enum status status = worker->plan->driver->run(
+        worker->device, jobs, many ? first->slice.job_count : count, &report, &err);
     if (!call_end(worker, &left)) {
         fail_requests(worker, left, "hangs", worker->stats.last_error);
         return false;
@@ -325,7 +338,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     }
     worker->failures = 0;
     if (status == STATUS_OK) {
-        finish_batch(worker, first, count, bytes, &report, here);
+        finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
         /* Together they are too much for the device, which has not changed them: one by one. */
         for (struct request *request = first; request != NULL; request = request->next) {
@@ -343,7 +356,51 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     return true;
 }
 
-/* ---- the thread ---- */
+/* ---- in the thread that read the request ---- */
+
+void thread_device_close(struct thread_device *device)
+{
+    if (device->opened != NULL) {
+        device->driver->close(device->opened);
+        device->opened = NULL;
+    }
+}
+
+bool worker_scan_here(struct worker *worker, struct thread_device *device,
+                      struct request *request)
+{
+    const struct device_driver *driver = worker->plan->driver;
+    struct scan_report report = {0};
+    struct error err = ERROR_INIT;
+    int model = -1;
+    if (worker_state(worker) != DEVICE_READY || request_cost(request) > HERE_BYTES) {
+        return false;
+    }
+    if (device->opened == NULL &&
+        driver->open(worker->number, SCAN_LOOKBACK_OFF, &device->opened, &err) != STATUS_OK) {
+        return false;
+    }
+    device->driver = driver;
+    request->times.queued = clock_now_ns();
+    request->times.started = request->times.queued;
+    const struct scan_job job = make_job(request, &request->plan);
+    const enum status status = driver->run(device->opened, &job, 1, &report, &err);
+    if (status == STATUS_OK) {
+        (void)record_batch(worker, request, 1, &model, &report);
+        return true;
+    }
+    thread_device_close(device);
+    MUST(pthread_mutex_lock(&worker->lock));
+    set_state(worker, worker_state(worker), err.detail);
+    MUST(pthread_mutex_unlock(&worker->lock));
+    if (!report.inputs_intact) {
+        (void)error_set(&request->error, status, "device %zu (%s): %s; try again",
+                        worker->number, worker->info.name, err.detail);
+    }
+    return !report.inputs_intact;
+}
+
+/* ---- the worker's thread ---- */
 
 /* Open the device and have all its kernels built and tested. False: it is out of use, or the
  * worker is to stop. */
@@ -391,56 +448,6 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
-/* The device is the thread's again. False: it is out of use. */
-static bool end_waiting(struct worker *worker)
-{
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->waiting = false;
-    while (worker->lent) {
-        MUST(pthread_cond_wait(&worker->changed, &worker->lock));
-    }
-    const bool broken = worker->broken;
-    worker->broken = false;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    return !broken;
-}
-
-bool worker_run_here(struct worker *worker)
-{
-    static const atomic_int takes = QUEUE_SMALL;
-    const struct queue_batching batching = {.max_requests = worker->plan->batch.max_requests,
-                                            .max_bytes = HERE_BATCH_BYTES,
-                                            .max_first_bytes = HERE_BYTES,
-                                            .takes = &takes};
-    struct request *first = NULL;
-    size_t count = 0;
-    bool ran = false;
-    bool works = true;
-    struct queue *queue = worker->plan->parts.queue;
-    MUST(pthread_mutex_lock(&worker->lock));
-    const bool free = worker->waiting && !worker->lent && !worker->broken;
-    worker->lent = worker->lent || free;
-    MUST(pthread_mutex_unlock(&worker->lock));
-    if (!free) {
-        return false;
-    }
-    for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
-                    queue_take(queue, &batching, 0, &first, &count) == QUEUE_TAKEN;
-         i++) {
-        works = run_batch(worker, first, count, true);
-        ran = true;
-    }
-    MUST(pthread_mutex_lock(&worker->lock));
-    worker->lent = false;
-    worker->broken = !works;
-    MUST(pthread_cond_broadcast(&worker->changed));
-    MUST(pthread_mutex_unlock(&worker->lock));
-    if (!works) {
-        queue_shake(queue); /* its thread has to see to it */
-    }
-    return ran;
-}
-
 /* Returns when the queue is closed (true) or the device is out of use (false). */
 static bool serve_queue(struct worker *worker)
 {
@@ -448,19 +455,12 @@ static bool serve_queue(struct worker *worker)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        MUST(pthread_mutex_lock(&worker->lock));
-        worker->waiting = true; /* and may be helped from now on */
-        MUST(pthread_mutex_unlock(&worker->lock));
         enum queue_result result =
             queue_take(plan->parts.queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
-        if (!end_waiting(worker)) {
-            queue_return(worker->plan->parts.queue, result == QUEUE_TAKEN ? first : NULL);
-            return false;
-        }
         if (result == QUEUE_CLOSED) {
             return true;
         }
-        if (result == QUEUE_TAKEN && !run_batch(worker, first, count, false)) {
+        if (result == QUEUE_TAKEN && !run_batch(worker, first, count)) {
             return false;
         }
     }

@@ -5,10 +5,14 @@
  *         |                           +---------------------------+
  *     back-off <-- close <-- FAILED, or HUNG and came back
  *
- * What the device runs is in the worker's record, and every call of the driver has a deadline
- * (enum worker_call), kept by worker_watch(). When it passes, the requests are taken from the
- * worker. They are answered, but their memory stays behind (the orphans): the device may still
- * write there, and the worker returns it when the call comes back. */
+ * The worker's record names the batch that the device runs, and every call of the driver has a
+ * deadline (enum worker_call), kept by worker_watch(). When the deadline passes, the requests are
+ * taken from the worker and answered with an error. Their memory stays with the worker (the
+ * orphans), because the device may still write there; the worker frees the memory when the call
+ * returns.
+ *
+ * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans it in
+ * the HTTP thread that read it. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -64,11 +68,8 @@ struct worker {
     /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the
      * queue. */
     pthread_mutex_t lock;
-    pthread_cond_t changed;    /* monotonic clock: stopping, lent */
+    pthread_cond_t changed;    /* monotonic clock: stopping */
     atomic_bool stopping;      /* written under lock */
-    bool waiting;              /* its thread is in queue_take() */
-    bool lent;                 /* another thread runs batches on the device: its own waits */
-    bool broken;               /* and they put it out of use */
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
     uint64_t call_timeout_ns;  /* how long it was given */
     enum worker_call call;
@@ -97,10 +98,10 @@ MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
 /* Ask it to leave; with the queue closed it does once that is empty. Whoever asks joins it. */
 void worker_stop(struct worker *worker);
 
-/* Run short small requests that wait on the caller's thread, if the device's own has nothing to do:
- * a scan of a few KiB takes less than waking that. For Tally's own driver, which computes what is
- * short where it is called. Returns whether any ran. Thread: any. */
-bool worker_run_here(struct worker *worker);
+/* Scan a small tensor in the calling thread; see device_pool_scan_here(). The worker's device is of
+ * Tally's own driver. */
+bool worker_scan_here(struct worker *worker, struct thread_device *device,
+                      struct request *request);
 
 /* Take the requests from a device that is over its time, after lost_ns more of it. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns);

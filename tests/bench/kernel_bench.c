@@ -14,7 +14,7 @@
  * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --variant runs everything by the variant of one kernel (scan_rows, scan_columns,
- * scan_narrow, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
+ * scan_narrow, scan_tiles, scan_generic, gpu_scan) and leaves out what that cannot.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"

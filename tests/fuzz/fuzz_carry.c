@@ -1,10 +1,12 @@
-/* libFuzzer target: carries, in front of raw and NPY requests and as base64.
+/* libFuzzer target: carries, in front of raw and NPY requests and as base64; and offsets in front of
+ * them.
  *
  *     byte 0: flags   1-2: length of the carry, little-endian   query up to a newline   body
  *
  * Flags: 1 the carry's CRC-32 is made right, so that what it guards is reached; 2 NPY; 4 totals;
- * 8 JSON is answered. */
+ * 8 JSON is answered; 16 instead of a carry there are offsets. */
 #include "proto/base64.h"
+#include "proto/offsets.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <zlib.h>
@@ -14,6 +16,7 @@ enum {
     CARRY_NPY = 2,
     CARRY_TOTALS = 4,
     CARRY_TO_JSON = 8,
+    CARRY_OFFSETS = 16,
     CARRY_PREFIX = 3,
     CARRY_MOST = 1 << 20 /* bytes that are decoded */
 };
@@ -73,10 +76,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const unsigned flags = data[0];
+    const uint64_t front = (uint64_t)data[1] | (uint64_t)data[2] << 8;
+    const bool offsets = (flags & CARRY_OFFSETS) != 0;
     const struct run_ask ask = {
         .answer_format = (flags & CARRY_TO_JSON) != 0 ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW,
-        .carry_bytes = (uint64_t)data[1] | (uint64_t)data[2] << 8,
-        .totals = (flags & CARRY_TOTALS) != 0};
+        .carry_bytes = offsets ? 0 : front,
+        .totals = (flags & CARRY_TOTALS) != 0,
+        .offsets_bytes = offsets ? front : 0};
     const size_t carry =
         ask.carry_bytes < input.body.count ? (size_t)ask.carry_bytes : input.body.count;
     unsigned char *body = run_copy(input.body.bytes, input.body.count);
@@ -94,6 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check(&run);
     REQUIRE(run.status != STATUS_OK || ask.carry_bytes == 0 ||
             run.call.carry.bytes == ask.carry_bytes);
+    REQUIRE(run.status != STATUS_OK || ask.offsets_bytes == 0 ||
+            run.call.desc.segments + 1 == ask.offsets_bytes / OFFSET_BYTES);
     run_deinit(&run);
     free(body);
     return 0;

@@ -42,10 +42,15 @@ ELEMENTS = {
     '"outputs":[{"name":"y","datatype":"INT64"}],"parameters":{"axis":1,"include_initial":true}}',
     ("kserve", "nan"): '{"inputs":[' + X % ("FP16", '[1,"NaN",null,4]') + "],"
     '"parameters":{"nan":"skip","initial":-1.5e0,"output_dtype":"FP64"}}',
+    ("kserve", "offsets"): '{"inputs":[' + X % ("INT8", "[1,2,3,4]") + ","
+    '{"name":"offsets","shape":[3],"datatype":"INT64","data":[0,1,2]}]}',
     ("openvino", "bool"): '{"inputs":[{"precision":"boolean","shape":[2],"data":[true,false]}]}',
 }
 for (form, case), document in ELEMENTS.items():
     write(form, case, bytes(3) + document.encode())
+write(
+    "json", "offsets", b'0{"data":[1,2,3],"offsets":[0,1,1,3],"include_initial":true,"nan":"skip"}'
+)
 
 # Carries (fuzz_carry.c): of each kind one that fits its part, and some that do not -------------
 
@@ -112,6 +117,11 @@ part("far", MENDED, ROWS + b"next", carry(2, 0, 2, 2**63 - 256, TWO), bytes(24))
 part("many", MENDED, ROWS + b"next", carry(2, 0, 2**59, 0, TWO), bytes(24))
 part("totals", TOTALS, b"dtype=float32&shape=2,3&axis=1", b"", bytes(24))
 part("totals-on", TOTALS, b"dtype=float32&shape=2,3&axis=1", carry(2, 0, 2, 9, TWO), bytes(24))
+OFFSETS, ROW = 16, struct.pack("<4q", 0, 2, 2, 3)
+part("offsets", OFFSETS, b"dtype=int8&shape=3&include_initial=1", ROW, bytes(3))
+part("offsets-json", OFFSETS | TO_JSON, b"dtype=float16&shape=2,3&axis=1&nan=skip", ROW, bytes(12))
+part("offsets-npy", OFFSETS | CARRY_NPY, b"reverse=1&initial=3", ROW, NPY_OF_3 + bytes(12))
+part("offsets-fall", OFFSETS, b"dtype=int8&shape=3", struct.pack("<3q", 0, 2, 1), bytes(3))
 part("without-part", 0, b"dtype=int8&shape=2", carry(4, 0, 1, 0, bytes(1)), bytes(2))
 
 

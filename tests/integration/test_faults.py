@@ -133,6 +133,20 @@ def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     service.heals()
 
 
+def test_a_device_that_hangs_with_a_round_of_segments_is_given_up_too(faults):
+    """The scans of the round stay where they are until it has come back."""
+    service = faults(*POCL, "--device-timeout-ms=1000")
+    document = {"data": list(range(3000)), "offsets": [0, *range(1, 1000, 3), 3000]}
+    whole = service.client.post_json("/v1/cumsum", document)
+    assert whole.status == 200
+    service.say("hang_ms=4000")
+    answer = service.client.post_json("/v1/cumsum", document)
+    calls.expect_error(answer, 503, "device_error")
+    until(service.is_not_ready)
+    service.heals()
+    assert service.client.post_json("/v1/cumsum", document).body == whole.body
+
+
 @pytest.mark.release_only  # others cannot be told that time has passed
 def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
     """A container that was paused, or a debugger: to the clock, a second like any other."""

@@ -41,6 +41,34 @@ def test_a_page_that_is_right_has_no_faults(tree):
     assert list(lint_docs.faults(tree)) == []
 
 
+ROWS = "| state | next |\n|---|---|\n| a | b |\n"
+
+
+def test_a_table_is_the_one_in_the_comments_of_a_file_whatever_its_padding(tree):
+    comment = "".join(f" * {row}\n" for row in ROWS.replace("| a |", "| a     |").splitlines())
+    (tree / "proto/a.c").write_text(f"/* States:\n{comment} * and more */\n")
+    (tree / "README.md").write_text(RIGHT + "\n<!-- table 1 of proto/a.c -->\n" + ROWS)
+    assert list(lint_docs.faults(tree)) == []
+
+
+@pytest.mark.parametrize(
+    "mark, rows, fault",
+    [
+        ("1 of proto/a.c", ROWS.replace("b", "c"), "the table is not table 1 of proto/a.c"),
+        ("1 of proto/a.c", ROWS + "| c | d |\n", "the table is not table 1 of proto/a.c"),
+        ("1 of proto/a.c", "No table.\n", "the table is not table 1 of proto/a.c"),
+        ("2 of proto/a.c", ROWS, "proto/a.c has no table 2"),
+        ("1 of proto/b.c", ROWS, "proto/b.c has no table 1"),
+    ],
+)
+def test_a_table_that_differs_from_its_file_is_found(tree, mark, rows, fault):
+    comment = "".join(f" * {row}\n" for row in ROWS.splitlines())
+    (tree / "proto/a.c").write_text(f"/* States:\n{comment} */\n")
+    (tree / "README.md").write_text(RIGHT + f"\n<!-- table {mark} -->\n" + rows)
+    (found,) = lint_docs.faults(tree)
+    assert fault in found
+
+
 @pytest.mark.parametrize(
     "line, fault",
     [

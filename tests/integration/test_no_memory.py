@@ -45,6 +45,8 @@ def v2_binary():
     return framed({"inputs": [tensor], "outputs": [output]}, LONG)
 
 
+OFFSETS = np.arange(0, LONG.size + 1, 5, "<i8").tobytes()
+SEGMENTS = {"Content-Type": calls.RAW, "Tally-Offsets-Length": str(len(OFFSETS))}
 JSON = {"Content-Type": calls.JSON}
 RAW = {"Content-Type": calls.RAW}
 CALLS = {
@@ -53,6 +55,8 @@ CALLS = {
     "raw": (LONG_RAW, LONG.tobytes(), RAW),
     "packed": (LONG_RAW, gzip.compress(LONG.tobytes(), 1), {**RAW, **PACKED}),
     "part": (LONG_RAW + "&part=first", LONG.tobytes(), RAW),
+    "segments": (LONG_RAW + "&initial=1", OFFSETS + LONG.tobytes(), SEGMENTS),
+    "segments of json": ("/v1/cumsum", b'{"data":[1,2,3],"offsets":[0,1,3]}', JSON),
     "npy": ("/v1/cumsum", calls.npy_bytes(LONG), {"Content-Type": calls.NPY}),
     "v2": ("/v2/models/cumsum/infer", *v2_binary()),
     "v2 index": ("/v2/repository/index", b"{}", JSON),
@@ -228,6 +232,15 @@ def part_behind_a_long_carry(service):
     return f"/v1/cumsum?{rows}&part=last", carry + body, headers
 
 
+def segments_of_mixed_lengths():
+    """As many bytes of offsets as of elements, about."""
+    path, body, _ = large_raw()
+    lengths = np.resize([1, 2, 3, 2], LARGE // 8)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    front = offsets.astype("<i8").tobytes()
+    return path, front + body, {**RAW, "Tally-Offsets-Length": str(len(front))}
+
+
 JSON_NUMBERS = ("/v1/cumsum", numbers(b'{"data":[', b"}"), JSON)
 JSON_STRIDED = (
     "/v1/cumsum",
@@ -301,6 +314,8 @@ LARGE_CALLS = {
     "v2 json": lambda service: ("/v2/models/cumsum/infer", V2_NUMBERS, JSON),
     "part": lambda service: large_raw("&part=first"),
     "part behind a long carry": part_behind_a_long_carry,
+    "segments": lambda service: segments_of_mixed_lengths(),
+    "segments, in chunks": lambda service: chunked(*segments_of_mixed_lengths()),
     "totals": lambda service: (large_raw()[0].replace("?", "/totals?"), bytes(LARGE), RAW),
     "totals of short lines": lambda service: (
         f"/v1/cumsum/totals?dtype=float32&shape={LARGE // 256},64&axis=1",

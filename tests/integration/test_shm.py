@@ -200,6 +200,31 @@ def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second
         assert all(view[i] == 9 for i in range(4096) if i not in touched)
 
 
+def test_segments_of_a_tensor_in_shared_memory_leave_it_as_it_is(v2, http):
+    array = np.arange(2000, dtype=np.int32)
+    with memory(16384) as (name, view, _):
+        assert register(http, "r", name, 0, 16384).status == 200
+        view[: array.nbytes] = array.view(np.uint8)
+        shared = {"shared_memory_region": "r", "shared_memory_byte_size": array.nbytes}
+        target = {**shared, "shared_memory_offset": 8192}
+        x = {"name": "x", "shape": [array.size], "datatype": "INT32", "parameters": shared}
+        offsets = {"name": "offsets", "shape": [5], "datatype": "INT64"}
+        document = {
+            "inputs": [x, offsets | {"data": [0, 3, 3, 7, 2000]}],
+            "outputs": [{"name": "y", "parameters": target}],
+        }
+        answer = http.post_json("/v2/models/cumsum/infer", document)
+        assert answer.status == 200, answer
+        assert bytes(view[: array.nbytes]) == array.tobytes()
+        sums = [np.cumsum(array[begin:end]) for begin, end in ((0, 3), (3, 7), (7, 2000))]
+        actual = view[8192 : 8192 + array.nbytes].copy().view(np.int32)
+        assert np.array_equal(actual, np.concatenate(sums))
+        document["inputs"][1]["parameters"] = {**shared, "shared_memory_byte_size": 40}
+        del document["inputs"][1]["data"]
+        answer = http.post_json("/v2/models/cumsum/infer", document)
+        assert answer.status == 400 and "comes in the body" in answer.json()["error"], answer
+
+
 NAN = float("nan")
 ATTRIBUTES = [
     ("UINT8", np.uint8([200, 100, 7]), {"output_dtype": "int64"}, np.int64([200, 300, 307])),

@@ -395,6 +395,17 @@ static void random_cuts(const void *context)
     }
 }
 
+/* The sums before a launch decide how it adds, and which way a halfway case rounds. */
+static void tails_of_halfway_cases(const void *context)
+{
+    (void)context;
+    for (int i = 0; i < 800; i++) {
+        const struct run run = draw_run((size_t)i % ARRAY_COUNT(types), 3 + scan_draw(100),
+                                        flag_sets[i / 4 % (int)ARRAY_COUNT(flag_sets)], MOST);
+        check(&run, FAMILY_HALFWAY_BEFORE, 2 + scan_draw(3));
+    }
+}
+
 static void partitions(const void *context)
 {
     (void)context;
@@ -506,6 +517,7 @@ int main(void)
         {"lengths around vectors and blocks have the sums of the oracle",
          lengths_around_blocks},
         {"a line in launches of random lengths has the sums of one launch", random_cuts},
+        {"launches that begin with a halfway case round by the tail", tails_of_halfway_cases},
         {"sums of numbers that are not negative never fall, and a zero changes none",
          sums_never_fall},
     };

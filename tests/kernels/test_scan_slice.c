@@ -1,9 +1,10 @@
 /* Scans in slices: as a tensor is scanned while it arrives, every slice on any device, its
  * bytes there just before it runs and nothing after them yet; and of complete tensors of any
- * layout. Together they give the oracle's bits. */
+ * layout. Together they give the oracle's bits. Segments of the axis, many in one launch. */
 #include "kernels/split.h"
 #include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
+#include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
 
 #include <stdio.h>
@@ -371,6 +372,86 @@ static void parts_along_the_axis_give_the_oracles_bits(const void *context)
     }
 }
 
+/* The strides of a packed tensor, where there are no others. */
+static void pack_strides(const struct scan_desc *desc, bool given, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int d = desc->rank - 1; d >= 0 && !given; d--) {
+        strides[d] = stride;
+        stride *= desc->sizes[d];
+    }
+}
+
+/* Random segments of the axis, each a scan of its own, in one launch on a random device: the cells of
+ * each lie between those of others. */
+static void run_segments(struct scan_case *c, bool in_place)
+{
+    enum {
+        SEGMENTS = 40
+    };
+    const struct scan_plan *whole = &c->plan;
+    const size_t bytes = dtype_info(c->desc.dtype)->bytes;
+    const size_t at = SLAB_ALIGN;
+    const size_t to = in_place ? at : at + (c->in_bytes + SLAB_ALIGN) / SLAB_ALIGN * SLAB_ALIGN;
+    struct slab *slab = slab_create(to + c->in_bytes + c->out_bytes + SLAB_ALIGN);
+    unsigned char *data = slab_data(slab);
+    struct scan_plan *plans = malloc(SEGMENTS * sizeof *plans);
+    struct scan_job jobs[SEGMENTS];
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    struct scan_desc desc = c->desc;
+    size_t count = 0;
+    pack_strides(&desc, desc.has_strides, desc.strides);
+    pack_strides(&desc, desc.has_output_strides, desc.output_strides);
+    desc.has_strides = desc.has_output_strides = true;
+    memcpy(data + at, c->in, c->in_bytes);
+    for (uint64_t done = 0, length = 0; done < whole->axis.size; done += length) {
+        const uint64_t left = whole->axis.size - done;
+        const size_t in = (size_t)(done * whole->axis.in_stride) * bytes;
+        const size_t out = (size_t)(done * whole->axis.out_stride) * bytes;
+        length = 1 + scan_draw(scan_draw(3) == 0 ? 3 : (uint32_t)(whole->axis.size / 4));
+        length = length > left || count + 1 == SEGMENTS ? left : length;
+        const struct scan_dim own = {length, whole->axis.in_stride, whole->axis.out_stride};
+        desc.sizes[desc.axis] = (int64_t)length;
+        oracle_scan(&desc, (const unsigned char *)c->in + in, (unsigned char *)c->want + out);
+        scan_plan_lines(whole, own, whole->dim, (size_t)whole->dims, &plans[count]);
+        jobs[count] = (struct scan_job){.plan = &plans[count],
+                                        .slab = slab,
+                                        .in_offset = at + in,
+                                        .out_offset = to + out,
+                                        .holes = plans[count].gaps};
+        plans[count++].gaps = false;
+    }
+    if (scan_device_run(devices[scan_draw(DEVICES)], jobs, count, &report, &err) != STATUS_OK) {
+        ktest_fail("segments: %s", err.detail);
+    }
+    if (!ktest_same_bytes(data + to, c->want, c->out_bytes / bytes, bytes, "in segments")) {
+        report_case(c);
+    }
+    free(plans);
+    slab_destroy(slab);
+}
+
+static void segments_in_one_launch_give_the_oracles_bits(const void *context)
+{
+    const enum dtype *dtype = context;
+    for (size_t i = 0; i < sizeof carried / sizeof *carried * 8; i++) {
+        const struct layout *layout = &carried[i / 8];
+        struct scan_desc desc =
+            scan_describe(*dtype, layout->rank, layout->sizes, layout->axis);
+        struct scan_case c;
+        desc.exclusive = (i & 1) != 0;
+        desc.reverse = (i & 2) != 0;
+        desc.has_strides = desc.has_output_strides = layout->laid;
+        memcpy(desc.strides, layout->strides, sizeof layout->strides);
+        memcpy(desc.output_strides, layout->output_strides, sizeof layout->output_strides);
+        if (scan_case_init(&c, &desc, i % 3 == 0)) {
+            run_segments(&c, c.plan.in_place && scan_draw(2) == 0);
+        }
+        scan_case_deinit(&c);
+    }
+}
+
 static void run_layout(enum dtype dtype, const struct layout *layout, size_t number)
 {
     struct scan_desc desc = scan_describe(dtype, layout->rank, layout->sizes, layout->axis);
@@ -560,6 +641,10 @@ int main(void)
                        "parts along the axis give the oracle's bits, %s",
                        dtype_info(few[i])->name);
         ktest_run(sentence, parts_along_the_axis_give_the_oracles_bits, &few[i]);
+        (void)snprintf(sentence, sizeof sentence,
+                       "segments in one launch give the oracle's bits, %s",
+                       dtype_info(few[i])->name);
+        ktest_run(sentence, segments_in_one_launch_give_the_oracles_bits, &few[i]);
     }
     ktest_run("steps too large for a slice are cut", steps_too_large_for_a_slice_are_cut, NULL);
     ktest_run("what must be whole is not cut", what_must_be_whole_is_not_cut, NULL);

@@ -72,8 +72,7 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
         }
     }
     if (status == STATUS_OK) {
-        uint64_t first = 0;
-        const struct scan_desc computed = oracle_call_desc(call, &first);
+        const struct scan_desc computed = oracle_call_desc(call);
         status = scan_plan_make(&computed, &plan, &probe->error);
     }
     if (status != STATUS_OK) {

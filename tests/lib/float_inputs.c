@@ -26,13 +26,21 @@ static const char *const names[] = {"uniform",
                                     "-0.0 alone",
                                     "tiny after huge",
                                     "sorted",
+                                    "sizes in steps",
+                                    "halfway cases with a near tail",
+                                    "tails of a halfway case",
                                     "infinities",
                                     "NaN",
                                     "random bits"};
 _Static_assert(ARRAY_COUNT(names) == FAMILY_COUNT, "a name for each family");
 
 enum {
-    LASTING_APART = 400 /* elements between two infinities or NaN, on average */
+    LASTING_APART = 400, /* elements between two infinities or NaN, on average */
+    STEP_LENGTH = 50,    /* elements of one size */
+    STEP_SIZES = 40,     /* sizes, each twice the one before */
+    TAIL_UNIT = -24,     /* exponent of the least tail of a halfway case */
+    TAIL_SIZES = 25,     /* sizes of tails */
+    HALFWAY_SIZES = 50   /* sizes of the first number */
 };
 
 const char *float_family_name(enum float_family family)
@@ -130,19 +138,41 @@ static double (*const usual[])(void) = {scan_draw_unit,      draw_price,  draw_r
                                         draw_probability,    draw_normal, draw_log_normal,
                                         draw_wide_log_normal};
 
-/* 1, half a unit in the last place of 1, and a number far below or none. */
-static uint64_t draw_halfway(enum dtype dtype, size_t k)
+/* Bits of a fraction without the hidden one. */
+static int fraction_bits_of(enum dtype dtype)
 {
-    const uint64_t one = bits_of(dtype, 1);
-    if (k % 3 == 0) {
-        return one;
+    return (int)(8 * dtype_info(dtype)->bytes) - 1 - dtype_info(dtype)->exponent_bits;
+}
+
+/* 1, half a unit in the last place of 1, and the tail. */
+static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
+{
+    return k % 3 == 0   ? bits_of(dtype, 1)
+           : k % 3 == 1 ? bits_of(dtype, ldexp(1, -fraction_bits_of(dtype) - 1))
+                        : draw_sign(dtype) | tail;
+}
+
+/* A number, half a unit in its last place, and tails that other launches or blocks may begin with. */
+static uint64_t draw_tail(enum dtype dtype, size_t k)
+{
+    static int size;
+    if (k == 0) {
+        size = TAIL_UNIT + 10 + (int)scan_draw(HALFWAY_SIZES);
+        return bits_of(dtype, ldexp(1, size));
     }
-    if (k % 3 == 1) {
-        const int fraction_bits =
-            (int)(8 * dtype_info(dtype)->bytes) - 1 - dtype_info(dtype)->exponent_bits;
-        return bits_of(dtype, ldexp(1, -fraction_bits - 1));
+    return k == 1 ? bits_of(dtype, ldexp(1, size - fraction_bits_of(dtype) - 1))
+                  : draw_sign(dtype) |
+                        bits_of(dtype, ldexp(1, TAIL_UNIT + (int)scan_draw(TAIL_SIZES)));
+}
+
+/* Sums of such numbers have as many bits as a way of adding has room for, and some more or fewer. */
+static uint64_t draw_step(enum dtype dtype, size_t k)
+{
+    static int size;
+    if (k % STEP_LENGTH == 0) {
+        size = (int)scan_draw(STEP_SIZES) - STEP_SIZES / 2;
     }
-    return draw_sign(dtype) | scan_draw(3);
+    return draw_sign(dtype) | bits_of(dtype, ldexp(1 + scan_draw_unit(), size));
 }
 
 /* Element k of a line; before: the element before it. */
@@ -166,7 +196,15 @@ static uint64_t draw_element(enum dtype dtype, enum float_family family, size_t 
     case FAMILY_CANCELLING:
         return k % 2 == 0 ? draw_finite(dtype) : before ^ sign_of(dtype);
     case FAMILY_HALFWAY:
-        return draw_halfway(dtype, k);
+        return draw_halfway(dtype, k, scan_draw(3));
+    case FAMILY_HALFWAY_NEAR:
+        return draw_halfway(
+            dtype, k,
+            bits_of(dtype, ldexp(1, -fraction_bits_of(dtype) - 4 - (int)scan_draw(12))));
+    case FAMILY_HALFWAY_BEFORE:
+        return draw_tail(dtype, k);
+    case FAMILY_STEPS:
+        return draw_step(dtype, k);
     case FAMILY_NEAR_LARGEST:
         return draw_sign(dtype) | (infinity - 1 - scan_draw(3));
     case FAMILY_SUBNORMAL:

@@ -22,8 +22,11 @@ enum float_family {
     FAMILY_ZEROS, /* of both signs */
     FAMILY_MINUS_ZEROS,
     FAMILY_TINY_AFTER_HUGE,
-    FAMILY_SORTED,  /* runs of thirty numbers, each about twice the one before */
-    FAMILY_LASTING, /* the first of those whose NaN or infinities stay in the sums */
+    FAMILY_SORTED,         /* runs of thirty numbers, each about twice the one before */
+    FAMILY_STEPS,          /* another size every fifty numbers */
+    FAMILY_HALFWAY_NEAR,   /* half-way between two numbers, and a tail not far below */
+    FAMILY_HALFWAY_BEFORE, /* the line begins half-way between two numbers, the rest is a tail */
+    FAMILY_LASTING,        /* the first of those whose NaN or infinities stay in the sums */
     FAMILY_INFINITIES = FAMILY_LASTING,
     FAMILY_NANS,
     FAMILY_RANDOM_BITS,

@@ -41,8 +41,8 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype)
     case SCAN_VARIANT_LOOKBACK:
     case SCAN_VARIANT_ROWS:
     case SCAN_VARIANT_COLUMNS:
-    case SCAN_VARIANT_NARROW_1:
-    case SCAN_VARIANT_NARROW_3:
+    case SCAN_VARIANT_NARROW:
+    case SCAN_VARIANT_TILES:
         return true;
     default:
         return (share_of(dtype) + kernel) % SHARE == 0;

@@ -156,11 +156,10 @@ static enum status run_payload(const struct codec *codec, struct byte_view paylo
 {
     struct scan_call *call = &run->call;
     struct scan_desc room_for_output;
-    uint64_t first = 0;
     const struct scan_desc *shown = scan_output_desc(&call->desc, &room_for_output);
     enum status status = scan_plan_make(shown, &run->plan, &run->err);
     if (status == STATUS_OK) {
-        const struct scan_desc computed = oracle_call_desc(call, &first);
+        const struct scan_desc computed = oracle_call_desc(call);
         status = scan_plan_make(&computed, &run->plan, &run->err);
     }
     if (status != STATUS_OK) {
@@ -191,6 +190,7 @@ struct run_ask {
     enum codec_format answer_format;
     uint64_t carry_bytes;
     bool totals;
+    uint64_t offsets_bytes;
 };
 
 /* The whole life of a request. The result is the answer's body, or the error. run_deinit()
@@ -203,6 +203,7 @@ __attribute__((unused)) static void run_asked(const struct codec *codec, const c
     struct codec_request request = {.body_bytes = (int64_t)body.count,
                                     .head_bytes = -1,
                                     .carry_bytes = ask.carry_bytes,
+                                    .offsets_bytes = ask.offsets_bytes,
                                     .carry_crc = &crc,
                                     .totals = ask.totals,
                                     .answer_format = ask.answer_format};

@@ -59,7 +59,6 @@ static inline struct request *request_of(struct fixture *f, struct client *clien
 static inline bool enter_at(struct fixture *f, struct request *request, uint64_t claim,
                             uint64_t cost)
 {
-    request_enter(request, REQUEST_WAITING);
     return admission_enter(f->admission, request, claim, cost);
 }
 
@@ -89,7 +88,7 @@ static inline void expect_admitted(struct fixture *f, struct request *expected)
     assert_ptr_equal(request, expected);
     if (expected != NULL) {
         assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request_state(request), REQUEST_WAITING); /* as its owner said */
+        assert_int_equal(request_owner(request), OWNER_ADMISSION);
     }
 }
 

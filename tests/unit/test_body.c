@@ -128,7 +128,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_int_equal(request_state(request), REQUEST_PAUSED);
+    assert_int_equal(request_owner(request), OWNER_CODECS);
     assert_int_equal(request->block.touched, 3 << 20);
     for (size_t at = 0; at < 3 << 20; at += SLAB_ALIGN) {
         unsigned char there = 0;

@@ -161,7 +161,7 @@ static const struct {
     {"{\"data\":[1],\"axis\":0,\"axis\":0}", STATUS_INVALID_JSON, "", "duplicate"},
     {"{\"data\":[1],\"Axis\":0}", STATUS_UNKNOWN_FIELD, "Axis",
      "known here: data, dtype, shape, strides, output_strides, axis, exclusive, reverse, "
-     "output_dtype, nan, initial, include_initial, part, carry"},
+     "output_dtype, nan, initial, include_initial, part, carry, offsets"},
     {"{\"data\":[[1,2],[3]]}", STATUS_INVALID_SHAPE, "data[1]", "1 element, expected 2"},
     {"{\"data\":[[1,2],3]}", STATUS_INVALID_SHAPE, "data[1]", "another depth"},
     {"{\"data\":[[[1],[2]],[[3],[4,5]]]}", STATUS_INVALID_SHAPE, "data[1][1]", "expected 1"},

@@ -165,6 +165,30 @@ static void json_answers_to_raw_requests_are_flat(void **state)
     assert_non_null(strstr(run.err.detail, "application/octet-stream or application/json"));
 }
 
+static void offsets_in_front_make_segments(void **state)
+{
+    (void)state;
+    const int64_t offsets[] = {0, 2, 2, 5};
+    const struct run_ask ask = {.answer_format = CODEC_FORMAT_JSON,
+                                .offsets_bytes = sizeof offsets};
+    unsigned char body[sizeof offsets + 5];
+    struct run run;
+    memcpy(body, offsets, sizeof offsets);
+    memcpy(body + sizeof offsets, "\1\2\3\4\5", 5);
+    run_asked(codec_cumsum(CODEC_FORMAT_RAW), "dtype=int8&shape=5&include_initial=1", ask,
+              (struct byte_view){body, sizeof body}, &run);
+    assert_int_equal(run.status, STATUS_OK);
+    assert_string_equal(run.body,
+                        "{\"dtype\":\"int8\",\"shape\":[8],\"data\":[0,1,3,0,0,3,7,12]}");
+    run_deinit(&run);
+    body[0] = 1;
+    run_asked(codec_cumsum(CODEC_FORMAT_RAW), "dtype=int8&shape=5", ask,
+              (struct byte_view){body, sizeof body}, &run);
+    assert_int_equal(run.status, STATUS_INVALID_FIELD);
+    assert_string_equal(run.err.field, "offsets");
+    run_deinit(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +197,7 @@ int main(void)
         cmocka_unit_test(malformed_requests_are_refused_and_the_parameter_is_named),
         cmocka_unit_test(a_body_of_unknown_length_is_judged_when_it_is_complete),
         cmocka_unit_test(json_answers_to_raw_requests_are_flat),
+        cmocka_unit_test(offsets_in_front_make_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,6 @@
 #include "tests/unit/fake_request.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,21 +65,6 @@ static void only_the_first_post_wakes_the_loop(void **state)
     uint64_t wakes = 0;
     assert_int_equal(read(completion->fd, &wakes, sizeof wakes), sizeof wakes);
     assert_int_equal(wakes, 1);
-}
-
-static void a_loop_that_stays_awake_is_not_woken_and_finds_what_was_posted(void **state)
-{
-    struct completion *completion = *state;
-    struct request requests[3] = {0};
-    completion_stay_awake(completion);
-    completion_post(completion, &requests[0]);
-    completion_post(completion, &requests[1]);
-    assert_false(readable(completion));
-    assert_ptr_equal(completion_take_awake(completion), &requests[0]);
-    assert_ptr_equal(requests[0].next, &requests[1]);
-    completion_post(completion, &requests[2]);
-    assert_true(readable(completion)); /* it may sleep again */
-    assert_ptr_equal(completion_take(completion), &requests[2]);
 }
 
 static void a_failed_request_is_posted_with_its_first_error(void **state)
@@ -146,15 +130,6 @@ static void no_post_is_lost_or_overtaken_among_threads(void **state)
     uint64_t give_up_ns = clock_now_ns() + 60 * NS_PER_S;
     for (int got = 0; got < POSTERS * POSTS && clock_now_ns() < give_up_ns;) {
         struct request *rest = NULL;
-        completion_stay_awake(completion);
-        (void)sched_yield();
-        for (struct request *r = completion_take_awake(completion); r != NULL; r = r->next) {
-            assert_int_equal(r->retries, next[r->device]++);
-            got++;
-        }
-        if (got == POSTERS * POSTS) {
-            break; /* no more will wake anybody */
-        }
         for (struct request *r = fake_await(completion, &rest, 1000); r != NULL; got++) {
             assert_int_equal(r->retries, next[r->device]++);
             r = rest == NULL ? NULL : fake_await(completion, &rest, 0);
@@ -176,8 +151,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_posted_comes_back_oldest_first, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_the_first_post_wakes_the_loop, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_loop_that_stays_awake_is_not_woken_and_finds_what_was_posted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_request_is_posted_with_its_first_error, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(no_post_is_lost_or_overtaken_among_threads, set_up,

@@ -353,82 +353,121 @@ a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(
     assert_string_equal(stats.lookback, "as it likes");
 }
 
-/* Push what is short, and have this thread compute it if the device's own is asleep. */
-static struct request *push_and_run_here(struct fake_server *fakes, bool *here)
-{
-    struct request *request = fake_tensor(fakes, DTYPE_F32, 16);
-    assert_int_equal(queue_push(fakes->server.queue, request, &request->error), STATUS_OK);
-    *here = device_pool_run_here(fakes->server.devices);
-    queue_wake(fakes->server.queue);
-    assert_ptr_equal(fake_finished(fakes), request);
-    return request;
-}
-
-static void what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own(void **state)
+static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own(void **state)
 {
     (void)state;
     struct fake_server fakes;
+    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, patient);
-    bool here = false;
-    unsigned tries = 0;
-    do { /* its thread may not wait yet */
-        struct request *request = push_and_run_here(&fakes, &here);
+    const unsigned opens = atomic_load(&fake.opens[0]);
+    for (uint64_t i = 1; i <= 2; i++) {
+        struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+        assert_true(device_pool_scan_here(fakes.server.devices, &device, request));
         assert_int_equal(request->error.status, STATUS_OK);
         assert_int_equal(request->device, 0);
+        assert_int_equal(request->batch, 1);
+        const unsigned char *bytes = slab_data(request->block.slab);
+        assert_int_equal(bytes[request->out_offset], 1);
         fake_release(&fakes, request);
-        tries++;
-    } while (!here);
-    assert_int_equal(stats_of(&fakes, 0).requests, tries);
-    assert_false(device_pool_run_here(fakes.server.devices)); /* nothing waits */
+        assert_int_equal(stats_of(&fakes, 0).requests, i);
+        assert_int_equal(stats_of(&fakes, 0).bytes, 128 * i);
+    }
+    assert_int_equal(atomic_load(&fake.opens[0]), opens + 1);
+    thread_device_close(&device);
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void what_is_long_or_on_other_devices_is_not_computed_where_it_is_called(void **state)
+static void large_tensors_other_devices_and_a_batch_delay_need_the_queue(void **state)
 {
+    static const char *const delayed[] = {"--batch-delay-us=1000", NULL};
+    static const struct {
+        bool built_in;
+        size_t elements;
+        const char *const *words;
+    } cases[] = {{true, FAKE_LARGE, patient}, {false, 16, patient}, {true, 16, delayed}};
     (void)state;
-    for (int own = 0; own < 2; own++) {
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct fake_server fakes;
+        struct thread_device device = {.opened = NULL};
         fake_reset(1);
-        fake.built_in = own > 0;
-        start_with(&fakes, patient);
-        struct request *request = fake_tensor(&fakes, DTYPE_F32, own > 0 ? FAKE_LARGE : 16);
-        assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
-        assert_false(device_pool_run_here(fakes.server.devices));
-        queue_wake(fakes.server.queue);
-        assert_ptr_equal(fake_finished(&fakes), request);
+        fake.built_in = cases[i].built_in;
+        start_with(&fakes, cases[i].words);
+        struct request *request = fake_tensor(&fakes, DTYPE_F32, cases[i].elements);
+        assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+        assert_null(device.opened);
+        assert_int_equal(stats_of(&fakes, 0).requests, 0);
         fake_release(&fakes, request);
         assert_true(fake_server_deinit(&fakes));
     }
 }
 
-static void a_device_that_fails_where_it_is_called_is_opened_again(void **state)
+/* Lines that lie apart take longer than their bytes say. */
+static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
 {
     (void)state;
     struct fake_server fakes;
+    struct thread_device device = {.opened = NULL};
+    fake_reset(1);
+    fake.built_in = true;
+    start_with(&fakes, patient);
+    struct request *request = fake_tensor(&fakes, DTYPE_U8, 16);
+    request->call.desc = (struct scan_desc){
+        .dtype = DTYPE_U8, .rank = 2, .axis = 1, .sizes = {100000, 1}, .has_strides = true};
+    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &request->error),
+                     STATUS_OK);
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void
+a_scan_that_fails_in_the_calling_thread_is_queued_if_its_input_is_intact(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, quick);
-    const unsigned opens = atomic_load(&fake.opens[0]);
-    bool here = false;
-    while (!here) { /* its thread may not wait yet */
-        fake_release(&fakes, push_and_run_here(&fakes, &here));
-    }
-    atomic_store(&fake.mode[0], FAKE_FAILS);
-    struct request *lost = push_and_run_here(&fakes, &here);
-    assert_true(here);
-    assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
-    fake_release(&fakes, lost);
-    assert_int_not_equal(stats_of(&fakes, 0).state, DEVICE_READY);
-    atomic_store(&fake.mode[0], FAKE_WORKS);
-    while (stats_of(&fakes, 0).state != DEVICE_READY) {
-        device_pool_tick(fakes.server.devices, clock_now_ns(), 0);
-    }
-    assert_true(atomic_load(&fake.opens[0]) > opens);
-    struct request *request = push_and_run_here(&fakes, &here);
+    struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
     assert_int_equal(request->error.status, STATUS_OK);
+    assert_null(device.opened);
+    assert_int_equal(stats_of(&fakes, 0).errors, 1);
+    assert_string_equal(stats_of(&fakes, 0).last_error, "it caught fire");
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    assert_true(device_pool_scan_here(fakes.server.devices, &device, request));
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    fake_release(&fakes, request);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    struct request *next = fake_tensor(&fakes, DTYPE_F32, 16);
+    assert_true(device_pool_scan_here(fakes.server.devices, &device, next));
+    assert_int_equal(next->error.status, STATUS_OK);
+    fake_release(&fakes, next);
+    thread_device_close(&device);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    struct thread_device device = {.opened = NULL};
+    fake_reset(1);
+    fake.built_in = true;
+    start_with(&fakes, quick);
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    struct request *lost = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), lost);
+    fake_release(&fakes, lost);
+    atomic_store(&fake.mode[0], FAKE_CLOSED); /* it stays out of use */
+    struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
     fake_release(&fakes, request);
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
@@ -482,6 +521,7 @@ static atomic_int under_way; /* pushed, and not released yet */
 static void *push_many(void *argument)
 {
     struct fake_server *fakes = argument;
+    struct thread_device device = {.opened = NULL};
     for (int i = 0; i < PUSHES; i++) {
         while (atomic_load(&under_way) >= MOST_UNDER_WAY) {
             fake_pause();
@@ -491,15 +531,17 @@ static void *push_many(void *argument)
             fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
         atomic_store(&request->cancelled, i % 31 == 0);
         request->model = i % 3 - 1;
-        if (queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
+        const bool here =
+            i % 2 == 0 && device_pool_scan_here(fakes->server.devices, &device, request);
+        if (here || queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
-        (void)device_pool_run_here(fakes->server.devices);
         queue_wake(fakes->server.queue);
         if (i % 16 == 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
     }
+    thread_device_close(&device);
     return NULL;
 }
 
@@ -522,7 +564,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
     (void)state;
     struct fake_server fakes;
     fake_reset(4);
-    fake.built_in = true; /* the pushers compute what is short on it, too */
+    fake.built_in = true; /* the pushers scan small tensors on it, too */
     start_with(&fakes, quick);
     atomic_bool stop = false;
     pthread_t pushers[PUSHERS];
@@ -577,9 +619,13 @@ int main(void)
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
         cmocka_unit_test(
             a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),
-        cmocka_unit_test(what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own),
-        cmocka_unit_test(what_is_long_or_on_other_devices_is_not_computed_where_it_is_called),
-        cmocka_unit_test(a_device_that_fails_where_it_is_called_is_opened_again),
+        cmocka_unit_test(
+            a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own),
+        cmocka_unit_test(large_tensors_other_devices_and_a_batch_delay_need_the_queue),
+        cmocka_unit_test(a_scan_of_few_bytes_that_takes_long_needs_the_queue),
+        cmocka_unit_test(
+            a_scan_that_fails_in_the_calling_thread_is_queued_if_its_input_is_intact),
+        cmocka_unit_test(a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread),
         cmocka_unit_test(when_one_of_two_workers_hangs_the_other_does_the_work_of_both),
         cmocka_unit_test(every_request_ends_once_whatever_the_devices_do),
     };

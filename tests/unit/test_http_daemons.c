@@ -12,16 +12,12 @@
 
 #include <cmocka.h>
 
-enum {
-    FEW = 8 /* connections that a daemon has if there are others */
-};
-
 static bool no_daemon_starts;
 
 enum status __wrap_http_daemon_start(struct http_daemon *daemon, struct error *err);
 enum status __wrap_http_daemon_start(struct http_daemon *daemon, struct error *err)
 {
-    (void)daemon;
+    daemon->buffer_bytes = daemon->loop->daemon_count == 0 ? ROOMY_BUFFER : ROOMY_BUFFER / 2;
     return no_daemon_starts ? error_set(err, STATUS_INTERNAL, "no descriptor") : STATUS_OK;
 }
 
@@ -37,6 +33,7 @@ static int set_up(void **state)
     assert_non_null(world);
     assert_int_equal(clients_create(&world->clients, &err), STATUS_OK);
     no_daemon_starts = false;
+    http_daemons_init(&world->loop);
     world->loop.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     *state = world;
     return 0;
@@ -45,6 +42,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *world = *state;
+    http_daemons_deinit(&world->loop);
     clients_destroy(world->clients); /* asserts that every reference is back */
     free(world);
     return 0;
@@ -59,11 +57,25 @@ static struct client *client_at(struct world *world, unsigned number)
     return client;
 }
 
+/* A new connection of the client, which has run once. */
 static struct http_daemon *join(struct world *world, struct client *client)
 {
     atomic_fetch_add(&client->connections, 1);
     struct http_daemon *daemon = http_daemons_join(&world->loop, client);
     assert_non_null(daemon);
+    http_daemon_begin_run(daemon);
+    return daemon;
+}
+
+/* The next daemon, which stays ready. */
+static struct http_daemon *run_next(struct world *world, uint64_t ns)
+{
+    struct http_daemon *daemon = http_daemons_next(&world->loop);
+    if (daemon != NULL) {
+        http_daemon_begin_run(daemon);
+        http_daemon_wake(daemon);
+        http_daemon_served(daemon, ns);
+    }
     return daemon;
 }
 
@@ -79,18 +91,17 @@ the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not(void 
     struct world *world = *state;
     struct client *busy = client_at(world, 1);
     struct client *polite = client_at(world, 2);
-    struct http_daemon *of_busy[1 + 2 * FEW];
-    for (int i = 0; i <= 2 * FEW; i++) {
+    struct http_daemon *of_busy[3];
+    for (int i = 0; i < 3; i++) {
         of_busy[i] = join(world, busy);
     }
     struct http_daemon *of_polite = join(world, polite);
-    assert_ptr_equal(of_polite, of_busy[0]);
-    assert_null(of_polite->crowd->client);
-    for (int i = 1; i <= 2 * FEW; i++) {
+    assert_null(of_busy[0]->crowd->client);
+    assert_ptr_equal(of_polite->crowd, of_busy[0]->crowd);
+    for (int i = 1; i < 3; i++) {
         assert_ptr_equal(of_busy[i]->crowd->client, busy);
-        assert_int_equal(of_busy[i]->conn_count, FEW);
     }
-    for (int i = 0; i <= 2 * FEW; i++) {
+    for (int i = 0; i < 3; i++) {
         leave(of_busy[i], busy);
     }
     leave(of_polite, polite);
@@ -98,37 +109,33 @@ the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not(void 
     client_release(polite);
 }
 
-static void who_was_served_least_is_next_and_who_was_idle_is_owed_nothing(void **state)
+static void the_crowd_with_the_least_time_is_next_and_idle_time_is_no_claim(void **state)
 {
     struct world *world = *state;
     struct client *clients[2] = {client_at(world, 1), client_at(world, 2)};
-    struct http_daemon *daemons[2][FEW + 1];
+    struct http_daemon *daemons[2][2];
     for (int c = 0; c < 2; c++) {
-        for (int i = 0; i <= FEW; i++) {
+        for (int i = 0; i < 2; i++) {
             daemons[c][i] = join(world, clients[c]);
         }
     }
-    struct http_daemon *first = daemons[0][FEW];
-    struct http_daemon *second = daemons[1][FEW];
+    struct http_daemon *first = daemons[0][1];
+    struct http_daemon *second = daemons[1][1];
 
-    first->need_run = true; /* alone, for a long time */
-    assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 100000);
-    assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 100000);
+    http_daemon_wake(first); /* alone, for a long time */
+    assert_ptr_equal(run_next(world, 100000), first);
+    assert_ptr_equal(run_next(world, 100000), first);
 
-    second->need_run = true; /* it was idle: it goes first, once, and then they alternate */
-    assert_ptr_equal(http_daemons_next(&world->loop), second);
-    http_daemon_served(second, 150000);
-    assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 100000);
-    assert_ptr_equal(http_daemons_next(&world->loop), second);
+    http_daemon_wake(second); /* it was idle: it goes first, once, and then they alternate */
+    assert_ptr_equal(run_next(world, 150000), second);
+    assert_ptr_equal(run_next(world, 100000), first);
+    assert_ptr_equal(run_next(world, 100000), second);
 
-    first->need_run = false;
-    second->need_run = false;
+    http_daemon_begin_run(first);
+    http_daemon_begin_run(second);
     assert_null(http_daemons_next(&world->loop));
     for (int c = 0; c < 2; c++) {
-        for (int i = 0; i <= FEW; i++) {
+        for (int i = 0; i < 2; i++) {
             leave(daemons[c][i], clients[c]);
         }
         client_release(clients[c]);
@@ -141,7 +148,7 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
 {
     enum {
         CLIENTS = 3,
-        EACH = 1 + 3 * FEW
+        EACH = 4
     };
     struct world *world = *state;
     struct client *clients[CLIENTS];
@@ -150,16 +157,14 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
         clients[c] = client_at(world, c);
         for (int i = 0; i < EACH; i++) {
             daemons[c][i] = join(world, clients[c]);
-            daemons[c][i]->need_run = i > 0;
+            if (i > 0) {
+                http_daemon_wake(daemons[c][i]);
+            }
         }
     }
-    for (int round = 0; round < 3; round++) {
-        bool seen[DAEMONS_MAX] = {false};
-        for (int turn = 0; turn < CLIENTS * 3; turn++) {
-            struct http_daemon *daemon = http_daemons_next(&world->loop);
-            assert_false(seen[daemon - world->loop.daemons]);
-            seen[daemon - world->loop.daemons] = true;
-            http_daemon_served(daemon, 1000);
+    for (uint64_t round = 2; round < 5; round++) { /* each has run once before */
+        for (int turn = 0; turn < CLIENTS * (EACH - 1); turn++) {
+            assert_int_equal(run_next(world, 1000)->runs, round);
         }
     }
     for (unsigned c = 0; c < CLIENTS; c++) {
@@ -179,7 +184,9 @@ static int runs_of_another_after(struct world *world, uint64_t ns)
     for (int c = 0; c < 2; c++) {
         for (int i = 0; i < 2; i++) {
             daemons[c][i] = join(world, clients[c]);
-            daemons[c][i]->need_run = i > 0;
+            if (i > 0) {
+                http_daemon_wake(daemons[c][i]);
+            }
         }
     }
     assert_ptr_equal(http_daemons_next(&world->loop), daemons[0][1]);
@@ -211,11 +218,11 @@ static void all_processor_time_of_a_run_is_held_against_its_client(void **state)
     assert_in_range(runs_of_another_after(world, 300 * NS_PER_MS), 190, 1000);
 }
 
-/* Clients with one connection each fill daemons, and all of these have something to do. */
+/* Clients with one connection each, which all have something to do. */
 static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
 {
     enum {
-        CLIENTS = 4 * FEW
+        CLIENTS = 5
     };
     struct world *world = *state;
     struct client *clients[CLIENTS];
@@ -223,196 +230,199 @@ static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
     for (unsigned c = 0; c < CLIENTS; c++) {
         clients[c] = client_at(world, c);
         daemons[c] = join(world, clients[c]);
-        daemons[c]->need_run = true;
+        http_daemon_wake(daemons[c]);
     }
-    for (int first = 0; first < 4; first++) { /* wherever in the ring the crowd's turn is */
-        struct http_daemon *joined = daemons[(size_t)first * FEW];
+    for (int first = 0; first < CLIENTS; first++) {
+        struct http_daemon *joined = daemons[first];
         bool joined_ran = false;
+        http_daemon_begin_run(joined);
+        joined->fresh = true;
+        http_daemon_wake(joined);
         for (int turn = 0; turn < 2; turn++) {
-            joined->fresh = 1;
-            struct http_daemon *next = http_daemons_next(&world->loop);
-            joined_ran = joined_ran || next == joined;
-            next->fresh = 0;
-            http_daemon_served(next, 1000);
+            joined_ran = run_next(world, 1000) == joined || joined_ran;
         }
         assert_true(joined_ran);
-        joined->fresh = 0;
     }
     for (int d = 0; d < 2; d++) { /* however many newcomers there are, all others run as well */
-        daemons[(size_t)d * FEW]->fresh = 1;
+        http_daemon_begin_run(daemons[d]);
     }
-    bool seen[DAEMONS_MAX] = {false};
-    for (int turn = 0; turn < 8; turn++) {
-        struct http_daemon *next = http_daemons_next(&world->loop);
-        seen[next - world->loop.daemons] = true;
-        http_daemon_served(next, 1000);
+    const uint64_t runs = daemons[CLIENTS - 1]->runs;
+    for (int turn = 0; turn < 2 * CLIENTS; turn++) {
+        http_daemon_begin_run(daemons[turn % 2]);
+        daemons[turn % 2]->fresh = true;
+        http_daemon_wake(daemons[turn % 2]);
+        (void)run_next(world, 1000);
     }
+    assert_true(daemons[CLIENTS - 1]->runs > runs);
     for (unsigned c = 0; c < CLIENTS; c++) {
-        assert_true(seen[daemons[c] - world->loop.daemons]);
         leave(daemons[c], clients[c]);
         client_release(clients[c]);
     }
 }
 
-/* Not so small requests of the same client, on others of its daemons. */
+/* Not so small requests of the same client, on others of its connections. */
 static void connections_that_bring_texts_are_not_read_while_enough_of_them_wait(void **state)
 {
     struct world *world = *state;
     struct text_turn *texts = &world->loop.completion.texts;
     struct client *client = client_at(world, 1);
     struct request texts_waiting[2] = {{.client = client}, {.client = client}};
-    struct http_daemon *daemons[2 + FEW];
-    for (int i = 0; i < 2 + FEW; i++) {
+    struct http_daemon *daemons[3];
+    for (int i = 0; i < 3; i++) {
         daemons[i] = join(world, client);
-        daemons[i]->need_run = i > 0;
     }
     struct http_daemon *brings_texts = daemons[1];
-    struct http_daemon *other = daemons[1 + FEW];
-    assert_ptr_not_equal(brings_texts, other);
+    struct http_daemon *other = daemons[2];
+    http_daemon_wake(brings_texts);
+    http_daemon_wake(other);
     brings_texts->brings_texts = true;
-    assert_ptr_equal(http_daemons_next(&world->loop), brings_texts);
+    assert_ptr_equal(run_next(world, 1000), brings_texts);
     for (int i = 0; i < 2; i++) {
         text_turn_wait(texts, &texts_waiting[i], TEXT_TURN_BYTES);
     }
-    assert_ptr_equal(http_daemons_next(&world->loop), other);
-    assert_ptr_equal(http_daemons_next(&world->loop), other);
+    assert_ptr_equal(run_next(world, 1000), other);
+    assert_ptr_equal(run_next(world, 1000), other);
     text_turn_begin(texts);
     assert_ptr_equal(text_turn_next(texts), &texts_waiting[0]);
-    assert_ptr_equal(http_daemons_next(&world->loop), brings_texts);
+    assert_ptr_equal(run_next(world, 1000), brings_texts);
     text_turn_begin(texts);
     assert_ptr_equal(text_turn_next(texts), &texts_waiting[1]);
-    for (int i = 0; i < 2 + FEW; i++) {
+    for (int i = 0; i < 3; i++) {
         leave(daemons[i], client);
     }
     client_release(client);
 }
 
-static void first_connections_have_a_turn_for_each_of_their_daemons(void **state)
+/* How often the second connection of a client runs in 40 turns, beside first connections of which
+ * `ready` have something to do. */
+static int turns_of_a_second_connection(struct world *world, unsigned ready)
 {
     enum {
-        CLIENTS = 3 * FEW
+        CLIENTS = 7
     };
-    struct world *world = *state;
     struct client *clients[CLIENTS];
     struct http_daemon *daemons[CLIENTS + 1];
     int runs = 0;
     for (unsigned c = 0; c < CLIENTS; c++) {
         clients[c] = client_at(world, c);
         daemons[c] = join(world, clients[c]);
-        daemons[c]->need_run = true;
+        if (c < ready) {
+            http_daemon_wake(daemons[c]);
+        }
     }
     daemons[CLIENTS] = join(world, clients[0]);
-    daemons[CLIENTS]->need_run = true;
-    for (int turn = 0; turn < 4 * 10; turn++) {
-        struct http_daemon *daemon = http_daemons_next(&world->loop);
-        runs += daemon == daemons[CLIENTS];
-        http_daemon_served(daemon, 30000);
+    http_daemon_wake(daemons[CLIENTS]);
+    for (int turn = 0; turn < 40; turn++) {
+        runs += run_next(world, 30000) == daemons[CLIENTS];
     }
-    assert_int_equal(runs, 10); /* it is one of four */
     leave(daemons[CLIENTS], clients[0]);
     for (unsigned c = 0; c < CLIENTS; c++) {
         leave(daemons[c], clients[c]);
         client_release(clients[c]);
     }
+    return runs;
 }
 
-static void there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can(void **state)
+static void first_connections_have_a_turn_for_each_that_is_ready(void **state)
 {
-    enum {
-        CLIENTS = 12,
-        EACH = 600
-    };
-    struct world *world = *state;
-    struct client *clients[CLIENTS];
-    struct http_daemon *(*daemons)[EACH] = calloc(CLIENTS, sizeof *daemons);
-    assert_non_null(daemons);
-    for (unsigned c = 0; c < CLIENTS; c++) {
-        clients[c] = client_at(world, c);
-        for (int i = 0; i < EACH; i++) {
-            daemons[c][i] = join(world, clients[c]);
-        }
-    }
-    assert_int_equal(world->loop.daemon_count, DAEMONS_MAX - 1); /* the last is for newcomers */
-    struct client *newcomer = client_at(world, 1000);
-    struct http_daemon *of_newcomer = join(world, newcomer);
-    assert_null(of_newcomer->crowd->client);
-    leave(of_newcomer, newcomer);
-    client_release(newcomer);
-    for (unsigned c = 0; c < CLIENTS; c++) {
-        for (int i = 0; i < EACH; i++) {
-            leave(daemons[c][i], clients[c]);
-        }
-        client_release(clients[c]);
-    }
-    for (size_t i = 0; i < world->loop.daemon_count; i++) {
-        assert_null(world->loop.daemons[i].crowd);
-        assert_int_equal(world->loop.daemons[i].conn_count, 0);
-    }
-    free(daemons);
+    assert_int_equal(turns_of_a_second_connection(*state, 3), 10);
 }
 
-/* Their first connections are with another loop, so that nobody's is here. */
-static void
-who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all(void **state)
+static void an_idle_first_connection_has_no_turn(void **state)
 {
-    enum {
-        CLIENTS = DAEMONS_MAX - 1
-    };
+    assert_int_equal(turns_of_a_second_connection(*state, 1), 20);
+}
+
+static void a_client_that_gets_no_crowd_is_served_beside_first_connections(void **state)
+{
     struct world *world = *state;
-    struct client *clients[CLIENTS];
-    struct http_daemon *daemons[CLIENTS][FEW + 1] = {{NULL}};
-    for (unsigned c = 0; c < CLIENTS; c++) {
+    struct client *clients[CROWDS_MAX];
+    struct http_daemon *daemons[CROWDS_MAX][2];
+    for (unsigned c = 0; c < CROWDS_MAX; c++) {
         clients[c] = client_at(world, c);
-        atomic_fetch_add(&clients[c]->connections, 1);
-        for (int i = 0; i == 0 || (c == 0 && i <= FEW); i++) { /* the first one has two */
+        for (int i = 0; i < 2; i++) {
             daemons[c][i] = join(world, clients[c]);
         }
+        assert_ptr_equal(daemons[c][1]->crowd->client, c < CROWDS_MAX - 1 ? clients[c] : NULL);
     }
-    assert_null(daemons[CLIENTS - 1][0]->crowd->client);
-    for (unsigned c = 0; c < CLIENTS; c++) {
-        for (int i = 0; i <= FEW && daemons[c][i] != NULL; i++) {
+    for (unsigned c = 0; c < CROWDS_MAX; c++) {
+        for (int i = 0; i < 2; i++) {
             leave(daemons[c][i], clients[c]);
         }
         client_release(clients[c]);
     }
 }
 
-static void a_first_connection_without_TLS_is_served_beside_any_number_with_it(void **state)
+static void a_daemon_serves_one_connection_after_the_other_of_its_kind(void **state)
 {
-    enum {
-        CLIENTS = DAEMONS_MAX * FEW
-    };
     struct world *world = *state;
-    struct error err;
-    struct client *clients[CLIENTS];
-    struct http_daemon *daemons[CLIENTS];
-    assert_int_equal(http_daemons_add(&world->loop, false, &err), STATUS_OK);
-    for (unsigned c = 0; c < CLIENTS; c++) {
-        world->loop.accepted.tls = c < CLIENTS - 1;
-        clients[c] = client_at(world, c);
-        daemons[c] = join(world, clients[c]);
-        assert_int_equal(daemons[c]->tls, c < CLIENTS - 1);
-    }
-    for (unsigned c = 0; c < CLIENTS; c++) {
-        leave(daemons[c], clients[c]);
-        client_release(clients[c]);
-    }
+    struct client *client = client_at(world, 1);
+    struct http_daemon *plain = join(world, client);
+    world->loop.accepted.tls = true;
+    struct http_daemon *secure = join(world, client);
+    assert_false(plain->tls);
+    assert_true(secure->tls);
+    leave(plain, client);
+    leave(secure, client);
+    assert_ptr_equal(join(world, client), secure);
+    world->loop.accepted.tls = false;
+    assert_ptr_equal(join(world, client), plain);
+    leave(plain, client);
+    leave(secure, client);
+    client_release(client);
 }
 
-static void a_client_whose_daemon_does_not_start_is_served_beside_the_others(void **state)
+static void the_daemon_with_a_large_buffer_is_used_first(void **state)
 {
     struct world *world = *state;
-    struct client *crowd = client_at(world, 1);
-    struct http_daemon *daemons[2];
-    daemons[0] = join(world, crowd);
+    struct client *client = client_at(world, 1);
+    struct http_daemon *roomy = join(world, client);
+    struct http_daemon *other = join(world, client);
+    assert_int_equal(roomy->buffer_bytes, ROOMY_BUFFER);
+    leave(roomy, client);
+    leave(other, client);
+    assert_ptr_equal(join(world, client), roomy);
+    leave(roomy, client);
+    client_release(client);
+}
+
+static void unused_daemons_are_stopped_until_few_are_left(void **state)
+{
+    enum {
+        MANY = 1000
+    };
+    struct world *world = *state;
+    struct client *client = client_at(world, 1);
+    struct http_daemon *daemons[MANY];
+    for (int i = 0; i < MANY; i++) {
+        daemons[i] = join(world, client);
+    }
+    http_daemons_trim(&world->loop);
+    assert_int_equal(world->loop.daemon_count, MANY);
+    struct http_daemon *used = daemons[MANY - 1];
+    for (int i = 0; i < MANY - 1; i++) {
+        leave(daemons[i], client);
+    }
+    size_t before = 0;
+    do {
+        before = world->loop.daemon_count;
+        http_daemons_trim(&world->loop);
+    } while (world->loop.daemon_count < before);
+    assert_in_range(world->loop.unused_count, 1, MANY / 2);
+    assert_int_equal(world->loop.daemon_count, world->loop.unused_count + 1);
+    leave(used, client);
+    client_release(client);
+}
+
+static void a_connection_for_which_no_daemon_starts_gets_none(void **state)
+{
+    struct world *world = *state;
+    struct client *client = client_at(world, 1);
+    struct http_daemon *daemon = join(world, client);
     no_daemon_starts = true;
-    daemons[1] = join(world, crowd);
-    assert_ptr_equal(daemons[1], daemons[0]);
-    assert_null(daemons[1]->crowd->client);
-    for (int i = 0; i < 2; i++) {
-        leave(daemons[i], crowd);
-    }
-    client_release(crowd);
+    assert_null(http_daemons_join(&world->loop, client));
+    leave(daemon, client);
+    client_release(client);
 }
 
 int main(void)
@@ -422,7 +432,7 @@ int main(void)
             the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
-            who_was_served_least_is_next_and_who_was_idle_is_owed_nothing, set_up, tear_down),
+            the_crowd_with_the_least_time_is_next_and_idle_time_is_no_claim, set_up, tear_down),
         cmocka_unit_test_setup_teardown(daemons_all_run_once_before_one_runs_again, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(
@@ -435,20 +445,20 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             connections_that_bring_texts_are_not_read_while_enough_of_them_wait, set_up,
             tear_down),
-        cmocka_unit_test_setup_teardown(first_connections_have_a_turn_for_each_of_their_daemons,
+        cmocka_unit_test_setup_teardown(first_connections_have_a_turn_for_each_that_is_ready,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_idle_first_connection_has_no_turn, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(
-            there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can, set_up,
-            tear_down),
+            a_client_that_gets_no_crowd_is_served_beside_first_connections, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
-            who_gets_no_daemon_of_its_own_is_served_by_the_one_that_is_kept_for_all, set_up,
-            tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_first_connection_without_TLS_is_served_beside_any_number_with_it, set_up,
-            tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_client_whose_daemon_does_not_start_is_served_beside_the_others, set_up,
-            tear_down),
+            a_daemon_serves_one_connection_after_the_other_of_its_kind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_daemon_with_a_large_buffer_is_used_first, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(unused_daemons_are_stopped_until_few_are_left, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_for_which_no_daemon_starts_gets_none,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,7 @@
-/* What a loop does with requests that another loop has computed, and with texts that wait for a turn
- * (server/http/http_loop.c): the whole service on a Unix socket, with a device that always says that
- * somebody else was at it (the linker puts __wrap_device_pool_run_here() in the place of the real
- * one), and without the heartbeat, which would find what was forgotten. */
+/* The start and the end of a loop, and texts that wait for a turn (server/http/http_loop.c): the
+ * whole service on a Unix socket, without the heartbeat, which would find forgotten work. */
 #include "server/base/config.h"
 #include "server/http/loop.h"
-#include "server/sched/device_pool.h"
 #include "server/service.h"
 #include "tests/lib/unit.h"
 
@@ -23,29 +20,6 @@
 enum {
     PATIENCE_MS = 20000
 };
-
-static atomic_size_t computed; /* calls that ran something */
-
-static _Thread_local bool computed_here; /* and no connection was looked at since */
-static atomic_size_t scans_paid;
-
-bool __real_device_pool_run_here(struct device_pool *pool);
-bool __wrap_device_pool_run_here(struct device_pool *pool);
-bool __wrap_device_pool_run_here(struct device_pool *pool)
-{
-    const bool ran = __real_device_pool_run_here(pool);
-    (void)atomic_fetch_add(&computed, ran);
-    computed_here = ran;
-    return false;
-}
-
-struct http_daemon *__real_http_daemons_next(struct http_loop *loop);
-struct http_daemon *__wrap_http_daemons_next(struct http_loop *loop);
-struct http_daemon *__wrap_http_daemons_next(struct http_loop *loop)
-{
-    computed_here = false;
-    return __real_http_daemons_next(loop);
-}
 
 int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms);
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint64_t again_ms);
@@ -111,7 +85,6 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
     atomic_fetch_add(&paid, daemon == converted_for && ns > 0);
     converted_for = NULL;
-    atomic_fetch_add(&scans_paid, computed_here && ns > 0);
     __real_http_daemon_served(daemon, ns);
 }
 
@@ -202,34 +175,6 @@ static void await_ready(int fd)
     while (ask(fd, ready, sizeof ready - 1, "}") != 200) {
         (void)poll(NULL, 0, 1);
     }
-}
-
-static const char post[] = "POST /v1/cumsum?dtype=uint8&shape=3 HTTP/1.1\r\nHost: x\r\n"
-                           "Content-Type: application/octet-stream\r\n"
-                           "Content-Length: 3\r\n\r\n\1\1\1";
-
-/* Ask for a scan until there were more than `before` of these. */
-static void ask_until_more(const struct world *world, const atomic_size_t *what, size_t before)
-{
-    int fd = connect_to(world);
-    await_ready(fd);
-    for (int tries = 0; atomic_load(what) == before; tries++) {
-        assert_true(tries < PATIENCE_MS);
-        assert_int_equal(ask(fd, post, sizeof post - 1, "\r\n\r\n\1\2\3"), 200);
-    }
-    (void)close(fd);
-}
-
-static void what_another_loop_has_computed_is_answered_without_a_heartbeat(void **state)
-{
-    /* Until the loop's own thread was at it: the device's, which has just begun, may be first. */
-    ask_until_more(*state, &computed, atomic_load(&computed));
-}
-
-/* Else who sends nothing but short scans has the thread's time for nothing. */
-static void a_scan_that_a_loop_computes_is_paid_for_by_its_connection(void **state)
-{
-    ask_until_more(*state, &scans_paid, atomic_load(&scans_paid));
 }
 
 /* Else who sends nothing but such texts has the turns of others besides its own. */
@@ -336,10 +281,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* first, as ThreadSanitizer lets no process that had threads fork one that has them */
         cmocka_unit_test(a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends),
-        cmocka_unit_test_setup_teardown(
-            what_another_loop_has_computed_is_answered_without_a_heartbeat, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_scan_that_a_loop_computes_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(libuv_takes_no_memory_for_connections_that_come, set_up,

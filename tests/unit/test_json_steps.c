@@ -1,6 +1,6 @@
 /* Long texts: measured, read and moved in steps that can be given up, printed into as much
  * memory as was said before. */
-#include "proto/codec_cumsum.h"
+#include "proto/cumsum_request.h"
 #include "proto/json/tensor.h"
 #include "proto/json/writer.h"
 #include "tests/lib/unit.h"
@@ -208,12 +208,13 @@ static void a_carry_is_answered_in_steps(void **state)
 #define FIRST_PART                                                                 \
     "{\"parameters\":{\"axis\":1,\"part\":\"first\"},\"inputs\":[{\"name\":\"x\"," \
     "\"shape\":[65536,0],\"datatype\":\"FP64\",\"data\":[]}]"
-    static const struct {
+    const struct {
         const struct codec *codec;
         const char *text;
     } asked[] = {
-        {&codec_json, "{\"data\":[],\"shape\":[65536,0],\"axis\":1,\"dtype\":\"float64\","
-                      "\"part\":\"first\"}"},
+        {codec_cumsum(CODEC_FORMAT_JSON),
+         "{\"data\":[],\"shape\":[65536,0],\"axis\":1,\"dtype\":\"float64\","
+         "\"part\":\"first\"}"},
         {&codec_kserve, FIRST_PART "}"},
         {&codec_kserve, FIRST_PART ",\"outputs\":[{\"name\":\"carry\",\"parameters\":{"
                                    "\"binary_data\":true}}]}"},

@@ -7,6 +7,7 @@
 #include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/infer/job.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
@@ -141,34 +142,42 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 2);
 }
 
-/* Submit a part without elements of so many lines. No thread takes it: it is seen where it
- * waits. */
+/* Have a thread of the codec pool answer a part without elements of so many lines. */
 static void submit_without_elements(struct fixture *f, const char *shape,
                                     enum codec_format format, enum coding coding)
 {
     struct request *request = &f->request;
     struct client client = {.requests = 0};
-    struct completion completion = {.fd = -1};
+    struct completion completion;
     struct error err = ERROR_INIT;
     f->format = format;
     f->config.inline_json_bytes = 128 << 10;
-    assert_int_equal(codec_pool_create(0, &f->server.codecs, &err), STATUS_OK);
+    memset(&completion, 0, sizeof completion);
+    assert_int_equal(completion_init(&completion, &err), STATUS_OK);
+    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
     begin_part(f, "float64", shape, "first", 0);
     request->accept_coding = coding;
     request->client = &client;
     request->completion = &completion;
     request->admission.claim = infer_claim(request, 0); /* it is admitted */
     request->admission.cost = infer_cost(request, 0);
-    assert_int_equal(infer_submit(request), INFER_AWAY);
+    request_enter(request, REQUEST_PARSE);
+    assert_false(job_run(request));
+    struct pollfd back = {.fd = completion.fd, .events = POLLIN};
+    assert_int_equal(poll(&back, 1, -1), 1);
+    assert_ptr_equal(completion_take(&completion), request);
+    assert_int_equal(request_state(request), REQUEST_READY);
+    assert_int_equal(request->error.status, STATUS_OK);
     codec_pool_destroy(f->server.codecs);
+    completion_deinit(&completion);
 }
 
 static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void **state)
 {
     struct fixture *f = *state;
     submit_without_elements(f, "40000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
-    assert_true(infer_text_bytes(&f->request) > 40000 * 2 * sizeof(double));
-    assert_true(f->request.cost >= infer_text_bytes(&f->request));
+    assert_true(f->request.answer.head_bytes > f->config.inline_json_bytes);
+    assert_true(f->request.cost >= f->request.answer.head_bytes);
 }
 
 static void no_http_thread_prints_a_long_carry_of_a_part_without_elements(void **state)
@@ -182,7 +191,7 @@ static void nor_packs_one(void **state)
 }
 
 /* A JSON request, here and now, whose numbers and carry come in one text. */
-static enum infer_place submit_text(struct fixture *f, const char *text)
+static bool submit_text(struct fixture *f, const char *text)
 {
     struct request *request = &f->request;
     struct error err = ERROR_INIT;
@@ -197,7 +206,8 @@ static enum infer_place submit_text(struct fixture *f, const char *text)
     assert_int_equal(body_begin(request, &err), STATUS_OK);
     assert_int_equal(body_feed(request, text, strlen(text), &err), STATUS_OK);
     assert_int_equal(body_finish(request, &err), STATUS_OK);
-    return infer_submit(request);
+    request_enter(request, REQUEST_PARSE);
+    return job_run(request);
 }
 
 /* What a text asks for is known when it has been read, by a codec thread that took it for short. */
@@ -230,7 +240,8 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     assert_true(admission_enter(f->server.admission, request, 32 << 20, 1));
     assert_int_equal(body_feed(request, text, sizeof text, &err), STATUS_OK);
     assert_int_equal(body_finish(request, &err), STATUS_OK);
-    assert_int_equal(infer_submit(request), INFER_AWAY);
+    request_enter(request, REQUEST_PARSE);
+    assert_false(job_run(request));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
@@ -259,7 +270,7 @@ static void a_carry_is_given_back_once_it_was_used(void **state)
                         "\"part\":\"last\",\"carry\":\"");
     base64_encode(carry, sizeof carry, text + used);
     (void)strcpy(text + used + base64_size(sizeof carry), "\"}");
-    assert_int_equal(submit_text(f, text), INFER_ENDED);
+    assert_true(submit_text(f, text));
     assert_int_equal(f->request.error.status, STATUS_OK);
     assert_int_equal(f->request.call.carry.bytes, sizeof carry);
     assert_null(f->request.call.carry.owned);

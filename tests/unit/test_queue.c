@@ -36,7 +36,7 @@ static void requests_leave_in_the_order_they_came(void **state)
     struct request *a = push(*state, DTYPE_F32, 4);
     struct request *b = push(*state, DTYPE_F32, 4);
     struct request *c = push(*state, DTYPE_I8, 4);
-    assert_int_equal(a->state, REQUEST_QUEUED);
+    assert_int_equal(a->owner, OWNER_QUEUE);
     assert_true(a->times.queued != 0);
     expect_next(*state, a);
     expect_next(*state, b);
@@ -290,12 +290,12 @@ static void what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound(
     size_t count = 0;
     assert_int_equal(queue_take(*state, &both, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, 2);
-    assert_int_equal(first->state, REQUEST_RUNNING);
+    assert_int_equal(first->owner, OWNER_DEVICE);
     for (int i = 0; i < 3; i++) {
         waiting[i] = push(*state, DTYPE_F32, 4);
     }
     queue_return(*state, first);
-    assert_int_equal(first->state, REQUEST_QUEUED);
+    assert_int_equal(first->owner, OWNER_QUEUE);
     expect_next(*state, back[0]);
     expect_next(*state, back[1]);
     for (int i = 0; i < 3; i++) {

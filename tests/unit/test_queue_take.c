@@ -37,7 +37,7 @@ static struct request *take(struct queue *queue, const struct queue_batching *op
     assert_int_equal(queue_take(queue, options, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
-        assert_int_equal(request->state, REQUEST_RUNNING);
+        assert_int_equal(request->owner, OWNER_DEVICE);
         assert_true(request->times.started != 0);
         count--;
     }
@@ -476,33 +476,6 @@ static struct request *push_repeated(struct queue *queue, int64_t lines)
     return request;
 }
 
-static void lines_that_lie_apart_are_not_short_because_their_bytes_are_few(void **state)
-{
-    const atomic_int small_only = QUEUE_SMALL;
-    struct queue_batching brief = usual;
-    brief.takes = &small_only;
-    brief.max_first_bytes = 128 << 10;
-    brief.max_bytes = 256 << 10;
-    struct request *first = NULL;
-    size_t count = 0;
-    struct request *row = push(*state, DTYPE_U8, 100000);
-    struct request *few = push_repeated(*state, 900);
-    struct request *more = push_repeated(*state, 900);
-    (void)push_repeated(*state, 100000);
-    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
-    assert_ptr_equal(first, row);
-    assert_int_equal(count, 2); /* both have no room beside it */
-    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
-    assert_ptr_equal(first, more);
-    assert_int_equal(count, 1);
-    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TIMEOUT);
-    assert_true(queue_waits(*state));
-    free_chain(take(*state, &usual, 1));
-    free(row);
-    free(few);
-    free(more);
-}
-
 static void what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes(void **state)
 {
     const atomic_int small_only = QUEUE_SMALL;
@@ -517,29 +490,11 @@ static void what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes(v
     assert_int_equal(count, 1);
     assert_int_equal(queue_take(*state, &of_small, 0, &first, &count), QUEUE_TIMEOUT);
     free_chain(take(*state, &usual, 1));
-    assert_false(queue_waits(*state));
+    struct queue_stats left;
+    queue_stats(*state, &left);
+    assert_int_equal(left.requests, 0);
     free(row);
     (void)apart;
-}
-
-static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **state)
-{
-    const atomic_int small_only = QUEUE_SMALL;
-    struct queue_batching brief = usual;
-    brief.takes = &small_only;
-    brief.max_first_bytes = 1000;
-    struct request *first = NULL;
-    size_t count = 0;
-    struct request *shorter = push(*state, DTYPE_F32, 4);
-    struct request *longer = push(*state, DTYPE_F64, 4000); /* no company */
-    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TAKEN);
-    assert_ptr_equal(first, shorter);
-    assert_int_equal(queue_take(*state, &brief, 0, &first, &count), QUEUE_TIMEOUT);
-    assert_true(queue_waits(*state));
-    free_chain(take(*state, &usual, 1));
-    assert_false(queue_waits(*state));
-    free(shorter);
-    (void)longer;
 }
 
 static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
@@ -667,9 +622,7 @@ int main(void)
         T(what_is_returned_wakes_a_taker),
         T(what_is_pushed_together_is_taken_together),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
-        T(lines_that_lie_apart_are_not_short_because_their_bytes_are_few),
         T(what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes),
-        T(who_takes_only_what_is_short_leaves_the_rest_in_its_place),
         T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),

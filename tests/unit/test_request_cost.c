@@ -33,7 +33,6 @@ static void set_pace(struct fixture *f)
     struct request *crowd[2 * ADMISSION_PLACES];
     for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
         crowd[i] = fake_request(&f->fakes.completion, DTYPE_I8, 4);
-        request_enter(crowd[i], REQUEST_WAITING);
         assert_int_equal(admission_enter(admission, crowd[i], 8 * MIB, 1),
                          i < ADMISSION_PLACES);
     }

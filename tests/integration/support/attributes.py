@@ -1,10 +1,11 @@
-"""What output_dtype, nan, initial and include_initial are: a model of them on top of the oracle, and calls that
-have them in every format.
+"""What output_dtype, nan, initial, include_initial and offsets are: a model of them on top of the oracle, and
+calls that have them in every format.
 
 A request is a Case; `expected(case)` has the sums as stored in the type of the output. The elements of the input
 type bool are bytes."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -25,6 +26,7 @@ class Case:
     nan: str = "propagate"
     initial: object = None  # a number of the type `out`
     include_initial: bool = False
+    offsets: object = None  # of segments; None: one segment
 
     @property
     def name(self):
@@ -56,8 +58,26 @@ class Case:
     def shape(self):
         """The shape of the output."""
         shape = list(self.stored.shape)
-        shape[self.axis] += self.include_initial
+        lines = 1 if self.offsets is None else len(self.offsets) - 1
+        shape[self.axis] += lines * self.include_initial
         return tuple(shape)
+
+    def json_offsets(self):
+        return {} if self.offsets is None else {"offsets": [int(offset) for offset in self.offsets]}
+
+    def front(self):
+        """The offsets in front of a raw or NPY body, and the header that says so."""
+        if self.offsets is None:
+            return b"", {}
+        front = np.array(self.offsets, "<i8").tobytes()
+        return front, {"Tally-Offsets-Length": str(len(front))}
+
+    def segments(self):
+        """A case of each segment."""
+        for begin, end in itertools.pairwise(self.offsets):
+            where = (slice(None),) * (self.axis % self.stored.ndim) + (slice(begin, end),)
+            stored = np.ascontiguousarray(self.stored[where])
+            yield dataclasses.replace(self, stored=stored, offsets=None)
 
     def initial_stored(self):
         return self.out.store(np.array(self.initial))
@@ -92,6 +112,9 @@ def _edge(case):
 
 
 def expected(case):
+    if case.offsets is not None:
+        sums = [expected(segment) for segment in case.segments()]
+        return np.concatenate([np.empty_like(sums[0], shape=_no_sums(case)), *sums], case.axis)
     added, was_nan = elements(case)
     sums = oracle.cumsum(case.out, added, case.axis, case.exclusive, case.reverse)
     size = case.stored.shape[case.axis]
@@ -103,10 +126,16 @@ def expected(case):
         mine = slice(0, size) if case.reverse else slice(1, size + 1)
     else:
         mine = slice(0, size)
-    where = (slice(None),) * case.axis + (mine,)
+    where = (slice(None),) * (case.axis % case.stored.ndim) + (mine,)
     if case.nan == "skip" and case.out.is_float:
         sums[where] = np.where(was_nan, case.out.store(np.array(np.nan)), sums[where])
     return np.ascontiguousarray(sums if case.include_initial else sums[where])
+
+
+def _no_sums(case):
+    shape = list(case.stored.shape)
+    shape[case.axis] = 0
+    return shape
 
 
 # ---- the same request in every format ----
@@ -120,13 +149,15 @@ def json_data(case, stored):
 
 def as_raw(client, case):
     query = calls.query(dtype=case.name, shape=list(case.stored.shape), **case.words())
-    return client.post("/v1/cumsum" + query, case.stored.tobytes(), calls.RAW)
+    front, headers = case.front()
+    return client.post("/v1/cumsum" + query, front + case.stored.tobytes(), calls.RAW, headers)
 
 
 def as_npy(client, case):
     array = case.stored.view(bool) if case.came == BOOL else case.stored
     path = "/v1/cumsum" + calls.query(**case.words())
-    return client.post(path, calls.npy_bytes(array), calls.NPY)
+    front, headers = case.front()
+    return client.post(path, front + calls.npy_bytes(array), calls.NPY, headers)
 
 
 def as_json(client, case):
@@ -134,19 +165,26 @@ def as_json(client, case):
         "data": json_data(case, case.stored),
         "shape": list(case.stored.shape),
         **case.words(),
+        **case.json_offsets(),
     }
     return client.post_json("/v1/cumsum", {"dtype": case.name, **document})
 
 
 def as_flat_json(client, case):
     document = {"data": json_data(case, case.stored.reshape(-1)), "shape": list(case.stored.shape)}
-    return client.post_json("/v1/cumsum", {"dtype": case.name, **document, **case.words()})
+    document |= case.words() | case.json_offsets()
+    return client.post_json("/v1/cumsum", {"dtype": case.name, **document})
 
 
 def as_v2_json(client, case):
     x = {"name": "x", "shape": list(case.stored.shape), "datatype": case.kserve}
     x["data"] = json_data(case, case.stored.reshape(-1))
-    return client.post_json("/v2/models/cumsum/infer", {"inputs": [x], "parameters": case.words()})
+    inputs = [x]
+    if case.offsets is not None:
+        offsets = {"name": "offsets", "shape": [len(case.offsets)], "datatype": "INT64"}
+        inputs.append(offsets | {"data": case.json_offsets()["offsets"]})
+    document = {"inputs": inputs, "parameters": case.words()}
+    return client.post_json("/v2/models/cumsum/infer", document)
 
 
 def as_v2_binary(client, case):
@@ -157,9 +195,15 @@ def as_v2_binary(client, case):
     output = {"name": "y", "parameters": {"binary_data": True}}
     if words.pop("output_dtype", None):
         output["datatype"] = case.out.kserve
-    head = json.dumps({"inputs": [x], "outputs": [output], "parameters": words}).encode()
+    inputs, (front, _) = [x], case.front()
+    if case.offsets is not None:  # before x
+        size = {"binary_data_size": len(front)}
+        offsets = {"name": "offsets", "shape": [len(case.offsets)], "datatype": "INT64"}
+        inputs.insert(0, offsets | {"parameters": size})
+    head = json.dumps({"inputs": inputs, "outputs": [output], "parameters": words}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}
-    return client.post("/v2/models/cumsum/infer", head + case.stored.tobytes(), calls.RAW, headers)
+    body = head + front + case.stored.tobytes()
+    return client.post("/v2/models/cumsum/infer", body, calls.RAW, headers)
 
 
 FORMATS = {

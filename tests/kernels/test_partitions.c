@@ -1,7 +1,6 @@
-/* Lines cut into partitions, with work items that stop at random (chain_delay.cl) and more
- * threads than cores: whoever waits for a partition in vain adds it up himself, while its own
- * work item may wake up and overwrite it. Hundreds of launches end, each with the oracle's
- * bytes. */
+/* Lines cut into partitions, by more threads than cores: the scans of a launch begin when the totals of
+ * all partitions are known, although a scan in place overwrites the input of other totals. Hundreds of
+ * launches end, each with the oracle's bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -28,15 +27,15 @@ static const struct shape {
     {"columns", 2, {3000, 24}, 0, 0},
     {"columns and a rest", 2, {2100, 37}, 0, 0},
     {"three columns", 2, {20003, 3}, 0, 0},
+    {"fourteen columns", 2, {4001, 14}, 0, 0},
     {"seven columns", 2, {5001, 7}, 0, 0},
     {"a last strip of nearly two", 2, {257, 2047}, 0, 0},
     {"every third element", 1, {30001}, 0, 3},
 };
 
-static const enum dtype types[] = {DTYPE_I32, DTYPE_I64, DTYPE_I8};
+static const enum dtype types[] = {DTYPE_I32, DTYPE_I64, DTYPE_I8, DTYPE_I16};
 
-/* The same tensor as three jobs of one launch, in place and apart, so that work items of one line
- * wait while those of others run. */
+/* The same tensor as three jobs of one launch, in place and apart. */
 static void run_round(struct scan_device *device, const struct scan_case *t, struct slab *slab,
                       const char *name)
 {
@@ -86,7 +85,7 @@ static void run_shape(struct scan_device *device, const struct shape *shape, enu
     }
 }
 
-static void delayed_units_change_nothing(const void *context)
+static void parts_change_nothing(const void *context)
 {
     struct scan_device *device = scan_case_device(context);
     for (size_t s = 0; s < ARRAY_COUNT(shapes) && device != NULL; s++) {
@@ -104,9 +103,9 @@ int main(void)
     static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 100000};
     /* more threads than cores, and such a number that the last block of 65536 elements is reduced */
     (void)setenv("TALLY_OPENCL_THREADS", "7", 1);
-    ktest_run("units that stop at random change no byte, and every launch ends",
-              delayed_units_change_nothing, &whole);
-    ktest_run("no more do they where lines are in pieces that hand their sums on",
-              delayed_units_change_nothing, &pieces);
+    ktest_run("lines in the smallest parts, by many threads, change no byte",
+              parts_change_nothing, &whole);
+    ktest_run("no more do they where lines are in boxes that hand their sums on",
+              parts_change_nothing, &pieces);
     return ktest_finish();
 }

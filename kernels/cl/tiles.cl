@@ -1,0 +1,444 @@
+/* Any layout, for processors: a work-item copies tiles to a buffer in the first-level cache,
+ * scans them there, and copies the results to where they belong. A tile has some lines of two
+ * dimensions, which lie side by side in the buffer, or, where the elements of a line are
+ * nearest to each other on both sides, a part of a line. While a tile is scanned the memory of
+ * the next one is asked for.
+ *
+ *      memory, lines far apart          buffer
+ *      a0 a1 a2 a3 ...                  a0 b0 c0 d0    row 0
+ *      b0 b1 b2 b3 ...           =>     a1 b1 c1 d1    row 1, to which row 0 is added
+ *      c0 c1 ...                        a2 b2 ...
+ *
+ * In place is fine: a tile is read before it is written. */
+#define KERNEL_NAME scan_tiles
+#define TOTALS_NAME total_tiles
+
+#define TILE_CELLS (TILED_BYTES / ELEM_BYTES)
+/* Lines from this length on are scanned one by one where their elements are nearest to each
+ * other. */
+#define LINE_ALONE 64
+
+/* The dimensions of a tile. */
+enum {
+    ROW,  /* along the axis */
+    FAR,  /* lines of one dimension, */
+    NEAR, /* and of another one, neighbours in the buffer */
+    TILE_DIMS
+};
+
+/* A tile in a tensor: elements from each to the next in each dimension, in the direction of
+ * traversal. */
+struct side {
+    elem_t *memory; /* all indices 0 */
+    long step[TILE_DIMS];
+    int nearest;      /* the dimension whose elements are nearest to each other */
+    bool zeroes;      /* the gaps between these */
+    bool past_caches; /* stores, where a run of elements is whole cache lines */
+};
+
+/* A tile, and where it is in the scan. */
+struct tile {
+    long in; /* elements from the sides' memory to its first one */
+    long out;
+    ulong line; /* number of its first line */
+    ulong row;  /* of the partition */
+    uint count[TILE_DIMS];
+    bool ends[TILE_DIMS]; /* has the last index of the dimension; of the axis: the highest one */
+};
+
+/* What is the same for all tiles of a work-item. */
+struct tiling {
+    const struct partition *p;
+    __global const struct scan_entry *e;
+    struct side from;
+    struct side to;
+    ulong weight[TILE_DIMS]; /* of a line's number: FAR and NEAR */
+    bool reverse;
+    bool exclusive;
+    bool line_by_line;
+};
+
+/* ---- copying ---- */
+
+/* `count` elements of the nearest dimension to cells, or, `back`, from there. next: cells from
+ * each to the next. p is the lowest address. */
+INLINE void elements_copy(const bool back, const struct side *side, elem_t *p, long step,
+                          elem_t *cells, long next, uint count, bool ends, bool past_caches)
+{
+    elem_t own[TILE_CELLS];
+    elem_t *run = next == 1 ? cells : own;
+    if (!back) {
+        elements_gather(run, p, step, count);
+    }
+    for (uint i = 0; i < count && next != 1; i++) {
+        if (back) {
+            own[i] = cells[(long)i * next];
+        } else {
+            cells[(long)i * next] = own[i];
+        }
+    }
+    if (back) {
+        elements_scatter(run, p, step, side->zeroes, past_caches, count);
+        for (long gap = 1; side->zeroes && !ends && gap < step; gap++) {
+            p[(long)(count - 1) * step + gap] = 0;
+        }
+    }
+}
+
+/* Copy a tile whose first element is at p to the buffer, where rows are `pitch` cells apart,
+ * or, `back`, from there. */
+NOINLINE void tile_copy(const bool back, const struct side *side, const struct tile *t,
+                        elem_t *p, elem_t *cells, long pitch, struct requests ahead[2])
+{
+    const int near = side->nearest;
+    const long next[TILE_DIMS] = {pitch, t->count[NEAR], 1};
+    const int beside = t->count[NEAR] > 1 || t->count[FAR] == 1 ? NEAR : FAR;
+    long step = side->step[near];
+    long row = next[near];
+    if (step < 0) { /* from the lowest address on */
+        p += (long)(t->count[near] - 1) * step;
+        cells += (long)(t->count[near] - 1) * row;
+        step = -step;
+        row = -row;
+    }
+    const bool turned = near != beside && step == 1 && row != 1 && t->count[near] >= SIDE &&
+                        (near == ROW || t->count[NEAR] >= SIDE);
+    const int outer = near == ROW ? FAR + NEAR - beside : ROW;
+    const int inner = near == ROW ? beside : FAR + NEAR - near;
+    /* whole cache lines, of all runs alike */
+    const bool past_caches =
+        side->past_caches && step == 1 &&
+        ((ulong)p | (ulong)side->step[outer] * ELEM_BYTES * (t->count[outer] > 1) |
+         (ulong)side->step[inner] * ELEM_BYTES * (t->count[inner] > 1) |
+         t->count[near] * ELEM_BYTES) %
+                CACHE_LINE_BYTES ==
+            0;
+    for (uint i = 0; i < t->count[outer]; i++) {
+        elem_t *q = p + (long)i * side->step[outer];
+        elem_t *own = cells + (long)i * next[outer];
+        if (turned) {
+            const struct matrix m = {q, own, side->step[inner], row, past_caches};
+            lines_turn(back, &m, t->count[inner], t->count[near], ahead);
+            continue;
+        }
+        for (uint j = 0; j < t->count[inner]; j++) {
+            elements_copy(back, side, q + (long)j * side->step[inner], step,
+                          own + (long)j * next[inner], row, t->count[near], t->ends[near],
+                          past_caches);
+            requests_ask(ahead);
+        }
+    }
+}
+
+/* The memory of a tile whose first element is at p, to be asked for in so many steps. */
+INLINE struct requests tile_requests(const struct side *side, const struct tile *t,
+                                     const elem_t *p, uint steps)
+{
+    const int near = side->nearest;
+    const int outer = near == ROW ? FAR : near == FAR ? NEAR : ROW;
+    const int inner = near == ROW ? NEAR : near == FAR ? ROW : FAR;
+    const long step = side->step[near];
+    struct requests r;
+    r.span = (t->count[near] - 1) * abs(step) + 1;
+    r.hop = max(abs(step), (ulong)CACHE_LINE);
+    r.next = step < 0 ? p - (r.span - 1) : p;
+    r.inner_step = side->step[inner];
+    r.inner_left = r.inner_count = t->count[inner];
+    r.outer_step = side->step[outer] - (long)t->count[inner] * side->step[inner];
+    r.left = t->count[inner] * (side->step[outer] == 0 ? 1 : t->count[outer]);
+    r.each = (r.left + steps - 1) / max(steps, 1U);
+    return r;
+}
+
+/* ---- which tiles ---- */
+
+/* Tile `index` of the entry, its first row. */
+NOINLINE void tile_find(const struct tiling *s, ulong index, struct tile *t)
+{
+    __global const struct scan_entry *e = s->e;
+    ulong rest = index;
+    ulong weight = 1;
+    *t = (struct tile){0, 0, 0, 0, {0, 1, 1}, {false, true, true}};
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = entry_dim(e, d - 1);
+        const int own = d - 1 == e->near ? NEAR : d - 1 == e->far ? FAR : ROW;
+        const ulong lines = own == NEAR ? e->near_lines : own == FAR ? e->far_lines : 1;
+        const ulong tiles = (dim[0] + lines - 1) / lines;
+        const ulong at = rest % tiles * lines;
+        rest /= tiles;
+        t->in += (long)(at * dim[1]);
+        t->out += (long)(at * dim[2]);
+        t->line += at * weight;
+        weight *= dim[0];
+        if (own != ROW) {
+            t->count[own] = (uint)min(lines, dim[0] - at);
+            t->ends[own] = at + t->count[own] == dim[0];
+        }
+    }
+}
+
+INLINE ulong tiles_end(__global const struct scan_entry *e)
+{
+    ulong tiles = 1;
+    for (ulong d = 0; d < e->dims; d++) {
+        const ulong lines = d == e->near ? e->near_lines : d == e->far ? e->far_lines : 1;
+        tiles *= (entry_dim(e, d)[0] + lines - 1) / lines;
+    }
+    return tiles;
+}
+
+/* Rows of a tile from t->row on, at most `most`. */
+INLINE void tile_rows(const struct tiling *s, struct tile *t, uint most)
+{
+    const ulong length = s->p->length;
+    const ulong before = s->p->first + t->row;
+    t->count[ROW] = (uint)min((ulong)most, length - t->row);
+    t->ends[ROW] = s->reverse ? before == 0 : before + t->count[ROW] == s->e->length;
+}
+
+INLINE elem_t *tile_at(const struct side *side, const struct tile *t, long first)
+{
+    return side->memory + first + (long)t->row * side->step[ROW];
+}
+
+INLINE ulong lane_line(const struct tiling *s, const struct tile *t, uint lane)
+{
+    return t->line + lane / t->count[NEAR] * s->weight[FAR] +
+           lane % t->count[NEAR] * s->weight[NEAR];
+}
+
+/* ---- scanning ---- */
+
+/* Add row to row in the buffer. *sums: before them, then after them. */
+INLINE void rows_add(elem_t *cells, uint pitch, uint rows, vec_t excluded, vec_t *sums,
+                     struct requests ahead[2])
+{
+    for (uint j = 0; j < pitch / LANES; j++) {
+        elem_t *p = cells + j * LANES;
+        vec_t sum = sums[j];
+#pragma unroll 4
+        for (uint r = 0; r < rows; r++, p += pitch) {
+            const vec_t x = vec_load(p);
+            sum += x;
+            vec_store(p, sum - (x & excluded));
+        }
+        sums[j] = sum;
+        requests_ask(ahead);
+    }
+}
+
+/* Lines of a tile side by side. next: the tile that will follow. */
+INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile *next)
+{
+    elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
+    vec_t sums[TILE_CELLS / LANES];
+    const uint lines = t.count[FAR] * t.count[NEAR];
+    /* squares of fewer lines reach beyond them */
+    const uint lanes = lines - t.count[NEAR] + max(t.count[NEAR], (uint)SIDE);
+    const uint pitch = (lanes + LANES - 1) / LANES * LANES;
+    const uint most = TILE_CELLS / pitch;
+    const vec_t excluded = s->exclusive ? ~ZEROS : ZEROS;
+    const bool zero = partition_begins_with_zero(s->p);
+    for (uint j = 0; j < pitch / LANES; j++) {
+        sums[j] = ZEROS;
+    }
+    for (uint i = 0; i < lines && !zero; i++) {
+        ((elem_t *)sums)[i] = partition_begin(s->p, lane_line(s, &t, i));
+    }
+    for (; t.row < s->p->length; t.row += most) {
+        tile_rows(s, &t, most);
+        struct requests none[2] = {{.left = 0}, {.left = 0}};
+        struct tile source = t;
+        source.count[ROW] = s->from.step[ROW] == 0 ? 1 : t.count[ROW];
+        tile_copy(false, &s->from, &source, tile_at(&s->from, &t, t.in), cells, pitch, none);
+        for (uint i = pitch; i < t.count[ROW] * pitch && s->from.step[ROW] == 0; i += LANES) {
+            vec_store(cells + i, vec_load(cells + i - pitch));
+        }
+        struct tile then = t.row + most < s->p->length ? t : *next;
+        then.row = t.row + most < s->p->length ? t.row + most : 0;
+        tile_rows(s, &then, most);
+        const uint steps = pitch / LANES + lines * t.count[ROW] / (SIDE * LANES);
+        const bool asks = !s->to.past_caches && !s->p->total && s->to.memory != s->from.memory;
+        struct requests ahead[2] = {
+            tile_requests(&s->from, &then, tile_at(&s->from, &then, then.in), steps),
+            tile_requests(&s->to, &then, tile_at(&s->to, &then, then.out), steps)};
+        ahead[1].left = asks ? ahead[1].left : 0;
+        rows_add(cells, pitch, t.count[ROW], excluded, sums, ahead);
+        if (!s->p->total) {
+            tile_copy(true, &s->to, &t, tile_at(&s->to, &t, t.out), cells, pitch, ahead);
+        }
+    }
+    for (uint i = 0; i < lines && partition_is_summed(s->p); i++) {
+        partition_end(s->p, lane_line(s, &t, i), ((const elem_t *)sums)[i]);
+    }
+}
+
+/* One line, part by part. A side whose elements are neighbours needs no buffer. */
+INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
+{
+    elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
+    const bool from_memory = abs(s->from.step[ROW]) == 1;
+    const bool to_memory = abs(s->to.step[ROW]) == 1 && !s->p->total;
+    struct requests none[2] = {{.left = 0}, {.left = 0}};
+    vec_t carry = ZEROS + partition_begin(s->p, line);
+    for (; t.row < s->p->length; t.row += TILE_CELLS) {
+        tile_rows(s, &t, TILE_CELLS);
+        const uint count = t.count[ROW];
+        elem_t *first = s->reverse ? cells + count - 1 : cells; /* as in memory */
+        const long next = s->reverse ? -1 : 1;
+        elem_t *in = tile_at(&s->from, &t, t.in);
+        elem_t *out = tile_at(&s->to, &t, t.out);
+        const bool past_caches =
+            s->to.past_caches && to_memory && !s->reverse && (ulong)out % VECTOR_BYTES == 0;
+        const struct stream stream = {from_memory ? in : first,
+                                      to_memory ? out : first,
+                                      count,
+                                      count,
+                                      from_memory ? PREFETCH_BYTES / ELEM_BYTES : 0,
+                                      s->exclusive,
+                                      past_caches};
+        if (!from_memory) {
+            tile_copy(false, &s->from, &t, in, first, next, none);
+        }
+        carry = s->reverse ? stream_scan(1, true, &stream, carry)
+                           : stream_scan(1, false, &stream, carry);
+        if (!to_memory && !s->p->total) {
+            tile_copy(true, &s->to, &t, out, first, next, none);
+        }
+    }
+    if (partition_is_summed(s->p)) {
+        partition_end(s->p, line, carry[0]);
+    }
+}
+
+INLINE void lines_scan_one_by_one(const struct tiling *s, const struct tile *t)
+{
+    for (uint far = 0; far < t->count[FAR]; far++) {
+        for (uint near = 0; near < t->count[NEAR]; near++) {
+            struct tile one = *t;
+            one.count[FAR] = 1;
+            one.count[NEAR] = 1;
+            one.in += far * s->from.step[FAR] + near * s->from.step[NEAR];
+            one.out += far * s->to.step[FAR] + near * s->to.step[NEAR];
+            line_scan(s, one, lane_line(s, t, far * t->count[NEAR] + near));
+        }
+    }
+}
+
+/* How near elements are: repeated ones do not save what single ones cost. */
+INLINE ulong distance(long step)
+{
+    return step == 0 ? 8 : abs(step);
+}
+
+/* The dimension of the entry whose elements are nearest to each other: not the axis if it
+ * repeats one, for the row is copied then. */
+INLINE int nearest_of(const struct side *side, ulong length)
+{
+    int best = length > 1 && side->step[ROW] != 0 ? ROW : NEAR;
+    for (int d = FAR; d < TILE_DIMS; d++) {
+        best = distance(side->step[d]) < distance(side->step[best]) ? d : best;
+    }
+    return best;
+}
+
+/* Are the elements of a line nearest to each other, or repeated? */
+INLINE bool is_along(const struct side *side)
+{
+    return abs(side->step[ROW]) <= distance(side->step[FAR]) &&
+           abs(side->step[ROW]) <= distance(side->step[NEAR]);
+}
+
+/* Do all runs of elements begin with a cache line? */
+INLINE bool is_whole_lines(const struct side *side)
+{
+    bool whole = abs(side->step[side->nearest]) == 1;
+    for (int d = 0; d < TILE_DIMS; d++) {
+        whole = whole && (d == side->nearest || side->step[d] == LONG_MAX ||
+                          side->step[d] % CACHE_LINE == 0);
+    }
+    return whole;
+}
+
+INLINE struct tiling tiling_of(const struct partition *p)
+{
+    __global const struct scan_entry *e = p->entry;
+    struct tiling s;
+    s.p = p;
+    s.e = e;
+    s.reverse = (e->flags & ENTRY_REVERSE) != 0;
+    s.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    const ulong row = s.reverse ? e->length - 1 - p->first : p->first;
+    s.from.memory = AS_PRIVATE(p->launch->in + e->in_first + row * e->axis_in);
+    s.to.memory = AS_PRIVATE(p->launch->out + e->out_first + row * e->axis_out);
+    s.from.zeroes = false;
+    s.from.past_caches = false;
+    s.to.zeroes = (e->flags & ENTRY_ZEROES) != 0;
+    s.from.step[ROW] = s.reverse ? -(long)e->axis_in : (long)e->axis_in;
+    s.to.step[ROW] = s.reverse ? -(long)e->axis_out : (long)e->axis_out;
+    s.from.step[FAR] = s.from.step[NEAR] = s.to.step[FAR] = s.to.step[NEAR] = LONG_MAX;
+    ulong weight = 1;
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = entry_dim(e, d - 1);
+        const int own = d - 1 == e->near ? NEAR : d - 1 == e->far ? FAR : ROW;
+        if (own != ROW) {
+            s.from.step[own] = (long)dim[1];
+            s.to.step[own] = (long)dim[2];
+            s.weight[own] = weight;
+        }
+        weight *= dim[0];
+    }
+    s.line_by_line =
+        is_along(&s.from) && is_along(&s.to) && (e->length >= LINE_ALONE || e->lines < SIDE);
+    s.from.nearest = s.line_by_line ? ROW : nearest_of(&s.from, e->length);
+    s.to.nearest = s.line_by_line ? ROW : nearest_of(&s.to, e->length);
+    s.to.past_caches = (e->flags & ENTRY_STREAM) != 0 && is_whole_lines(&s.to);
+    return s;
+}
+
+/* An item is some tiles, or a partition of one. */
+INLINE void tiles_scan(const struct partition *p)
+{
+    __global const struct scan_entry *e = p->entry;
+    const struct tiling s = tiling_of(p);
+    const ulong each = e->partitions > 1 ? 1 : e->item_lines;
+    const ulong end = min((p->lines + 1) * each, tiles_end(e));
+    ulong at = p->lines * each;
+    struct tile t;
+    tile_find(&s, at, &t);
+    for (; at < end; at++) {
+        struct tile next = t;
+        if (at + 1 < end) {
+            tile_find(&s, at + 1, &next);
+        }
+        if (s.line_by_line) {
+            lines_scan_one_by_one(&s, &t);
+        } else {
+            lines_scan(&s, t, &next);
+        }
+        t = next;
+    }
+}
+
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
+{
+    const struct partition p = partition_of(launch, e, item);
+    tiles_scan(&p);
+}
+
+INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,
+                       ulong item)
+{
+    struct partition p = partition_of(launch, e, item);
+    if (partition_is_added(&p)) {
+        tiles_scan(&p);
+        return;
+    }
+    const struct tiling s = tiling_of(&p);
+    struct tile t;
+    tile_find(&s, p.lines, &t);
+    for (uint i = 0; i < t.count[FAR] * t.count[NEAR]; i++) {
+        partition_keep(&p, lane_line(&s, &t, i));
+    }
+}
