@@ -352,7 +352,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lcrypto -lz -lm

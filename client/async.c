@@ -1,22 +1,23 @@
-/* The submitting side of a client: one thread that drives any number of submitted calls over a
- * few connections with curl_multi.
+/* Submitted calls: one thread of the client performs any number of calls over a few connections,
+ * with curl_multi.
  *
  *   tally_submit -> [ waiting ] -> connection free -> [ active ] -> done -> callback
  *                        ^                                |
  *                        +------ until retry_at_ms -------+ 503, connection lost
  *
- * Both are in one list, in the order in which they were submitted; a call that is active has
+ * Waiting and active calls are in one list, in the order of their submission. An active call has
  * call->easy.
  *
- * Failure: what cannot be queued is refused by tally_submit() and its callback never runs. Once
- * queued, a call ends in its callback, whatever happens: the answer, an error, lack of memory,
- * or TALLY_CANCELLED when the client is closed.
+ * Possible failures: tally_submit() refuses a call that cannot be queued, and the callback never
+ * runs. A queued call always ends in its callback: with the answer, an error, lack of memory, or
+ * TALLY_CANCELLED when the client is closed.
  *
- * Thread: the connections and the multi handle belong to the client's own thread,
- * which runs the callbacks; `lock` guards what submitters share with it.
+ * Thread: the connections and the multi handle are owned by the client's thread, which runs the
+ * callbacks; `lock` guards the fields that submitters share with this thread.
  *
- * The thread sleeps until a socket moves, a back-off is over, or curl_multi_wakeup() says that
- * something was submitted or the client is being closed. */
+ * The thread sleeps until a socket is ready, a back-off ends, or curl_multi_wakeup() reports a
+ * submission or the end of the client. */
+#include "client/async.h"
 #include "client/cumsum_call.h"
 
 #include <errno.h>
@@ -32,13 +33,13 @@ struct async {
     struct tally *client; /* borrowed */
     pthread_t thread;
     CURLM *multi; /* owned; curl_multi_wakeup() is for any thread */
-    int active;   /* calls, each on a connection; thread's own */
+    int active;   /* number of active calls; used by the client's thread only */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    /* owned: submitted, and callback not returned; shared: lock */
+    /* owned: calls whose callback has not returned; guarded by lock */
     TAILQ_HEAD(call_list, cumsum_call) calls;
-    int pending;           /* how many they are; shared: lock */
-    _Atomic bool stopping; /* set with the lock */
+    int pending;           /* number of these calls; guarded by lock */
+    _Atomic bool stopping; /* set under lock */
 };
 
 static void submitted_free(struct cumsum_call *cumsum)
@@ -48,7 +49,8 @@ static void submitted_free(struct cumsum_call *cumsum)
     free(cumsum);
 }
 
-/* Copy the offsets that the request borrows from the caller's scan. False: no memory. */
+/* Copy the offsets that the request borrows from the caller's scan. Returns false if there is no
+ * memory. */
 static bool own_offsets(struct cumsum_call *cumsum)
 {
     struct call_spec *spec = &cumsum->spec;
@@ -63,7 +65,7 @@ static bool own_offsets(struct cumsum_call *cumsum)
     return true;
 }
 
-/* ---- on the client's own thread ---- */
+/* ---- on the client's thread ---- */
 
 static void finish_call(struct async *async, struct cumsum_call *cumsum)
 {
@@ -95,18 +97,18 @@ static void start_call(struct async *async, struct cumsum_call *cumsum)
             async->active++;
             return;
         }
-        (void)call_settle(call, CURLE_OUT_OF_MEMORY);
+        (void)call_finish_attempt(call, CURLE_OUT_OF_MEMORY);
     }
     connection_release(async->client, easy);
     finish_call(async, cumsum);
 }
 
-/* libcurl is through with a call's attempt: the call is done, or backs off. */
-static void settle_call(struct async *async, CURL *easy, CURLcode code)
+/* Evaluate an attempt that libcurl has finished: the call is done, or waits for its next attempt. */
+static void finish_attempt(struct async *async, CURL *easy, CURLcode code)
 {
     struct cumsum_call *cumsum = NULL;
     (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&cumsum);
-    bool again = call_settle(cumsum->call, code);
+    bool again = call_finish_attempt(cumsum->call, code);
     (void)curl_multi_remove_handle(async->multi, easy);
     connection_release(async->client, easy);
     async->active--;
@@ -115,8 +117,8 @@ static void settle_call(struct async *async, CURL *easy, CURLcode code)
     }
 }
 
-/* The first of the waiting calls whose time has come. NULL: there is none, and *sleep_ms is cut
- * to when there may be one. */
+/* Return the first waiting call whose attempt is due. Returns NULL if no call is due, after limiting
+ * *sleep_ms to the time until the next one is. */
 static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
 {
     int64_t now = monotonic_ms();
@@ -148,18 +150,18 @@ static void *async_main(void *user)
         (void)curl_multi_perform(async->multi, &running);
         while ((message = curl_multi_info_read(async->multi, &left)) != NULL) {
             if (message->msg == CURLMSG_DONE) {
-                settle_call(async, message->easy_handle, message->data.result);
+                finish_attempt(async, message->easy_handle, message->data.result);
             }
         }
-        sleep_ms = LONGEST_SLEEP_MS; /* but for what begins: libcurl has it due at once */
+        sleep_ms = LONGEST_SLEEP_MS; /* libcurl wakes earlier for transfers in progress */
         while (async->active < async->client->options.async_connections &&
                (cumsum = next_waiting(async, &sleep_ms)) != NULL) {
             start_call(async, cumsum);
         }
     }
-    while ((cumsum = TAILQ_FIRST(&async->calls)) != NULL) { /* nothing is submitted any more */
+    while ((cumsum = TAILQ_FIRST(&async->calls)) != NULL) { /* `stopping` refuses new calls */
         CURL *easy = cumsum->call->easy;
-        if (easy != NULL) { /* in an unknown state: it is not used again */
+        if (easy != NULL) { /* in the middle of a transfer: the connection is not used again */
             (void)curl_multi_remove_handle(async->multi, easy);
             curl_easy_cleanup(easy);
         }

@@ -1,10 +1,10 @@
-/* A call, in the order in which things happen: made, sent and answered through libcurl's
- * callbacks, set on a connection, settled, tried again.
+/* A call: libcurl's callbacks, the options of a connection, the outcome of an attempt, retries.
  *
- * A cumulative sum is a pure function, so sending it twice is harmless to the server. What must
- * not happen is to send an input that the answer has begun to overwrite: spec.once. */
+ * A cumulative sum has no side effects, so a request can be sent twice. The exception is an input
+ * that the answer has begun to overwrite, which must not be sent again: spec.once. */
 #include "client/call.h"
 
+#include "client/server_url.h"
 #include "proto/text.h"
 
 #include <errno.h>
@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 enum {
-    RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
+    RETRY_AFTER_LONGEST = 1000000000, /* seconds; a longer wait never ends in time */
     REASON_TEXT = 128,
-    SERVER_TEXT = 256,  /* of a longer URL its beginning is told */
-    TIMER_SLACK_MS = 5, /* libcurl counts time by itself */
-    NAP_MS = 100,       /* how often a waiting call asks whether to go on */
-    RETRY_WHOLE = 1000, /* of the budget: one retry, which a second earns */
+    SERVER_TEXT = 256,  /* a longer URL is cut in messages */
+    TIMER_SLACK_MS = 5, /* difference between libcurl's clock and ours */
+    NAP_MS = 100,       /* interval at which a waiting call asks the progress callback */
+    RETRY_WHOLE = 1000, /* cost of a retry in the budget, which earns as much in a second */
     RETRY_PER_CALL = RETRY_WHOLE / 10
 };
 
@@ -43,9 +43,10 @@ static uint64_t send_bytes(const struct call *call)
 
 /* ---- the budget of retries ---- */
 
-/* A server that is overloaded is not made to work twice for those whom it could serve:
- * all calls of a client retry once for ten of them and once a second, with ten in reserve. */
-static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
+/* Add `earned` to the budget of retries, and spend `spent` if the budget has that much. The calls
+ * of a client retry once for ten calls and once a second, with ten retries in reserve: so retries
+ * do not multiply the load of an overloaded server. Returns whether the budget was enough. */
+static bool retry_budget_spend(struct tally *client, int64_t earned, int64_t spent)
 {
     int64_t now_ms = monotonic_ms();
     MUST(pthread_mutex_lock(&client->lock));
@@ -58,12 +59,12 @@ static bool take_of_budget(struct tally *client, int64_t earned, int64_t spent)
     return enough;
 }
 
-/* ---- made ---- */
+/* ---- creation ---- */
 
 static bool add_header(struct call *call, const char *format, ...) PRINTF_LIKE(2, 3);
 static bool add_header(struct call *call, const char *format, ...)
 {
-    char line[512]; /* what a caller may say has 400 bytes at most */
+    char line[512]; /* texts of the caller have 400 bytes at most */
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
@@ -73,7 +74,8 @@ static bool add_header(struct call *call, const char *format, ...)
     return longer != NULL;
 }
 
-/* What is left of the deadline is told: a further attempt has less of it. */
+/* Build the headers of an attempt. The server is told the rest of the deadline. Returns false
+ * without memory. */
 static bool add_headers(struct call *call, int64_t now_ms)
 {
     const struct call_spec *spec = &call->spec;
@@ -88,7 +90,7 @@ static bool add_headers(struct call *call, int64_t now_ms)
             add_header(call, "X-Request-Timeout-Ms: %" PRId64, call->deadline_at_ms - now_ms));
 }
 
-/* NEVER_MS for a time that is none, or beyond all clocks. */
+/* Return the moment time_ms after now_ms; NEVER_MS if time_ms is 0 or too large. */
 static int64_t moment_after(int64_t now_ms, int64_t time_ms)
 {
     int64_t moment_ms = 0;
@@ -111,7 +113,7 @@ struct call *call_create(struct tally *client, const struct call_spec *spec,
     (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
     call->give_up_ms = moment_after(now_ms, client->options.timeout_ms);
     call->deadline_at_ms = moment_after(now_ms, spec->deadline_ms);
-    (void)take_of_budget(client, RETRY_PER_CALL, 0);
+    (void)retry_budget_spend(client, RETRY_PER_CALL, 0);
     return call;
 }
 
@@ -123,7 +125,7 @@ void call_destroy(struct call *call)
     free(call);
 }
 
-/* ---- sent and answered: libcurl's callbacks ---- */
+/* ---- libcurl's callbacks ---- */
 
 static size_t on_read(char *to, size_t size, size_t count, void *user)
 {
@@ -165,7 +167,7 @@ static int on_progress(void *user, curl_off_t receive_total, curl_off_t received
 {
     struct call *call = user;
     const struct call_spec *spec = &call->spec;
-    (void)send_total; /* 0 until the transfer starts: ours is better */
+    (void)send_total; /* 0 until the transfer starts; send_bytes() is right from the start */
     if (spec->progress(spec->user, sent, (int64_t)send_bytes(call), received,
                        receive_total > 0 ? receive_total : -1) == 0) {
         return 0;
@@ -183,14 +185,14 @@ static void headers_too_long(struct call *call)
         ANSWER_HEADER_BYTES);
 }
 
-/* Header lines are counted, and read when their end has come: what a head that was cut says is
- * not believed, nor what an interim one (100 Continue) says. */
+/* Count header bytes, and read the headers at the empty line that ends a final head. Headers of an
+ * incomplete head, or of an interim one (100 Continue), are not used. */
 static size_t on_header(char *line, size_t size, size_t count, void *user)
 {
     struct call *call = user;
     size_t bytes = size * count;
     if (call->answer.complete && bytes > 5 && memcmp(line, "HTTP/", 5) == 0) {
-        /* libcurl has asked again by itself: whoever does not know Expect answers 417 first. */
+        /* libcurl repeats a request that was answered 417 because of its Expect header. */
         call_answer_reset(&call->answer);
     }
     call->answer.header_bytes += bytes;
@@ -210,7 +212,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     return bytes;
 }
 
-/* The head of a 200 answer is complete: refuse what cannot be the answer to this request. */
+/* Check the complete head of a 200 answer: refuse one that cannot belong to this request. */
 static enum tally_status begin_answer(struct call *call)
 {
     const struct call_answer *head = &call->answer;
@@ -286,7 +288,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
     return call->error.status == TALLY_OK ? total : 0;
 }
 
-/* A 200 answer came to its end. */
+/* Check the end of a 200 answer. */
 static void end_answer(struct call *call)
 {
     if (!call->answer.complete) {
@@ -304,7 +306,7 @@ static void end_answer(struct call *call)
     }
 }
 
-/* ---- set on a connection ---- */
+/* ---- the options of a connection ---- */
 
 static void set_body(struct call *call, CURL *easy)
 {
@@ -316,7 +318,7 @@ static void set_body(struct call *call, CURL *easy)
     if (head || strcmp(spec->method, "GET") == 0) {
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
         (void)curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
-        (void)curl_easy_setopt(easy, CURLOPT_NOBODY, head ? 1L : 0L); /* none is waited for */
+        (void)curl_easy_setopt(easy, CURLOPT_NOBODY, head ? 1L : 0L); /* HEAD has no body */
         return;
     }
     (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -379,7 +381,7 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
     return TALLY_OK;
 }
 
-/* Leave nothing of the call behind in a connection that goes back to the pool. */
+/* Remove all pointers to the call from a connection before it is released. */
 static void detach_connection(struct call *call)
 {
     (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, NULL);
@@ -389,7 +391,7 @@ static void detach_connection(struct call *call)
     call->easy = NULL;
 }
 
-/* ---- settled: what libcurl's code means ---- */
+/* ---- the outcome of an attempt ---- */
 
 static void timeout_error(struct call *call)
 {
@@ -406,13 +408,13 @@ static void timeout_error(struct call *call)
     } else {
         (void)client_error_set(&call->error, TALLY_TIMEOUT,
                                "not done after %" PRId64 " ms (%" PRIu64
-                               " bytes of the answer had come): raise timeout_ms (tally "
+                               " bytes of the answer were received): raise timeout_ms (tally "
                                "--timeout), or send less",
                                options->timeout_ms, call->received);
     }
 }
 
-/* Whether the environment names a proxy, for libcurl, which does not tell whether it used one. */
+/* Whether the environment names a proxy. libcurl does not report whether it used one. */
 static bool proxy_is_named(void)
 {
     static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
@@ -425,7 +427,7 @@ static bool proxy_is_named(void)
     return named;
 }
 
-/* What to do where there is no connection, for what libcurl says in `words`. */
+/* Return advice for a connection that failed; `words` is libcurl's message. */
 static const char *connect_advice(const struct call *call, CURLcode code, const char *words)
 {
     bool unknown = strstr(words, "self") != NULL || strstr(words, "issuer") != NULL;
@@ -463,8 +465,7 @@ static void transport_error(struct call *call, CURLcode code)
     const struct tally *client = call->client;
     struct tally_error *err = &call->error;
     const char *words = call->curl_message;
-    if (words[0] == '\0' ||
-        strchr(words, '@') != NULL) { /* of a proxy's URL, with a password */
+    if (words[0] == '\0' || strchr(words, '@') != NULL) { /* a proxy's URL, with a password */
         words = curl_easy_strerror(code);
     }
     char reason[REASON_TEXT];
@@ -488,7 +489,7 @@ static void transport_error(struct call *call, CURLcode code)
     if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT) {
         (void)curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
         if (number == 0) { /* EAGAIN, which libcurl takes for a connection that is being made */
-            (void)client_error_set(err, TALLY_BUSY, "%s has no room for one more who waits",
+            (void)client_error_set(err, TALLY_BUSY, "the queue of connections at %s is full",
                                    server);
             return;
         }
@@ -542,9 +543,9 @@ static void transport_error(struct call *call, CURLcode code)
     }
 }
 
-/* ---- tried again ---- */
+/* ---- retries ---- */
 
-/* Full jitter: a random time from 0 to a limit that doubles with each attempt. */
+/* Return a random time from 0 to a limit that doubles with each attempt (full jitter). */
 static int64_t backoff_ms(const struct call *call)
 {
     const struct tally_options *options = &call->client->options;
@@ -562,7 +563,7 @@ static int64_t backoff_ms(const struct call *call)
     return (int64_t)(random % ((uint64_t)limit + 1));
 }
 
-/* Whether another attempt may mend what failed. */
+/* Whether another attempt may succeed. */
 static bool worth_a_retry(const struct call *call)
 {
     const struct tally_options *options = &call->client->options;
@@ -575,12 +576,12 @@ static bool worth_a_retry(const struct call *call)
            (status == TALLY_CONNECT && options->retry_connect != 0);
 }
 
-/* After call->error: whether to try again, and when. */
+/* Decide whether to try again after call->error, and set retry_at_ms; else complete the message. */
 static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
-    /* A kept connection that the server has closed, as it may, is no failed attempt. */
+    /* The server may close a kept connection at any time: that is not a failed attempt. */
     if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0) {
         call->fresh = true;
         call->attempts--;
@@ -593,7 +594,7 @@ static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
             call->retry_at_ms < call->give_up_ms && call->retry_at_ms < call->deadline_at_ms;
         bool soon =
             options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
-        if (in_time && soon && take_of_budget(call->client, 0, RETRY_WHOLE)) {
+        if (in_time && soon && retry_budget_spend(call->client, 0, RETRY_WHOLE)) {
             return true;
         }
     }
@@ -613,7 +614,7 @@ static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
     return false;
 }
 
-bool call_settle(struct call *call, CURLcode code)
+bool call_finish_attempt(struct call *call, CURLcode code)
 {
     struct tally_error *err = &call->error;
     const struct call_answer *head = &call->answer;
@@ -624,7 +625,7 @@ bool call_settle(struct call *call, CURLcode code)
                   connects == 0;
     err->attempts = ++call->attempts;
     if (err->status != TALLY_OK) {
-        (void)0; /* a callback has found the fault */
+        (void)0; /* a callback has recorded the error */
     } else if (head->complete && head->http_status != 200) {
         call_answer_to_error(head, err);
     } else if (code == CURLE_OK) {
@@ -646,7 +647,7 @@ bool call_settle(struct call *call, CURLcode code)
     return decide_retry(call, reused, (int64_t)retry_after_s * 1000);
 }
 
-/* Sleep until the next attempt is due; false if the caller cancelled meanwhile. */
+/* Sleep until the next attempt is due. Returns false if the caller cancelled the call. */
 static bool wait_for_retry(struct call *call)
 {
     const struct call_spec *spec = &call->spec;
@@ -678,7 +679,7 @@ enum tally_status call_run(struct tally *client, const struct call_spec *spec,
         (void)client_error_no_memory(&call->error);
     } else {
         while (call_prepare(call, easy) == TALLY_OK &&
-               call_settle(call, curl_easy_perform(easy)) && wait_for_retry(call)) {
+               call_finish_attempt(call, curl_easy_perform(easy)) && wait_for_retry(call)) {
         }
         connection_release(client, easy);
     }

@@ -1,8 +1,6 @@
-/* See call_answer.h. libcurl parses the head (curl_easy_header); where a refusal has no
- * sentence of the server's, the reader is told what its status usually means. */
+/* The head of an answer, which libcurl parses (curl_easy_header), and the meaning of a refusal. */
 #include "client/call_answer.h"
 
-#include "client/internal.h"
 #include "client/json_text.h"
 #include "proto/text.h"
 
@@ -16,7 +14,7 @@ void call_answer_reset(struct call_answer *answer)
     answer->carry_length = -1;
 }
 
-/* Copy a header's value to an empty array. */
+/* Copy the value of a header to an empty array. */
 static void read_text(struct call_answer *answer, CURL *easy, const char *name, char *to,
                       size_t size)
 {
@@ -28,7 +26,7 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
         memcpy(clean, header->value, count);
         clean[count] = '\0';
         text_make_safe(clean);
-        bool cut = header->value[count] != '\0'; /* longer than any true value */
+        bool cut = header->value[count] != '\0'; /* longer than any valid value */
         if (cut || (i > 0 && strcmp(to, clean) != 0)) {
             answer->ambiguous = true;
         }
@@ -36,7 +34,7 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
     }
 }
 
-/* A header's value as a number; -1 if there is none. */
+/* Return the value of a header as a number; -1 if the header is absent. */
 static int64_t read_length(struct call_answer *answer, CURL *easy, const char *name)
 {
     char text[24] = "";
@@ -63,8 +61,7 @@ void call_answer_read(struct call_answer *answer, CURL *easy)
     read_text(answer, easy, "X-Request-Id", answer->request_id, sizeof answer->request_id);
     answer->head_length = read_length(answer, easy, "Inference-Header-Content-Length");
     answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
-    /* What Content-Length means is libcurl's to say (chunks override it). Here it must only
-     * make sense: libcurl takes one that is too large for none. */
+    /* libcurl evaluates Content-Length, but ignores one that is too large: refuse such an answer. */
     (void)read_length(answer, easy, "Content-Length");
 }
 
@@ -90,7 +87,7 @@ enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *du
     return TALLY_OK;
 }
 
-/* v2 answers 503 also where other routes say 501 or 504, which no retry mends. */
+/* v2 answers 503 where other routes answer 501 or 504, after which a retry cannot succeed. */
 static enum tally_status status_of(int http_status, const char *code)
 {
     if (http_status == 504 || (http_status == 503 && strcmp(code, "deadline_passed") == 0)) {
@@ -108,7 +105,7 @@ static enum tally_status status_of(int http_status, const char *code)
     return TALLY_BAD_ANSWER;
 }
 
-/* What to tell a user about an answer that does not explain itself. */
+/* Return advice for a refusal without a sentence of the server. */
 static const char *status_advice(int http_status)
 {
     switch (http_status) {

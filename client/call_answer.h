@@ -1,31 +1,31 @@
-/* What an answer says of itself, in its headers and, where it is a refusal, in its body.
+/* The headers of an answer, and the body of a refusal.
  *
- * Failure: headers that contradict each other, or say no number where it must be one, make it
- * ambiguous; a longer refusal than is kept is cut.
+ * Possible failures: an answer with contradicting headers, or with a length that is not a number, is
+ * ambiguous. A refusal longer than ANSWER_ERROR_BYTES is cut.
  *
  * Thread: one at a time. */
 #ifndef TALLY_CLIENT_CALL_ANSWER_H
 #define TALLY_CLIENT_CALL_ANSWER_H
 
-#include "client/tally.h"
+#include "client/client_error.h"
 
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The headers that mean something here are copied once its head is whole. Of an ambiguous
- * answer nothing is believed. Texts are cut to these arrays and lose their control characters,
- * since they are shown on terminals. */
 enum {
-    ANSWER_HEADER_BYTES = 65536, /* most header bytes of one answer, interim ones included */
-    ANSWER_ERROR_BYTES = 4096    /* as much of an error's body is kept */
+    ANSWER_HEADER_BYTES = 65536, /* most header bytes of one answer, interim heads included */
+    ANSWER_ERROR_BYTES = 4096    /* bytes of a refusal's body that are kept */
 };
 
+/* The headers are copied when the head is complete. An ambiguous answer is not used. Texts are cut
+ * to these arrays, and control characters are replaced, since terminals show the texts. */
+
 struct call_answer {
-    size_t header_bytes; /* that have come */
-    bool complete;       /* the empty line of the final head has come */
-    int http_status;     /* once complete, else 0; so is all below */
+    size_t header_bytes; /* received so far */
+    bool complete;       /* the final head was received, with the empty line that ends it */
+    int http_status;     /* 0 until complete; the fields below are unset until then */
     bool ambiguous;
     int64_t head_length;  /* Inference-Header-Content-Length, -1 if absent */
     int64_t carry_length; /* Tally-Carry-Length, -1 if absent */
@@ -36,30 +36,30 @@ struct call_answer {
     char location[256];
     char request_id[160];
     size_t error_bytes;
-    char error_text[ANSWER_ERROR_BYTES]; /* last: not cleared between attempts */
+    char error_text[ANSWER_ERROR_BYTES]; /* last field: not cleared between attempts */
 };
 
-/* What travels before a tensor: the carry of a part, DirectML's head. */
+/* Bytes in front of a tensor: the carry of a part, or DirectML's head. */
 struct front {
-    unsigned char *bytes; /* owned; NULL: none yet */
+    unsigned char *bytes; /* owned; NULL: no bytes */
     uint64_t count;
 };
 
-/* Make room for the front of an answer, `count` bytes that come besides *due. */
+/* Allocate the front of an answer, and add its `count` bytes to *due. */
 enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
                                struct tally_error *err);
 
-/* Before an attempt: nothing has come. */
+/* Reset the answer before an attempt. */
 void call_answer_reset(struct call_answer *answer);
 
-/* The head of the answer on the connection is complete. */
+/* Read the complete head of the answer from the connection. */
 void call_answer_read(struct call_answer *answer, CURL *easy);
 
-/* Keep the next bytes of an error's body; false: it is longer than what is kept. */
+/* Keep the next bytes of a refusal's body. Returns false if the body is longer than the room. */
 bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t count);
 
-/* Whatever the status was but 200: what the server said, or else what its status
- * usually means. */
+/* Turn an answer with another status than 200 into an error: with the server's sentence, else with
+ * the usual meaning of the status. */
 void call_answer_to_error(const struct call_answer *answer, struct tally_error *err);
 
 #endif

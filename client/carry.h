@@ -1,22 +1,23 @@
-/* Carries as libtally sees them: bytes of the server's, checked and added up. docs/carry.md has the
- * layout.
+/* Carries: bytes from the server, checked and added. docs/carry.md has the layout.
  *
- * Failure: bytes that are no carry are refused with a sentence. Thread: any; pure. */
+ * Possible failures: bytes that are not a carry are refused with a sentence. Thread: any; pure. */
 #ifndef TALLY_CLIENT_CARRY_H
 #define TALLY_CLIENT_CARRY_H
 
-#include "client/internal.h"
+#include "client/client_error.h"
 
-/* The most bytes that a carry of so many lines has; UINT64_MAX: more than 64 bits count. */
+#include <stdbool.h>
+
+/* Return the largest number of bytes of a carry with this number of lines; UINT64_MAX on overflow. */
 uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines);
 
-/* Check that the bytes are a whole carry in the form of docs/carry.md.
- * status   of the error where they are not */
+/* Check that the bytes are a complete carry in the form of docs/carry.md. The error of other bytes
+ * has this status. */
 enum tally_status carry_check(const struct tally_carry *carry, enum tally_status status,
                               struct tally_error *err);
 
-/* Whether the carry, which was checked, is the one behind the tensor of a valid scan, which has so
- * many lines. */
+/* Whether a checked carry can be the carry behind the tensor of a valid scan with this number of
+ * lines. */
 bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *scan,
                      uint64_t lines);
 

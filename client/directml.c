@@ -1,13 +1,13 @@
 /* DirectML's descriptor on host buffers: the binding rules, the JSON head, the framed answer.
  *
- *   descriptor checked -> bindings checked -> head written -> [ head | input ] is sent
- *                                      [ head | output ] comes back: the head must describe the
- *                                      output that was asked for before a byte of it is stored
+ *   descriptor checked -> bindings checked -> head written -> [ head | input ] sent
+ *   -> [ head | output ] received: the head must describe the requested output before a byte of the
+ *      output is stored
  *
- * Only what the buffers' bounds depend on is checked here; everything about the operator
- * itself, which depends on the feature level, is the server's to check.
+ * Only the bounds of the buffers are checked here. The rules of the operator depend on the feature
+ * level; the server checks these rules.
  *
- * Failure: TALLY_INVALID_ARGUMENT names the member to blame in err->field; an answer that
+ * Possible failures: TALLY_INVALID_ARGUMENT names the member to blame in err->field; an answer that
  * describes another tensor, or is not framed, is TALLY_BAD_ANSWER. Thread: the caller's. */
 #include "client/cumsum_call.h"
 #include "client/json_text.h"
@@ -33,12 +33,12 @@ enum {
     OUTPUT
 };
 
-/* One descriptor being executed. */
+/* The execution of one descriptor. */
 struct dml_call {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc; /* borrowed */
     const DML_BUFFER_TENSOR_DESC *tensors[2];           /* borrowed: input, output */
     const struct dtype_info *types[2];                  /* of their elements */
-    uint64_t bytes[2];                                  /* what each tensor occupies */
+    uint64_t bytes[2];                                  /* size of each tensor */
     char head[HEAD_TEXT];
     unsigned char *output;    /* borrowed */
     struct front answer_head; /* JSON before the output buffer */
@@ -46,7 +46,7 @@ struct dml_call {
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
 
-/* NULL for unknown and 4-bit types. */
+/* Return the type; NULL for unknown and 4-bit types. */
 static const struct dtype_info *data_type_info(DML_TENSOR_DATA_TYPE type)
 {
     static const enum dtype types[] = {
@@ -106,7 +106,7 @@ static enum tally_status dml_blame(struct tally_error *err, const char *field,
     return TALLY_INVALID_ARGUMENT;
 }
 
-/* What is needed to know how many bytes the tensor occupies. */
+/* Check the members that determine the size of a tensor. */
 static enum tally_status check_tensor(struct dml_call *call, int which,
                                       const DML_TENSOR_DESC *tensor, struct tally_error *err)
 {
@@ -153,7 +153,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
 {
     const char *name = TENSOR_NAMES[which];
     const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
-    assert(tensor != NULL); /* check_tensor() has been there */
+    assert(tensor != NULL); /* check_tensor() has set it */
     uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
     uint64_t element = call->types[which]->bytes;
     if (binding == NULL || binding->buffer == NULL) {
@@ -261,7 +261,7 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
     return front_expect(&call->answer_head, (uint64_t)answer->head_length, due, err);
 }
 
-/* The head describes the output that was asked for: same type and sizes. */
+/* Whether the head describes the requested output: the same type and sizes. */
 static bool head_matches(const struct dml_call *call)
 {
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[OUTPUT];

@@ -1,6 +1,6 @@
-/* A scanner that only ever moves forward in a stretch of text: take_value() finds where a value
- * ends by its first character, nested ones by counting brackets outside of strings. Strings are
- * decoded only when they are asked for. */
+/* A scanner that moves only forward: split_value() finds the end of a value by its first character,
+ * and the end of a nested value by counting brackets outside of strings. Strings are decoded on
+ * request. */
 #include "client/json_text.h"
 
 #include "proto/text.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether c is one of the characters of `set`; the zero byte never is. */
+/* Whether c is one of the characters of `set`; false for the zero byte. */
 static bool is_one_of(char c, const char *set)
 {
     return c != '\0' && strchr(set, c) != NULL;
@@ -28,7 +28,8 @@ static void skip_space(struct json_text *text)
     }
 }
 
-/* Bytes of the string literal at the start of text, quotes included; 0 if it does not end. */
+/* Return the bytes of the string literal at the start of text, quotes included; 0 if the literal does
+ * not end. */
 static size_t string_extent(struct json_text text)
 {
     for (size_t i = 1; i < text.count; i++) {
@@ -41,7 +42,7 @@ static size_t string_extent(struct json_text text)
     return 0;
 }
 
-/* Bytes of an object or array; brackets are only counted, their kinds are not compared. */
+/* Return the bytes of an object or array. Brackets are counted; their kinds are not compared. */
 static size_t nest_extent(struct json_text text)
 {
     size_t depth = 0;
@@ -63,8 +64,8 @@ static size_t nest_extent(struct json_text text)
     return depth == 0 ? i : 0;
 }
 
-/* Take one value off the start of text. */
-static bool take_value(struct json_text *text, struct json_text *value)
+/* Split one value off the start of text. */
+static bool split_value(struct json_text *text, struct json_text *value)
 {
     skip_space(text);
     if (text->count == 0) {
@@ -91,7 +92,7 @@ static bool take_value(struct json_text *text, struct json_text *value)
 bool json_text_is_whole(struct json_text text)
 {
     struct json_text value = {"", 0};
-    bool found = take_value(&text, &value);
+    bool found = split_value(&text, &value);
     skip_space(&text);
     return found && text.count == 0;
 }
@@ -104,7 +105,7 @@ bool json_text_next(struct json_text *rest, struct json_text *key, struct json_t
     }
     skip_chars(rest, 1);
     *key = (struct json_text){"", 0};
-    if (!take_value(rest, value)) {
+    if (!split_value(rest, value)) {
         return false;
     }
     skip_space(rest);
@@ -113,7 +114,7 @@ bool json_text_next(struct json_text *rest, struct json_text *key, struct json_t
     }
     skip_chars(rest, 1);
     *key = *value;
-    return take_value(rest, value);
+    return split_value(rest, value);
 }
 
 bool json_text_member(struct json_text object, const char *key, struct json_text *value)
@@ -134,8 +135,8 @@ bool json_text_member(struct json_text object, const char *key, struct json_text
     return false;
 }
 
-/* The character of an escape whose backslash is gone: a blank for \n, \t and the like, '?' for
- * \uXXXX. tallyd writes UTF-8 as it is, and only control characters so, which would become '?'. */
+/* Return the character of an escape behind its backslash: a blank for \n, \t and the like, '?' for
+ * \uXXXX. tallyd escapes only control characters so. */
 static char take_escape(struct json_text *text)
 {
     char c = *text->at;

@@ -1,8 +1,8 @@
-/* Finding a few members in the JSON texts that a server answers with.
+/* A search for members in the JSON texts of a server's answers.
  *
- * Works on borrowed text, without allocation or recursion, so that libtally needs no JSON
- * library. It does not check that a text is valid: a text that is not JSON yields "not found"
- * or some of its bytes, never a read outside it. Thread: any. */
+ * The functions use borrowed text, without allocation or recursion, so libtally needs no JSON
+ * library. The functions do not validate a text: a text that is not JSON yields "not found" or some
+ * of its bytes, never a read outside of the text. Thread: any. */
 #ifndef TALLY_CLIENT_JSON_TEXT_H
 #define TALLY_CLIENT_JSON_TEXT_H
 
@@ -16,24 +16,25 @@ struct json_text {
     size_t count;
 };
 
-/* Whether a text is one value, to its last bracket, with nothing but blanks around it. */
+/* Whether a text is one complete value with only blanks around it. */
 bool json_text_is_whole(struct json_text text);
 
-/* The value of member `key` of an object; false if there is none. */
+/* Find the value of member `key` of an object. Returns false if there is none. */
 bool json_text_member(struct json_text object, const char *key, struct json_text *value);
 
-/* Step through an array or an object: *rest starts as the value and is consumed. Each call
- * gives the next element (and its key for objects; key->count 0 for arrays), until false. */
+/* Iterate over an array or an object: *rest starts as the value and is consumed. Each call stores the
+ * next element, and its key for objects (key->count is 0 for arrays). Returns false at the end. */
 bool json_text_next(struct json_text *rest, struct json_text *key, struct json_text *value);
 
-/* The text of a string value, cut to `size`; control characters and \uXXXX become '?', so that it
- * can be shown on a terminal. False and out "" if the value is not a string. */
+/* Store the text of a string value, cut to `size`; control characters and \uXXXX become '?', so that
+ * a terminal can show the text. Returns false and stores "" if the value is not a string. */
 bool json_text_string(struct json_text value, char *out, size_t size);
 
-/* The string that member `key` of an object is; false and out untouched if there is none. */
+/* Store the string value of member `key` of an object. Returns false and leaves `out` untouched if
+ * there is none. */
 bool json_text_member_string(struct json_text object, const char *key, char *out, size_t size);
 
-/* An integer value; `fallback` if it is not one or does not fit. */
+/* Return an integer value; `fallback` if the value is not an integer or does not fit. */
 int64_t json_text_integer(struct json_text value, int64_t fallback);
 
 #endif

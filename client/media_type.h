@@ -1,4 +1,4 @@
-/* What an answer says that it is. Thread: any. */
+/* Media types of answers. Thread: any. */
 #ifndef TALLY_CLIENT_MEDIA_TYPE_H
 #define TALLY_CLIENT_MEDIA_TYPE_H
 

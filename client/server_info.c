@@ -1,10 +1,10 @@
-/* What the server says of itself: tally_health(), tally_server_version(), tally_devices().
+/* Information about the server: tally_health(), tally_server_version(), tally_devices().
  *
- * Each asks one page or two and finds its members in the JSON text that comes back. A page that
- * answers 503 is an answer too where it is about health.
+ * Each function requests one or two pages and reads members of their JSON texts. A 503 is a valid
+ * answer of a health page.
  *
- * Failure: a text that is no JSON, is too long, or lacks what every Tally server says, is
- * TALLY_BAD_ANSWER; the outputs are touched only on success. Thread: the caller's. */
+ * Possible failures: a text that is not JSON, is too long, or lacks a member that every Tally server
+ * sends, is TALLY_BAD_ANSWER. The outputs change only on success. Thread: the caller's. */
 #include "client/call.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    PAGE_LIMIT = 1 << 20 /* a longer text is no answer to these questions */
+    PAGE_LIMIT = 1 << 20 /* longest text, in bytes */
 };
 
 /* The text of an answer. */
@@ -51,7 +51,7 @@ static enum tally_status page_write(void *context, uint64_t offset, const void *
     return TALLY_OK;
 }
 
-/* page->bytes is the caller's to free, also on failure. */
+/* Request a page. The caller frees page->bytes, also after a failure. */
 static enum tally_status get_page(struct tally *client, const char *path, bool single,
                                   struct page_text *page, struct tally_error *err)
 {
@@ -68,13 +68,13 @@ static enum tally_status get_page(struct tally *client, const char *path, bool s
     return page->bytes != NULL ? call_run(client, &spec, err) : client_error_no_memory(err);
 }
 
-/* A health page: *good says whether its answer was 200, which 503 denies; else an error. */
+/* Request a health page. *good is true after a 200, false after a 503; other answers are errors. */
 static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
                                     struct tally_error *err)
 {
     struct page_text page = {NULL, 0};
-    struct tally_error own;
-    err = err != NULL ? err : &own;
+    struct tally_error unused;
+    err = err != NULL ? err : &unused;
     enum tally_status status = get_page(client, path, true, &page, err);
     free(page.bytes);
     *good = status == TALLY_OK;
@@ -101,7 +101,7 @@ enum tally_status tally_health(struct tally *client, int *health, struct tally_e
     return TALLY_OK;
 }
 
-/* A page of JSON, and the value of its member `key`. */
+/* Request a page of JSON, and find the value of its member `key`. */
 static enum tally_status get_member(struct tally *client, const char *path, const char *key,
                                     struct page_text *page, struct json_text *value,
                                     struct tally_error *err)
@@ -130,7 +130,8 @@ enum tally_status tally_server_version(struct tally *client, char *version, size
     }
     enum tally_status status = get_member(client, "/version", "version", &page, &value, err);
     if (status == TALLY_OK && !json_text_string(value, version, size)) {
-        status = client_error_set(err, TALLY_BAD_ANSWER, "the server's version is no text");
+        status =
+            client_error_set(err, TALLY_BAD_ANSWER, "the server's version is not a string");
     }
     free(page.bytes);
     return status;
@@ -172,7 +173,8 @@ enum tally_status tally_devices(struct tally *client, struct tally_device *devic
     }
     enum tally_status status = get_member(client, "/v1/devices", "devices", &page, &list, err);
     if (status == TALLY_OK && *list.at != '[') {
-        status = client_error_set(err, TALLY_BAD_ANSWER, "the server's devices are no list");
+        status =
+            client_error_set(err, TALLY_BAD_ANSWER, "the server's devices are not an array");
     }
     while (status == TALLY_OK && json_text_next(&list, &key, &device)) {
         if (found < capacity) {

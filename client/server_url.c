@@ -1,13 +1,12 @@
-/* The URL of a server, split into what libcurl is given: a base URL, perhaps a socket's path.
+/* The URL of a server, split into a base URL for libcurl and the path of a Unix socket.
  *
- *   unix:/run/tally.sock, unix:///run/tally.sock   the rest of the text is the path, as it is
- *   http+unix://%2Frun%2Ftally.sock/prefix         the path is encoded in the host's place
+ *   unix:/run/tally.sock, unix:///run/tally.sock   the rest of the text is the path, not encoded
+ *   http+unix://%2Frun%2Ftally.sock/prefix         the host is the path, percent-encoded
  *   http://host:8000/prefix, host:8000, https://   no socket
  *
- * A base URL ends without a slash, so that paths are appended as they are.
- * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do.
- * Thread: any. */
-#include "client/internal.h"
+ * A base URL ends without a slash, so that a path can be appended.
+ * Possible failures: TALLY_INVALID_ARGUMENT, with an example of a valid URL. Thread: any. */
+#include "client/server_url.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +18,13 @@ enum {
     SHOWN_TEXT = 200
 };
 
-static enum tally_status keep_url(struct tally *client, const char *base, const char *path,
-                                  struct tally_error *err)
+static enum tally_status store_url(struct tally *client, const char *base, const char *path,
+                                   struct tally_error *err)
 {
     client->base_url = strdup(base);
     client->socket_path = path == NULL ? NULL : strdup(path);
     if (client->base_url == NULL || (path != NULL && client->socket_path == NULL)) {
-        return client_error_no_memory(err); /* tally_close() frees what there is */
+        return client_error_no_memory(err); /* tally_close() frees both */
     }
     size_t length = strlen(base);
     while (length > 0 && base[length - 1] == '/') {
@@ -34,7 +33,7 @@ static enum tally_status keep_url(struct tally *client, const char *base, const 
     return TALLY_OK;
 }
 
-/* A URL for a complaint: what stands before an '@' may be a password. */
+/* Copy a URL for a message. The text before an '@' may be a password, and is hidden. */
 static const char *shown(const char *url, char text[SHOWN_TEXT])
 {
     const char *at = strrchr(url, '@');
@@ -55,7 +54,7 @@ static enum tally_status parse_unix(struct tally *client, const char *path, cons
                                 "long: write unix:/run/tally.sock",
                                 shown(path, text), SOCKET_PATH_MAX);
     }
-    return keep_url(client, base, path, err);
+    return store_url(client, base, path, err);
 }
 
 static enum tally_status parse_http_unix(struct tally *client, const char *rest,
@@ -81,16 +80,16 @@ static enum tally_status parse_http_unix(struct tally *client, const char *rest,
     return status;
 }
 
-/* What makes a parsed http(s) URL unusable as a server's address; NULL if nothing. */
-static const char *url_trouble(CURLU *parts)
+/* Return why a parsed http(s) URL cannot be a server's address; NULL if it can. */
+static const char *url_trouble(CURLU *parsed)
 {
     char *text = NULL;
     const char *trouble = NULL;
-    if (curl_url_get(parts, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
+    if (curl_url_get(parsed, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a query ('?')";
-    } else if (curl_url_get(parts, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
+    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
         trouble = "it must not have a fragment ('#')";
-    } else if (curl_url_get(parts, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
+    } else if (curl_url_get(parsed, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
                strcmp(text, "http") != 0 && strcmp(text, "https") != 0) {
         trouble = "its scheme must be http, https, unix or http+unix";
     }
@@ -102,35 +101,35 @@ static enum tally_status parse_tcp(struct tally *client, const char *url,
                                    struct tally_error *err)
 {
     char *text = NULL;
-    char place[SHOWN_TEXT];
+    char visible[SHOWN_TEXT];
     const char *trouble = "it is not a URL";
-    CURLU *parts = curl_url();
-    if (parts == NULL) {
+    CURLU *parsed = curl_url();
+    if (parsed == NULL) {
         return client_error_no_memory(err);
     }
-    /* "host:8000" has no scheme; libcurl would take "host" for one. */
+    /* "host:8000" has no scheme; libcurl would parse "host" as the scheme. */
     char with_scheme[URL_TEXT];
     int written = snprintf(with_scheme, sizeof with_scheme, "%s%s",
                            strstr(url, "://") == NULL ? "http://" : "", url);
-    if (url[0] == '/') { /* libcurl would take the first folder for the host */
-        trouble = "the path of a socket has unix: before it";
+    if (url[0] == '/') { /* libcurl would parse the first folder as the host */
+        trouble = "the path of a socket needs unix: before it";
     } else if (written < 0 || (size_t)written >= sizeof with_scheme) {
         trouble = "it is longer than 1023 bytes";
-    } else if (curl_url_set(parts, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
+    } else if (curl_url_set(parsed, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
                CURLUE_OK) {
-        trouble = url_trouble(parts);
+        trouble = url_trouble(parsed);
     }
-    if (trouble == NULL && curl_url_get(parts, CURLUPART_URL, &text, 0) != CURLUE_OK) {
+    if (trouble == NULL && curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
         trouble = "it is not a URL";
     }
-    curl_url_cleanup(parts);
+    curl_url_cleanup(parsed);
     if (trouble != NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "cannot use \"%s\" as the server's URL: %s. Write for "
                                 "example http://127.0.0.1:8000 or unix:/run/tally.sock",
-                                shown(url, place), trouble);
+                                shown(url, visible), trouble);
     }
-    enum tally_status status = keep_url(client, text, NULL, err);
+    enum tally_status status = store_url(client, text, NULL, err);
     curl_free(text);
     return status;
 }
@@ -154,7 +153,8 @@ void server_url_print(const struct tally *client, char *text, size_t size)
         (void)snprintf(text, size, "unix:%s", client->socket_path);
         return;
     }
-    size_t scheme = strcspn(url, ":") + strlen("://"); /* libcurl writes one into every URL */
+    size_t scheme =
+        strcspn(url, ":") + strlen("://"); /* libcurl writes a scheme into every URL */
     const char *host = url + scheme;
     const char *at = memrchr(host, '@', strcspn(host, "/"));
     (void)snprintf(text, size, "%.*s%s", (int)scheme, url, at == NULL ? host : at + 1);

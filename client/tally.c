@@ -1,20 +1,16 @@
-/* A client: its options, its connections, its life from tally_open() to tally_close(); and how
- * an error is filled.
+/* A client: its options, and its life from tally_open() to tally_close().
  *
- * tally_open() starts libcurl once in a process, copies the options with their defaults filled
- * in, splits the URL, and sends nothing. A call acquires the connection that was released last,
- * which is the likeliest to be open still; without an idle one a new handle is made.
- * tally_close() ends the thread of submitted calls, if there is one, and frees everything.
+ * tally_open() initializes libcurl once in a process, copies the options with their defaults filled
+ * in, splits the URL, and sends nothing. tally_close() ends the thread of submitted calls, if there
+ * is one, and frees everything.
  *
- * Failure: a URL or options that make no sense are TALLY_INVALID_ARGUMENT, what this libcurl
- * was built without is TALLY_UNSUPPORTED, and nothing is left allocated.
+ * Possible failures: a URL or options that make no sense are TALLY_INVALID_ARGUMENT, a feature that
+ * this libcurl was built without is TALLY_UNSUPPORTED. Then nothing is left allocated.
  *
- * Thread: any; connections change hands under the client's lock. tally_close() comes last. */
-#include "client/internal.h"
+ * Thread: any. No other call may be in progress during tally_close(), or follow it. */
+#include "client/async.h"
+#include "client/server_url.h"
 
-#include "proto/text.h"
-
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,75 +19,14 @@
 #error "define TALLY_VERSION"
 #endif
 
-enum {
-    TRANSFER_BUFFER = 512 * 1024 /* libcurl's buffers: fewer, larger reads and writes */
-};
-
 const char *tally_library_version(void)
 {
     return TALLY_VERSION;
 }
 
-/* ---- errors ---- */
-
-const char *tally_status_name(enum tally_status status)
-{
-    static const char *const names[] = {
-        [TALLY_OK] = "ok",
-        [TALLY_INVALID_ARGUMENT] = "invalid argument",
-        [TALLY_OUT_OF_MEMORY] = "out of memory",
-        [TALLY_UNSUPPORTED] = "unsupported",
-        [TALLY_CONNECT] = "cannot connect",
-        [TALLY_CONNECTION_LOST] = "connection lost",
-        [TALLY_TIMEOUT] = "timeout",
-        [TALLY_REJECTED] = "rejected",
-        [TALLY_BUSY] = "busy",
-        [TALLY_DEADLINE] = "deadline passed",
-        [TALLY_SERVER_ERROR] = "server error",
-        [TALLY_BAD_ANSWER] = "bad answer",
-        [TALLY_CANCELLED] = "cancelled",
-        [TALLY_LOCAL_IO] = "local input or output failed",
-    };
-    return (size_t)status < ARRAY_COUNT(names) ? names[status] : NULL;
-}
-
-void client_error_reset(struct tally_error *err)
-{
-    if (err != NULL) {
-        memset(err, 0, sizeof *err);
-    }
-}
-
-enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
-                                   const char *format, ...)
-{
-    if (err == NULL) {
-        return status;
-    }
-    err->status = status;
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(err->message, sizeof err->message, format, args);
-    va_end(args);
-    text_make_safe(err->message); /* some of them have texts of the network in them */
-    return status;
-}
-
-enum tally_status client_require(const struct tally *client, struct tally_error *err)
-{
-    client_error_reset(err);
-    return client != NULL ? TALLY_OK
-                          : client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
-}
-
-enum tally_status client_error_no_memory(struct tally_error *err)
-{
-    return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
-}
-
 /* ---- options ---- */
 
-#define LONGEST_MS INT64_C(1000000000000) /* 30 years: points in time can be reckoned with it */
+#define LONGEST_MS INT64_C(1000000000000) /* 30 years: no moment so far away overflows */
 
 static void fill_number(int64_t *value, int64_t fallback)
 {
@@ -114,8 +49,8 @@ static void fill_count(int32_t *value, int32_t fallback, int32_t lowest)
     }
 }
 
-/* After this, 0 means "none" for timeouts and retries, and the strings are the client's own.
- * False: no memory. */
+/* Fill in the defaults, and copy the strings. From now on 0 means "none" for timeouts and retries.
+ * Returns false without memory. */
 static bool fill_options(struct tally *client)
 {
     struct tally_options *options = &client->options;
@@ -147,7 +82,7 @@ static bool fill_options(struct tally *client)
     return true;
 }
 
-/* They become lines of each request's head: a line end in one would begin another. */
+/* Check the texts that become request headers: a line break would begin another header. */
 static enum tally_status check_texts(const struct tally *client, struct tally_error *err)
 {
     const char *texts[] = {client->options.token, client->options.user_agent};
@@ -163,75 +98,6 @@ static enum tally_status check_texts(const struct tally *client, struct tally_er
         }
     }
     return TALLY_OK;
-}
-
-/* ---- connections ---- */
-
-/* An option that is a text; NULL leaves it alone. False: no memory. One that this libcurl was
- * built without fails and is not needed then: check_features() refused what would need it. */
-static bool set_text(CURL *easy, CURLoption option, const char *text)
-{
-    return text == NULL || curl_easy_setopt(easy, option, text) != CURLE_OUT_OF_MEMORY;
-}
-
-/* What does not change from request to request. False: no memory. */
-static bool configure_connection(const struct tally *client, CURL *easy)
-{
-    const struct tally_options *options = &client->options;
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* A time that is up is not waited over for a resolver: its thread ends by itself. */
-    (void)curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER);
-    (void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)TRANSFER_BUFFER);
-    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)options->connect_timeout_ms);
-    if (options->token != NULL) {
-        (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
-    }
-    if (options->insecure != 0) {
-        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
-        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
-    }
-    return set_text(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
-           set_text(easy, CURLOPT_USERAGENT, options->user_agent) &&
-           set_text(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path) &&
-           set_text(easy, CURLOPT_PROXY, client->socket_path != NULL ? "" : NULL) &&
-           set_text(easy, CURLOPT_XOAUTH2_BEARER, options->token) &&
-           set_text(easy, CURLOPT_CAINFO, options->ca_file) &&
-           /* Else libcurl looks into the system's folder as well; NULL may mean that one, too. */
-           set_text(easy, CURLOPT_CAPATH, options->ca_file != NULL ? "/dev/null" : NULL) &&
-           set_text(easy, CURLOPT_SSLCERT, options->client_cert) &&
-           set_text(easy, CURLOPT_SSLKEY, options->client_key);
-}
-
-CURL *connection_acquire(struct tally *client)
-{
-    CURL *easy = NULL;
-    MUST(pthread_mutex_lock(&client->lock));
-    if (client->idle_count > 0) {
-        easy = client->idle[--client->idle_count];
-    }
-    MUST(pthread_mutex_unlock(&client->lock));
-    if (easy != NULL) {
-        return easy;
-    }
-    easy = curl_easy_init();
-    if (easy != NULL && configure_connection(client, easy)) {
-        return easy;
-    }
-    curl_easy_cleanup(easy);
-    return NULL;
-}
-
-void connection_release(struct tally *client, CURL *easy)
-{
-    MUST(pthread_mutex_lock(&client->lock));
-    if (client->idle_count < client->options.idle_connections) {
-        client->idle[client->idle_count++] = easy;
-        easy = NULL;
-    }
-    MUST(pthread_mutex_unlock(&client->lock));
-    curl_easy_cleanup(easy);
 }
 
 /* ---- a client's life ---- */
@@ -268,7 +134,8 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
                          struct tally_error *err)
 {
     client_error_reset(err);
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) { /* it counts, and locks */
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) !=
+        CURLE_OK) { /* counted, and safe in any thread */
         (void)client_error_set(err, TALLY_UNSUPPORTED, "libcurl does not initialise");
         return NULL;
     }

@@ -1,16 +1,16 @@
-/* Carries are checked here, and tally_carry_add() adds two of them.
+/* The check of carries, and their addition: tally_carry_add().
  *
- *   header -> lines: integers are added modulo 2^n; floats word by word, in two's complement,
- *   then trimmed to the shortest form, so that equal sums have equal bytes -> CRC-32
+ *   header -> lines: integers are added modulo 2^n; floats are added word by word, in two's
+ *   complement, and trimmed to the shortest form, so that equal sums have equal bytes -> CRC-32
  *
- * The size of the sum of two carries of floats follows from their words alone. So the lines are
- * added twice: first to measure, then to write.
+ * The size of a sum of floats is known only after the addition. So the lines are added twice: first
+ * to measure the sum, then to write it.
  *
- * Failure: TALLY_INVALID_ARGUMENT for carries that are none or do not belong together,
- * TALLY_OUT_OF_MEMORY; the carries are then as before. Thread: any. */
+ * Possible failures: TALLY_INVALID_ARGUMENT for bytes that are not a carry, or for carries of
+ * different scans; TALLY_OUT_OF_MEMORY. The carries are then unchanged. Thread: any. */
 #include "client/carry.h"
-#include "client/cumsum_call.h"
 
+#include "client/scan.h"
 #include "proto/carry.h"
 #include "proto/dtype.h"
 #include "proto/little_endian.h"
@@ -22,12 +22,12 @@
 enum {
     AT_VERSION = 8,
     AT_CRC = 12,
-    AT_TYPE = 16, /* from here on the CRC-32 counts */
+    AT_TYPE = 16, /* first byte that the CRC-32 covers */
     AT_FLAGS = 18,
     AT_LINES = 24,
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2,
-    FLAG_NAN_ZERO = 4, /* of floats, or the next */
+    FLAG_NAN_ZERO = 4, /* of floats; excludes FLAG_NAN_SKIP */
     FLAG_NAN_SKIP = 8,
     LINE_BYTES = 4, /* of a descriptor */
     WORD_BYTES = 8,
@@ -35,7 +35,7 @@ enum {
     NEGATIVE_ZERO = 8
 };
 
-/* A line of floats: its descriptor, and its words where they lie. */
+/* A line of floats: its descriptor, and its words in the carry. */
 struct line {
     unsigned flags;
     unsigned low;
@@ -58,8 +58,8 @@ static uint64_t position_of(const unsigned char *carry)
     return little_endian_load(carry + CARRY_AT_POSITION, sizeof(uint64_t));
 }
 
-/* Bytes before the words of the first line: the header, and the descriptors filled up to a whole
- * word. The lines are fewer than 2^60. */
+/* Return the bytes before the words of the first line: the header, and the descriptors padded to a
+ * whole word. The number of lines is below 2^60. */
 static uint64_t words_begin(uint64_t lines)
 {
     return CARRY_HEADER_BYTES + (lines * LINE_BYTES + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES;
@@ -101,20 +101,20 @@ static uint64_t word_at(const struct line *line, unsigned i)
     return little_endian_load(line->words + (size_t)WORD_BYTES * i, WORD_BYTES);
 }
 
-/* All bits of the sign of a word. */
+/* Return a word of sign bits. */
 static uint64_t sign_of(uint64_t word)
 {
     return word >> 63 != 0 ? UINT64_MAX : 0;
 }
 
-/* The line of a descriptor, whose words begin at `words`. */
+/* Return line `i`, whose words begin at `words`. */
 static struct line line_at(const unsigned char *carry, uint64_t i, const unsigned char *words)
 {
     const unsigned char *descriptor = carry + CARRY_HEADER_BYTES + i * LINE_BYTES;
     return (struct line){descriptor[0], descriptor[2], descriptor[3], words};
 }
 
-/* Whether the line is in the one form that its sum has. */
+/* Whether the line is the shortest form of its sum, the only one allowed. */
 static bool line_is_shortest(const struct line *line, bool exclusive, size_t most)
 {
     const bool one_flag = line->flags == 0 || line->flags == EXACT_SUM_NAN ||
@@ -190,8 +190,8 @@ enum tally_status carry_check(const struct tally_carry *carry, enum tally_status
     if (bytes == NULL || count < CARRY_HEADER_BYTES ||
         memcmp(bytes, CARRY_MAGIC, CARRY_MAGIC_BYTES) != 0) {
         return client_error_set(err, status,
-                                "these %" PRIu64 " bytes are no carry: they do not begin with "
-                                "the header of one",
+                                "these %" PRIu64 " bytes are not a carry: the header of a "
+                                "carry is missing",
                                 count);
     }
     const uint32_t version = (uint32_t)little_endian_load(bytes + AT_VERSION, 4);
@@ -232,7 +232,7 @@ bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *s
 
 /* ---- the sum ---- */
 
-/* Word i of the line's sum, which may be outside of those that are kept. */
+/* Return word i of the line's sum: 0 or sign bits outside of the stored words. */
 static uint64_t sum_word(const struct line *line, unsigned i)
 {
     const unsigned end = line->low + line->count;
@@ -242,7 +242,8 @@ static uint64_t sum_word(const struct line *line, unsigned i)
     return i < end ? word_at(line, i - line->low) : sign_of(word_at(line, line->count - 1));
 }
 
-/* Add two finite sums. words[0..result) are those from *low on, in the shortest form. */
+/* Add two finite sums. Stores the words of the sum from word *low on, in the shortest form, and
+ * returns their number. */
 static unsigned add_words(const struct line *a, const struct line *b, unsigned *low,
                           uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
@@ -270,13 +271,13 @@ static unsigned add_words(const struct line *a, const struct line *b, unsigned *
     return end - begin;
 }
 
-/* Add two lines. *sum is the result, whose words are in `words`. */
+/* Add two lines. Stores the words of *sum in `words`. */
 static void add_lines(const struct line *a, const struct line *b, struct line *sum,
                       uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
     const unsigned special = (a->flags | b->flags) & (EXACT_SUM_NAN | INFINITE);
     *sum = (struct line){.flags = a->flags & b->flags & NEGATIVE_ZERO};
-    if (special != 0) { /* infinities of both signs are NaN */
+    if (special != 0) { /* infinities of both signs add up to NaN */
         const bool nan = (special & EXACT_SUM_NAN) != 0 || special == INFINITE;
         sum->flags = nan ? EXACT_SUM_NAN : special;
         return;
@@ -284,8 +285,8 @@ static void add_lines(const struct line *a, const struct line *b, struct line *s
     sum->count = add_words(a, b, &sum->low, words);
 }
 
-/* Add the lines of two carries of floats to a carry whose header is there, or only measure that if
- * `to` is NULL. Returns its bytes; 0: a sum has more words than its type. */
+/* Add the lines of two carries of floats, and write them behind the header at `to`; NULL: measure
+ * only. Returns the bytes of the sum; 0 if a line has more words than its type allows. */
 static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsigned char *to)
 {
     const uint64_t lines = lines_of(a);

@@ -1,7 +1,7 @@
 /* DirectML's cumulative summation on host buffers, computed by a Tally server.
  *
- * A program written against DML_CUMULATIVE_SUMMATION_OPERATOR_DESC keeps its structures and
- * hands them to tally_dml_cumulative_summation() together with two host buffers. Names, layouts
+ * A program that uses DML_CUMULATIVE_SUMMATION_OPERATOR_DESC keeps its structures and passes them to
+ * tally_dml_cumulative_summation() with two host buffers. Names, layouts
  * and values are those of the public DirectML interface, written from its documentation. Where
  * the original header is present, include it first and define TALLY_DIRECTML_NO_TYPES. */
 #ifndef TALLY_DIRECTML_H
@@ -111,26 +111,25 @@ typedef struct DML_CUMULATIVE_SUMMATION_OPERATOR_DESC {
 
 #endif /* TALLY_DIRECTML_NO_TYPES */
 
-/* DML_BUFFER_BINDING with host memory in place of a resource. */
+/* DML_BUFFER_BINDING with host memory instead of a resource. */
 struct tally_dml_binding {
-    void *buffer;           /* start of the allocation; only read for an input */
-    uint64_t offset;        /* where the tensor starts, a multiple of 16 */
+    void *buffer;           /* start of the allocation; read-only for an input */
+    uint64_t offset;        /* of the tensor in the buffer, a multiple of 16 */
     uint64_t size_in_bytes; /* of the bound range, >= TotalTensorSizeInBytes */
 };
 
 /* Execute `desc` as `feature_level` (0: 5_0) defines it, on host buffers.
- * The binding rules are checked before anything is sent: sizes, offsets and alignment, and that
- * the two ranges are either identical (in place) or disjoint. Bytes of the output range beyond
- * TotalTensorSizeInBytes are left alone; padding inside it may be zeroed.
- * Everything about the operator itself is checked by the server. Retries and threads as
- * tally_cumsum(). */
+ * The binding rules are checked before anything is sent: sizes, offsets and alignment; the two ranges
+ * must be identical (in place) or disjoint. Bytes of the output range beyond TotalTensorSizeInBytes
+ * do not change; padding inside the tensor may become zero. The server checks the rules of the
+ * operator. Retries and threads are those of tally_cumsum(). */
 TALLY_API enum tally_status
 tally_dml_cumulative_summation(struct tally *client,
                                const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc,
                                int feature_level, const struct tally_dml_binding *input,
                                const struct tally_dml_binding *output, struct tally_error *err);
 
-/* The smallest TotalTensorSizeInBytes a tensor may declare, rounded up to 4 bytes; 0 if the
+/* Return the smallest valid TotalTensorSizeInBytes, rounded up to 4 bytes; 0 if the
  * description is invalid or the size does not fit. (DMLCalcBufferTensorSize, in 64 bits.) */
 TALLY_API uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type,
                                                 UINT dimension_count, const UINT *sizes,

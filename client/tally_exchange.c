@@ -1,10 +1,10 @@
-/* tally_exchange(): any request of the service, streamed between the caller's callbacks.
+/* tally_exchange(): any request of the service, streamed through the caller's callbacks.
  *
- * The request is checked, then sent as it is; check_answer() may refuse the head of the answer,
- * write_answer() gets its bytes. How many there must be is for the caller to know.
+ * The request is checked and sent. check_answer() may refuse the head of the answer;
+ * write_answer() receives the bytes. The caller checks their number.
  *
- * Failure: text that would break the request line or a header is TALLY_INVALID_ARGUMENT, a
- * refused answer TALLY_BAD_ANSWER, a callback that cannot read or write TALLY_LOCAL_IO.
+ * Possible failures: text that would break the request line or a header is TALLY_INVALID_ARGUMENT, a
+ * refused answer is TALLY_BAD_ANSWER, a callback that cannot read or write is TALLY_LOCAL_IO.
  * Thread: the caller's. */
 #include "client/call.h"
 

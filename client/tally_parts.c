@@ -2,12 +2,12 @@
  *
  *   open -> next: [ carry ][ elements ] sent, [ carry ][ sums ] answered -> ... -> close
  *
- * The carry of the last part that succeeded is sent before the next part; that of the answer is
- * gathered apart and takes its place only when the whole answer is there and right. So a part
- * that failed can be sent again, by the retries of any call and by the caller.
+ * The carry of the last successful part is sent in front of the next part. The carry of an answer is
+ * received into a second buffer, and replaces the first one only after the whole answer is verified.
+ * So a failed part can be sent again, by a retry or by the caller.
  *
- * Failure: as in tally_cumsum(); the carry is then the one from before. Thread: a struct
- * tally_parts belongs to one at a time. */
+ * Possible failures: those of tally_cumsum(); the carry is then unchanged. Thread: one at a time for
+ * each struct tally_parts. */
 #include "client/cumsum_call.h"
 
 #include "proto/carry.h"
@@ -22,10 +22,11 @@ struct tally_parts {
     int64_t sizes[TALLY_MAX_RANK];
     int64_t strides[TALLY_MAX_RANK];
     unsigned char initial[sizeof(uint64_t)]; /* the number that scan.initial points to */
-    int64_t *along;                          /* the axis' entry in sizes: borrowed from there */
-    int64_t position;   /* elements of each line that were summed, without the initial value */
-    struct front carry; /* of what was summed; its bytes are NULL before the first part */
-    struct front next;  /* of the answer that is coming */
+    int64_t *along;                          /* entry of the axis in `sizes` */
+    int64_t position; /* elements of each line summed so far, without the initial value */
+    struct front
+        carry;         /* carry of the elements summed so far; no bytes before the first part */
+    struct front next; /* carry of the answer in progress */
     struct cumsum_call call;
 };
 
@@ -89,7 +90,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     struct cumsum_call *call = &parts->call;
     struct tally_scan scan = parts->scan;
     const bool first = parts->carry.bytes == NULL;
-    if (!first) { /* the carry holds the initial value, and the first part had the sum before it */
+    if (!first) { /* the carry includes the initial value, and the first part had the extra sum */
         scan.initial = NULL;
         scan.include_initial = 0;
     }
@@ -142,7 +143,8 @@ enum tally_status tally_parts_restore(struct tally_parts *parts, const void *car
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "these bytes are not a carry of tally_parts_carry()");
     }
-    if (parts->scan.initial != NULL && position-- == 0) { /* it counts as an element */
+    if (parts->scan.initial != NULL &&
+        position-- == 0) { /* the initial value counts as an element */
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
             "the carry is of a tensor without an initial value, and the scan "

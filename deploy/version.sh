@@ -16,7 +16,7 @@ Dockerfile s/^(ARG VERSION=).*/\\1$version/
 client/man/tally.1 s/^(\\.TH TALLY 1 "" "tally )[^"]*/\\1$version/
 client/man/tally.3 s/^(\\.TH TALLY 3 "" "tally )[^"]*/\\1$version/
 client/python/tally/__init__.py s/^(__version__ = ")[^"]*/\\1$version/
-client/tally.h s/^(.* Version of this library, ")[^"]*/\\1$version/
+client/tally.h s/^(.* version of this library, ")[^"]*/\\1$version/
 deploy/kubernetes/README.md s/(called .tally:)[0-9.]*[0-9]/\\1$version/
 deploy/kubernetes/base/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
 deploy/kubernetes/overlays/dask/kustomization.yaml s/(name: tally[a-z-]*, newTag: )[^}]*/\\1$version/

@@ -35,7 +35,21 @@ bool attributes_initial_is_word(const struct settings *settings)
     return text != NULL && number_special(DTYPE_F64, text, strlen(text), &bits);
 }
 
-/* `known`: the sums have that type; else it stands for any. */
+bool attributes_need_float(const struct settings *settings)
+{
+    enum tally_dtype dtype = TALLY_INT64;
+    enum number_result result = NUMBER_OK;
+    uint64_t bits = 0;
+    const char *text = settings->initial;
+    if (settings->output_dtype != NULL) {
+        (void)tally_dtype_find(settings->output_dtype, &dtype);
+    }
+    return dtype_is_float((enum dtype)dtype) ||
+           (text != NULL && number_reader_of(DTYPE_I64)(text, text + strlen(text), &bits,
+                                                        &result) != text + strlen(text));
+}
+
+/* Read the initial value. `known`: `dtype` is the type of the sums; otherwise the type is unknown. */
 static int read_initial(const char *text, enum tally_dtype dtype, bool known, uint64_t *bits)
 {
     enum number_result result = NUMBER_SYNTAX;
@@ -62,8 +76,7 @@ int attributes_read(const struct settings *settings, const enum tally_dtype *giv
 {
     static const int64_t sizes[] = {0};
     struct tally_error err;
-    enum tally_dtype dtype =
-        TALLY_FLOAT64; /* which has every number, unless another is known */
+    enum tally_dtype dtype = TALLY_FLOAT64; /* accepts every number while the type is unknown */
     if (given != NULL) {
         dtype = *given;
     } else if (settings->output_dtype != NULL) {

@@ -1,7 +1,7 @@
 /* The attributes of a sum that the command line gives, as libtally takes them: --exclusive, --reverse,
  * --output-dtype, --nan, --initial and --include-initial.
  *
- * Possible failures: attributes that do not go together, and an initial value that is no number of
+ * Possible failures: attributes that do not go together, and an initial value that is not a number of
  * the type of the sums, are EXIT_USAGE, in the words of the service. Thread: the main one. */
 #ifndef TALLY_CLI_ATTRIBUTES_H
 #define TALLY_CLI_ATTRIBUTES_H
@@ -24,7 +24,11 @@ int attributes_read(const struct settings *settings, const enum tally_dtype *giv
 struct tally_scan attributes_scan(const struct attributes *attributes, int rank,
                                   const int64_t *sizes, int64_t axis);
 
-/* Whether the initial value is a word, such as NaN, and no number. */
+/* Whether the sums of integers must be float64: the type of the sums is a float type, or the initial
+ * value is not an integer. */
+bool attributes_need_float(const struct settings *settings);
+
+/* Whether the initial value is a word, such as NaN. */
 bool attributes_initial_is_word(const struct settings *settings);
 
 #endif

@@ -1,8 +1,8 @@
 /* `tally completion SHELL`: completion scripts for bash, zsh and fish (completion.*). At a Tab each
- * of them asks `tally --complete WORD...` what there may be in place of the last word, which is the
- * part that needs the tables of options and commands.
+ * script calls `tally --complete WORD...`, which prints the completions of the last word from the
+ * tables of options and commands.
  *
- * Failure: only a shell that is not known. Thread: the main one. */
+ * Possible failures: an unknown shell is EXIT_USAGE. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
@@ -12,7 +12,7 @@ EMBED(completion_bash, "client/cli/completion.bash");
 EMBED(completion_zsh, "client/cli/completion.zsh");
 EMBED(completion_fish, "client/cli/completion.fish");
 
-/* The option of this name, or the first that begins so; NULL: there is none. */
+/* Return the option of this name, else the first whose name begins so, else NULL. */
 static const struct option_row *option_named(const char *name, size_t count)
 {
     const struct option_row *found = NULL;
@@ -35,7 +35,7 @@ static const struct option_row *option_lettered(char letter)
     return row < option_rows + option_row_count ? row : NULL;
 }
 
-/* The option of which the word behind this one, --name or -abc, is the value; NULL: of none. */
+/* Return the option in this word, --name or -abc, whose value is the next word; else NULL. */
 static const struct option_row *option_that_waits(const char *word)
 {
     const struct option_row *row = NULL;
@@ -63,7 +63,7 @@ static const struct command_row *command_named(const char *name)
     return NULL;
 }
 
-/* Words that are separated by blanks, each with the first `count` bytes of `before` in front. */
+/* Offer words that blanks separate, each behind the first `count` bytes of `before`. */
 static void offer_words(const char *words, const char *before, size_t count)
 {
     while (*words != '\0') {
@@ -74,7 +74,7 @@ static void offer_words(const char *words, const char *before, size_t count)
     }
 }
 
-/* Of an option; NULL: of none. */
+/* Offer the values of an option; NULL: none. */
 static void offer_value(const struct option_row *row, const char *before, size_t count)
 {
     if (row != NULL && row->kind == OPTION_CHOICE) {
@@ -84,7 +84,7 @@ static void offer_value(const struct option_row *row, const char *before, size_t
     }
 }
 
-/* Of a command, NULL: of all. */
+/* Offer the options of a command; NULL: those of all commands. */
 static void offer_options(const struct command_row *command)
 {
     for (size_t i = 0; i < option_row_count; i++) {
@@ -98,6 +98,7 @@ static void offer_options(const struct command_row *command)
     }
     if (command == NULL) {
         (void)puts("--version\tprint the version");
+        (void)puts("-V\tprint the version");
     }
 }
 
@@ -112,7 +113,7 @@ void completion_offer(int count, char **words)
             waits = NULL;
         } else if (words[i][0] == '-' && words[i][1] != '\0') {
             waits = option_that_waits(words[i]);
-        } else if (command == NULL) {
+        } else if (command == NULL && strcmp(words[i], "help") != 0) {
             command = command_named(words[i]);
             if (command == NULL) {
                 return;

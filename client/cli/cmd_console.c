@@ -1,8 +1,8 @@
-/* `tally console`: prints the address of the server's console and opens it in a browser, by
- * xdg-open, where there is one.
+/* `tally console`: prints the address of the server's console, and opens the address in a browser
+ * with xdg-open if that is installed.
  *
- * Failure: a server on a Unix socket, which no browser reaches. That nothing opens it is none:
- * the address is printed. Thread: the main one. */
+ * Possible failures: a browser cannot reach a server on a Unix socket, EXIT_USAGE. A missing
+ * xdg-open is not a failure, since the address is printed. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 

@@ -3,11 +3,10 @@
  *   source opened -> formats chosen -> part by part (cumsum_parts.c)
  *                                   -> as one request (cumsum_whole.c): JSON, strides
  *
- * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
- * output as it was. Thread: the main one. */
+ * Possible failures: wrong input is refused before it is sent. A failed call does not change the
+ * output. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
-#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <ctype.h>
@@ -21,7 +20,7 @@ static bool is_strided(const struct settings *settings)
     return settings->strides.count > 0 || settings->output_strides.count > 0;
 }
 
-/* Raw numbers that are not described enough. */
+/* Complain about raw numbers without type or shape. */
 static int ask_for_description(const struct settings *settings, const struct source *source)
 {
     return complain(EXIT_USAGE,
@@ -61,16 +60,8 @@ static int choose_formats(const struct settings *settings, struct source *source
     if (*input == FORMAT_NONE) {
         *input = format_of_file(settings->argument);
     }
-    if (settings->array != NULL || (*input == FORMAT_NONE && format_is_archive(source))) {
-        if (!format_is_archive(source)) {
-            return complain(EXIT_USAGE, "--array is for NPZ files, and %s is none",
-                            source->name);
-        }
-        STEP(npz_open(source, settings->array));
-        *input = FORMAT_NPY;
-    }
     if (*input == FORMAT_NONE) {
-        *input = format_of_content(source, described);
+        STEP(format_of_content(source, described, input));
     }
     if (*input == FORMAT_RAW && !described) {
         return ask_for_description(settings, source);
@@ -87,23 +78,29 @@ static int choose_formats(const struct settings *settings, struct source *source
                         "strides",
                         source->name);
     }
-    if (settings->header && !format_is_text(*input)) {
-        return complain(EXIT_USAGE,
-                        "--header is for text and CSV, and %s is neither: leave it out",
-                        source->name);
+    if ((settings->header || settings->columns != NULL) && !format_is_text(*input)) {
+        return complain(EXIT_USAGE, "--%s is for text and CSV, and %s is neither: leave it out",
+                        settings->header ? "header" : "columns", source->name);
     }
     STEP(choose_output(settings, *input, output));
-    if (settings->delimiter != NULL && !format_is_text(*input) && !format_is_text(*output)) {
-        return complain(
-            EXIT_USAGE,
-            "--delimiter is for text and CSV, and neither %s nor the result is that: "
-            "leave it out",
-            source->name);
+    if ((settings->delimiter != NULL || settings->decimal != NULL) && !format_is_text(*input) &&
+        !format_is_text(*output)) {
+        return complain(EXIT_USAGE,
+                        "--%s is for text and CSV, and neither %s nor the result is that: "
+                        "leave it out",
+                        settings->delimiter != NULL ? "delimiter" : "decimal", source->name);
+    }
+    if (settings->delimiter != NULL && settings->decimal != NULL &&
+        settings->delimiter[0] == settings->decimal[0]) {
+        return complain(EXIT_USAGE,
+                        "--delimiter and --decimal are both '%s': numbers could not be told "
+                        "from their fields",
+                        settings->delimiter);
     }
     if (settings->delimiter != NULL &&
         (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
          isalnum((unsigned char)settings->delimiter[0]) != 0 ||
-         strchr("\r\n+-.", settings->delimiter[0]) != NULL)) {
+         strchr("\r\n\"+-.", settings->delimiter[0]) != NULL)) {
         return complain(EXIT_USAGE,
                         "--delimiter %s: expected one character that is not part of a number "
                         "(a tab is $'\\t')",
@@ -112,7 +109,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-/* Whether the result would be written to the file that is read: it would be read again. */
+/* Whether standard output is the input file, which would be overwritten while it is read. */
 static bool is_own_output(const struct source *source, const char *output)
 {
     struct stat from;
@@ -121,11 +118,11 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* *output_path is the caller's, of the file that a link leads to. */
+/* Sum the input. *output_path is the target of a link (destination_follow()); the caller frees it. */
 static int sum_source(const struct settings *settings, struct tally *client,
                       struct source *source, char **output_path)
 {
-    struct settings followed = *settings; /* with the output that a link leads to */
+    struct settings followed = *settings; /* with the target of the output */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     STEP(source_open(settings->argument, source));
@@ -138,18 +135,6 @@ static int sum_source(const struct settings *settings, struct tally *client,
     STEP(choose_formats(settings, source, &input, &output));
     if (input != FORMAT_JSON && !is_strided(settings)) {
         return cumsum_parts(&followed, client, source, input, output);
-    }
-    if (settings->checkpoint != NULL || settings->resume) {
-        return complain(EXIT_USAGE,
-                        "%s goes as one request, which is not gone on with: leave out "
-                        "--checkpoint and --resume",
-                        source->name);
-    }
-    if (format_is_text(output)) {
-        return complain(EXIT_USAGE,
-                        "%s becomes json, npy or raw: text and csv are written of tensors in "
-                        "other formats, without strides",
-                        source->name);
     }
     return cumsum_whole(&followed, client, source, input, output);
 }

@@ -1,8 +1,8 @@
-/* `tally devices`, `tally health`, `tally version`: what the server says of itself, as a table
- * or a line for people, with --json for programs.
+/* `tally devices`, `tally health`, `tally version`: information about the server, as a table or a
+ * line for people, with --json for programs.
  *
- * Failure: as the call's status says (terminal.h); a server that is alive but not ready is
- * EXIT_BUSY. Thread: the main one. */
+ * Possible failures: the exit status of the call's error (terminal.h); a server that is alive but
+ * not ready is EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
@@ -13,7 +13,7 @@
 
 enum {
     DEVICES_MAX = 64,
-    PAGE_MOST = 1 << 20 /* a longer text is no list of devices */
+    PAGE_MOST = 1 << 20 /* largest list of devices, in bytes */
 };
 
 /* ---- devices ---- */
@@ -49,7 +49,7 @@ int command_devices(const struct settings *settings, struct tally *client)
     int count = 0;
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
-    if (settings->json) { /* the server's own, as it is */
+    if (settings->json) { /* the text of the server, unchanged */
         struct expectation page = {
             .format = FORMAT_JSON, .member = "devices", .most = PAGE_MOST};
         struct tally_request request = {.method = "GET", .path = "/v1/devices"};
@@ -86,7 +86,7 @@ int command_health(const struct settings *settings, struct tally *client)
     return ready ? EXIT_DONE : EXIT_BUSY;
 }
 
-/* A text without control characters, inside a string of JSON. */
+/* Print a text without control characters as the inside of a JSON string. */
 static void print_in_quotes(const char *text)
 {
     for (; *text != '\0'; text++) {

@@ -1,9 +1,8 @@
-/* `tally token new NAME`: a token for a server with --token-file. The line for that file goes
- * to standard output, the token itself to standard error and nowhere else: it is not kept.
+/* `tally token new NAME`: a token for a server with --token-file. The line for that file is printed
+ * on standard output, the token on standard error. The token is not stored.
  *
- * Failure: a name or scopes that the server would refuse are wrong usage; without random bytes,
- * or where the token cannot be shown, nothing is printed that could be used. Thread: the main
- * one. */
+ * Possible failures: a name or scopes that the server would refuse are EXIT_USAGE. Without random
+ * bytes, or if the token cannot be printed, no line for the file is printed. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 #include "proto/text.h"
@@ -40,7 +39,7 @@ static bool scopes_are_known(const char *scopes)
     }
 }
 
-/* The base64 that may stand in URLs (RFC 4648, section 5), without padding. */
+/* Encode the secret in the base64 of URLs (RFC 4648, section 5), without padding. */
 static void spell_secret(const uint8_t secret[SECRET_BYTES], char text[BASE64_CHARS + 1])
 {
     (void)EVP_EncodeBlock((unsigned char *)text, secret, SECRET_BYTES);

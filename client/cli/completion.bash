@@ -1,7 +1,7 @@
-# bash completion for tally: what may follow is asked of tally itself.
+# bash completion for tally: `tally --complete` prints the completions.
 #
-# Bash cuts words at '=' and ':', and completes what is behind: they are put together first, and
-# what stands before is taken from the answers. Readline, which knows quotes, completes files.
+# Bash splits words at '=' and ':', and completes the text behind: this function joins the pieces first,
+# and removes the joined prefix from the answers. Readline, which handles quotes, completes files.
 _tally() {
     local line=${COMP_LINE:0:COMP_POINT} head='' words piece i
     local -a whole=()

@@ -1,4 +1,4 @@
-# fish completion for tally: what may follow is asked of tally itself.
+# fish completion for tally: `tally --complete` prints the completions.
 function __tally_complete
     set -l words (commandline -opc)
     set -l program (string replace -r -- '^~/' "$HOME/" $words[1])
@@ -10,7 +10,7 @@ function __tally_complete
         set -l paths (__fish_complete_path (string sub -s (math 1 + (string length -- "$head")) -- "$current"))
         printf '%s\n' $head$paths
     else
-        string match -- "$current*" $offers # fish would look into the descriptions, too
+        string match -- "$current*" $offers # fish would match descriptions, too
     end
 end
 complete -c tally -f -a '(__tally_complete)'

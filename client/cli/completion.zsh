@@ -1,5 +1,5 @@
 #compdef tally
-# What may follow is asked of tally itself.
+# `tally --complete` prints the completions.
 _tally() {
     local -a offers
     offers=("${(@f)$(${~words[1]} --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")

@@ -1,16 +1,17 @@
-/* Two threads, each with the memory of one part; of a file its sums come where its elements
- * were, which are read again if the part must be given again:
+/* Sums of a tensor of any size, part by part, by two threads with the memory of one part each:
  *
- *   next part (a box of the tensor) -> read -> summed by the server -> written -> noted
+ *   next part (a box of the tensor) -> read -> summed by the server -> written -> counted
  *
- * A thread has a lane of parts that depend on each other, and then the next lane. What is read
- * from a stream, or written to one, is so in its order: then lanes of several parts are summed
- * by one thread. When the server goes away in the middle, a part is given again until it is
- * back, or --timeout has passed. The main thread shows the progress of all. */
+ * A thread sums a lane of parts that depend on each other, then the next lane. A stream is read and
+ * written in its order: then one thread sums a lane of several parts. The sums of a file overwrite
+ * its elements in memory; the elements are read again before a part is repeated.
+ *
+ * Possible failures: while the server is not reached after it has answered once, a part is repeated
+ * until --timeout has passed. A line of text that cannot be read ends the job after the sums of the
+ * lines before it are written. The main thread shows the progress. */
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
-#include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
 #include "client/cli/terminal.h"
 #include "proto/macros.h"
@@ -23,58 +24,59 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
-    WORKERS = CHECKPOINT_LANES, /* a lane under way each */
+    WORKERS = 2,
     SHOW_MS = 100,
-    GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
+    GATHER_SHARE = 2, /* part of --flush-ms for gathering; the rest is for the request */
     HUGE_PAGE = 2 << 20,
-    PAUSE_MS = 200,   /* between attempts while the server is away; then twice that, ... */
-    PAUSES_MOST = 32, /* at a time */
+    PAUSE_MS = 200,   /* before the first repetition of a part; doubled for each further one */
+    PAUSES_MOST = 32, /* longest pause, in PAUSE_MS */
     PATIENCE_S = 600
 };
 
 struct worker {
     struct parts_job *job;
     pthread_t thread;
-    char *input;               /* owned: of a part */
-    char *output;              /* owned, or the input */
-    struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
-    struct lane_state
-        *state;    /* of its lane of a file; it is active while the lane is not done */
-    uint64_t step; /* of its lane, the next one */
+    char *input;               /* owned: elements of a part */
+    char *output;              /* owned: sums of a part; may be `input` */
+    struct tally_parts *parts; /* owned: the sum of the lane; NULL: the lane is one box */
+    uint64_t lane;             /* lane of a file */
+    uint64_t step;             /* boxes of this lane read so far; 0: the next lane is due */
     struct box box;
-    _Atomic int64_t moved; /* bytes of the box, both ways */
+    enum tally_dtype dtype;       /* of the elements of the box */
+    enum tally_dtype parts_dtype; /* of the elements of `parts` */
+    struct kept_lines kept;       /* of text: the lines of the box, if the sink needs them */
+    _Atomic int64_t moved;        /* bytes of the box, both ways */
 };
 
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
     struct attributes attributes; /* of the sum */
+    struct attributes wider;      /* of the sum after text became float64; guarded by reading */
+    bool is_wider;                /* `wider` is set; guarded by reading */
+    bool keeps_lines;             /* the result has the lines of the input, with sums in them */
     struct tensor sums;           /* the result */
     struct cutting sums_cutting;  /* of the result */
-    struct part_source source;    /* a stream: shared: reading */
-    struct part_sink sink;        /* in order: who has the turn */
-    struct checkpoint checkpoint; /* shared: lock */
+    struct part_source source;    /* a stream is guarded by reading */
+    struct part_sink sink;        /* if in_order: used by the worker whose part is next */
+    uint64_t next_lane;           /* lanes of a file claimed so far; guarded by lock */
     bool in_order;
     bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
-    int64_t strides[TALLY_MAX_RANK]; /* of the input then */
+    int64_t strides[TALLY_MAX_RANK]; /* of the input, if reordered */
     pthread_mutex_t reading;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t written;      /* outer indices, in order; shared: lock */
-    int running;           /* workers; shared: lock */
-    uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
-    _Atomic bool answered; /* by a server, once */
-    _Atomic int status;    /* of the first failure */
+    uint64_t written;      /* outer indices written, in order; guarded by lock */
+    int running;           /* number of running workers; guarded by lock */
+    uint64_t moved;        /* bytes of finished parts, both ways; guarded by lock */
+    _Atomic bool answered; /* the server has answered at least once */
+    _Atomic int status;    /* exit status of the first failure */
 };
 
-/* ---- failing ---- */
-
-/* The first failure ends the job. Who failed has complained. */
+/* End the job after the first failure, which has been complained about. */
 static void fail_job(struct parts_job *job, int status)
 {
     int none = EXIT_DONE;
@@ -84,7 +86,7 @@ static void fail_job(struct parts_job *job, int status)
     MUST(pthread_mutex_unlock(&job->lock));
 }
 
-/* ---- summed ---- */
+/* ---- sums ---- */
 
 static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
                        int64_t receive_total)
@@ -99,16 +101,18 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
 static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
 {
     const struct parts_job *job = worker->job;
-    struct tally_scan scan = attributes_scan(&job->attributes, 3, sizes, 1);
+    const bool same = worker->dtype == job->source.tensor.dtype;
+    struct tally_scan scan =
+        attributes_scan(same ? &job->attributes : &job->wider, 3, sizes, 1);
     scan.deadline_ms = (int64_t)(job->settings->deadline_s * 1000);
     scan.progress = on_progress;
     scan.progress_user = worker;
     return scan;
 }
 
-/* The server may be back soon: it was there. A proxy before it says 502 meanwhile. A connection
- * that broke the first time may have done so inside the very first answer, which the library cannot
- * ask for again: it was written where the elements were. */
+/* Whether to repeat a part: the server has answered before and is not reached now, or a proxy
+ * reports that (502). A connection that broke during the very first attempt may have broken inside
+ * the answer; libtally does not retry that, since the answer overwrites the elements. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
@@ -119,6 +123,39 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
     bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
     return away && there && job->settings->retries != 0 && !interrupted() &&
            job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;
+}
+
+/* Have `count` elements along the axis summed, in the carry of the worker's lane if the lane has
+ * one. While the server is away, the request is repeated. */
+static int sum_elements(struct worker *worker, const struct tally_scan *scan, int64_t count,
+                        char *input, char *output)
+{
+    struct parts_job *job = worker->job;
+    int64_t start_ns = now_ns();
+    struct tally_error err;
+    int pauses = 1;
+    for (bool first = true;; first = false) {
+        enum tally_status status =
+            worker->parts != NULL ? tally_parts_next(worker->parts, count, input, output, &err)
+                                  : tally_cumsum(job->client, scan, input, output, &err);
+        if (status == TALLY_OK) {
+            job->answered = true;
+            return EXIT_DONE;
+        }
+        if (!worth_waiting(job, &err, start_ns, first)) {
+            break;
+        }
+        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
+            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+            (void)nanosleep(&pause, NULL);
+        }
+        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
+        if (output == input &&
+            part_source_read(&job->source, &worker->box, input) != EXIT_DONE) {
+            return EXIT_LOCAL;
+        }
+    }
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
 }
 
 static int sum_box(struct worker *worker)
@@ -134,37 +171,52 @@ static int sum_box(struct worker *worker)
         scan.strides = job->strides;
         scan.axis = job->settings->axis;
     }
-    int64_t start_ns = now_ns();
-    struct tally_error err;
-    int pauses = 1;
-    for (bool first = true;; first = false) {
-        enum tally_status status =
-            worker->parts != NULL
-                ? tally_parts_next(worker->parts, sizes[1], worker->input, worker->output, &err)
-                : tally_cumsum(job->client, &scan, worker->input, worker->output, &err);
-        if (status == TALLY_OK) {
-            job->answered = true;
-            return EXIT_DONE;
-        }
-        if (!worth_waiting(job, &err, start_ns, first)) {
-            break;
-        }
-        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
-            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
-            (void)nanosleep(&pause, NULL);
-        }
-        pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
-        if (worker->output == worker->input &&
-            part_source_read(&job->source, box, worker->input) != EXIT_DONE) {
-            return EXIT_LOCAL;
-        }
-    }
-    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
+    return sum_elements(worker, &scan, sizes[1], worker->input, worker->output);
 }
 
-/* ---- the next part ---- */
+/* Replace the lane's int64 sums by float64 sums. The sums so far, which are what a row of zeros
+ * sums up to, enter the new sum in parts as two rows: the high and the low halves of the integers,
+ * which float64 holds exactly. */
+static int widen_lane(struct worker *worker)
+{
+    const size_t columns = worker->box.columns;
+    const int64_t sizes[3] = {1, 0, (int64_t)columns};
+    const struct tally_scan scan = scan_of(worker, sizes);
+    struct tally_scan rest = scan; /* the initial value is in the sums so far */
+    struct tally_error err;
+    rest.initial = NULL;
+    rest.include_initial = 0;
+    int64_t *sums = calloc(2 * columns, sizeof *sums); /* a row of zeros, and their sums */
+    double *halves = calloc(2 * columns, sizeof *halves);
+    double *unused = calloc(2 * columns, sizeof *unused);
+    int status = EXIT_LOCAL;
+    if (sums == NULL || halves == NULL || unused == NULL) {
+        (void)complain_no_memory();
+    } else {
+        status = sum_elements(worker, &scan, 1, (char *)sums, (char *)(sums + columns));
+    }
+    for (size_t i = 0; status == EXIT_DONE && i < columns; i++) {
+        const int64_t sum = sums[columns + i];
+        halves[i] = (double)(sum & ~INT64_C(0xFFFFFFFF));
+        halves[columns + i] = (double)(sum & INT64_C(0xFFFFFFFF));
+    }
+    if (status == EXIT_DONE) {
+        tally_parts_close(worker->parts);
+        worker->parts = tally_parts_open(worker->job->client, &rest, &err);
+        worker->parts_dtype = worker->dtype;
+        status = worker->parts != NULL
+                     ? sum_elements(worker, &rest, 2, (char *)halves, (char *)unused)
+                     : complain_error(&err);
+    }
+    free(sums);
+    free(halves);
+    free(unused);
+    return status;
+}
 
-/* Begin the lane, with the carry of a checkpoint if there is one. */
+/* ---- parts ---- */
+
+/* Open a sum in parts for the lane, unless the lane is a single box. */
 static int begin_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
@@ -175,76 +227,70 @@ static int begin_lane(struct worker *worker)
     if (cutting->steps == 1) {
         return EXIT_DONE;
     }
-    struct box box = cutting_box(cutting, worker->state->lane, 0);
+    struct box box = cutting_box(cutting, worker->lane, 0);
     const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
     struct tally_scan scan = scan_of(worker, sizes);
     worker->parts = tally_parts_open(job->client, &scan, &err);
-    if (worker->parts == NULL) {
-        return complain_error(&err);
-    }
-    const struct lane_state *state = worker->state;
-    if (worker->step > 0 && tally_parts_restore(worker->parts, state->carry, state->carry_bytes,
-                                                &err) != TALLY_OK) {
-        return complain_error(&err);
-    }
-    return EXIT_DONE;
+    worker->parts_dtype = worker->dtype;
+    return worker->parts != NULL ? EXIT_DONE : complain_error(&err);
 }
 
-/* A lane that a checkpoint left under way, or the next one. False: there is none. Thread: with
- * the lock. */
+/* Claim the next lane of a file. Returns false if there is none. */
 static bool claim_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
-    struct lane_state *state = worker->state;
-    if (!state->active) {
-        if (job->checkpoint.next_lane >= job->source.cutting.lanes) {
-            return false;
-        }
-        state->active = true;
-        state->lane = job->checkpoint.next_lane++;
-        state->step = 0;
-        state->carry_bytes = 0;
-    }
-    worker->step = state->step;
-    return true;
+    MUST(pthread_mutex_lock(&job->lock));
+    const bool found = job->next_lane < job->source.cutting.lanes;
+    worker->lane = job->next_lane;
+    job->next_lane += found;
+    MUST(pthread_mutex_unlock(&job->lock));
+    return found;
 }
 
-/* The next box of a file; outers 0: there is none. */
+/* Read the next box of a file. worker->box.outers is 0 if there is none. */
 static int read_next_of_file(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
-    bool fresh = worker->step == 0 || worker->step == cutting->steps;
     worker->box.outers = 0;
-    MUST(pthread_mutex_lock(&job->lock));
-    bool taken = !fresh || claim_lane(worker);
-    MUST(pthread_mutex_unlock(&job->lock));
-    if (!taken) {
-        return EXIT_DONE;
-    }
-    if (fresh) {
+    if (worker->step == 0) {
+        if (!claim_lane(worker)) {
+            return EXIT_DONE;
+        }
         STEP(begin_lane(worker));
     }
-    worker->box = cutting_box(cutting, worker->state->lane, worker->step++);
+    worker->box = cutting_box(cutting, worker->lane, worker->step);
+    worker->step = (worker->step + 1) % cutting->steps;
     return part_source_read(&job->source, &worker->box, worker->input);
 }
 
-/* The next box of a stream. */
+/* Read the next box of a stream. worker->box.outers is 0 if there is none. */
 static int read_next_of_stream(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
     MUST(pthread_mutex_lock(&job->reading));
-    int status = part_source_take(&job->source, &worker->box, worker->input);
+    worker->kept.count = 0;
+    int status = part_source_read_next(&job->source, &worker->box, worker->input,
+                                       job->keeps_lines ? &worker->kept : NULL, &worker->dtype);
+    if (status == EXIT_DONE && worker->dtype != job->source.tensor.dtype && !job->is_wider) {
+        status = attributes_read(job->settings, &worker->dtype, &job->wider);
+        job->is_wider = true;
+    }
     MUST(pthread_mutex_unlock(&job->reading));
-    bool first = worker->box.outers > 0 && worker->box.at == 0;
-    return status == EXIT_DONE && cutting->steps > 1 && first ? begin_lane(worker) : status;
+    if (status != EXIT_DONE || cutting->steps == 1 || worker->box.outers == 0) {
+        return status;
+    }
+    if (worker->box.at == 0) {
+        return begin_lane(worker);
+    }
+    return worker->dtype != worker->parts_dtype ? widen_lane(worker) : EXIT_DONE;
 }
 
-/* ---- written and noted ---- */
+/* ---- the result ---- */
 
-/* What comes in order is whole lanes, or all by one worker. False: the job has failed
- * meanwhile. */
+/* Wait until all parts before the worker's part are written, if the result is in order. Returns
+ * false if the job has failed. */
 static bool wait_for_turn(struct worker *worker)
 {
     struct parts_job *job = worker->job;
@@ -256,22 +302,8 @@ static bool wait_for_turn(struct worker *worker)
     return job->status == EXIT_DONE;
 }
 
-/* How far the job is comes to the disk behind what was written. Thread: with the lock. */
-static int save_part(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    uint64_t carry_bytes = 0;
-    const void *carry =
-        worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
-    if (worker->state->active) {
-        STEP(checkpoint_note(worker->state, worker->step, carry, carry_bytes));
-    }
-    STEP(destination_sync(&job->sink.destination));
-    return checkpoint_save(job->settings->checkpoint, &job->checkpoint);
-}
-
-/* The part is written. */
-static int note_part(struct worker *worker)
+/* Count a part whose sums are written, and let the next part in order be written. */
+static void count_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
@@ -280,13 +312,8 @@ static int note_part(struct worker *worker)
         box_bytes(&job->source.cutting, &worker->box) + box_bytes(&job->sums_cutting, &sums);
     worker->moved = 0;
     job->written = worker->box.outer + worker->box.outers;
-    if (worker->step == job->source.cutting.steps) {
-        worker->state->active = false;
-    }
-    int status = job->settings->checkpoint != NULL ? save_part(worker) : EXIT_DONE;
     MUST(pthread_cond_broadcast(&job->changed));
     MUST(pthread_mutex_unlock(&job->lock));
-    return status;
 }
 
 static void *worker_main(void *user)
@@ -295,16 +322,22 @@ static void *worker_main(void *user)
     struct parts_job *job = worker->job;
     int status = EXIT_DONE;
     while (status == EXIT_DONE && job->status == EXIT_DONE) {
-        status =
-            job->source.bytes->stream ? read_next_of_stream(worker) : read_next_of_file(worker);
+        const bool stream = job->source.bytes->stream;
+        status = stream ? read_next_of_stream(worker) : read_next_of_file(worker);
+        if (status != EXIT_DONE && stream) { /* the good rows before a bad one are written */
+            (void)wait_for_turn(worker);
+        }
         if (status != EXIT_DONE || worker->box.outers == 0) {
             break;
         }
         status = sum_box(worker);
         if (status == EXIT_DONE && wait_for_turn(worker)) {
             const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
-            status = part_sink_write(&job->sink, &sums, worker->output);
-            status = status == EXIT_DONE ? note_part(worker) : status;
+            const enum tally_dtype dtype =
+                worker->dtype == job->source.tensor.dtype ? job->sums.dtype : job->wider.sums;
+            status = part_sink_write(&job->sink, &sums, dtype, worker->output,
+                                     job->keeps_lines ? worker->kept.bytes : NULL);
+            count_part(worker);
         }
     }
     if (status != EXIT_DONE) {
@@ -319,7 +352,7 @@ static void *worker_main(void *user)
 
 /* ---- the job ---- */
 
-/* Wait for the workers that were started, and show how far they are. */
+/* Wait for the started workers, and show their progress. */
 static void watch_workers(struct parts_job *job, struct worker *workers, int started)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
@@ -337,14 +370,14 @@ static void watch_workers(struct parts_job *job, struct worker *workers, int sta
         }
         progress_show(moved / 2, total);
         for (int i = 0; interrupted() && i < started; i++) {
-            wake_thread(workers[i].thread); /* it may wait for who reads the result */
+            wake_thread(workers[i].thread); /* the worker may wait for the reader of a pipe */
         }
     }
     MUST(pthread_mutex_unlock(&job->lock));
 }
 
-/* False without memory. Pages of megabytes, where the system lends them, are made in a third of
- * the time of small ones. */
+/* Allocate the buffers of a worker. Returns false without memory. Huge pages, where the system has
+ * them, are cleared in a third of the time of small ones. */
 static bool have_buffers(struct worker *worker, uint64_t bytes)
 {
     const struct parts_job *job = worker->job;
@@ -376,7 +409,7 @@ static int run_workers(struct parts_job *job)
     for (; started < count; started++) {
         struct worker *worker = &workers[started];
         worker->job = job;
-        worker->state = &job->checkpoint.lanes[started];
+        worker->dtype = job->source.tensor.dtype;
         if (!have_buffers(worker, most) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
@@ -394,51 +427,17 @@ static int run_workers(struct parts_job *job)
         tally_parts_close(workers[i].parts);
         free(workers[i].output == workers[i].input ? NULL : workers[i].output);
         free(workers[i].input);
+        free(workers[i].kept.bytes);
     }
     progress_end();
     return job->status;
 }
 
-/* What must be the same to go on with a job. */
-static void describe_job(struct parts_job *job, enum format format)
+/* Refuse a reversed sum of what can only be read from its start. */
+static int check_direction(const struct parts_job *job)
 {
     const struct settings *settings = job->settings;
     const struct cutting *cutting = &job->source.cutting;
-    const struct tensor *tensor = &job->source.tensor;
-    char *text = job->checkpoint.job;
-    const struct source *source = job->source.bytes;
-    text_append(text, JOB_TEXT,
-                "%.1000s (%" PRIu64 " bytes from %" PRIu64 " on, changed at %" PRId64
-                ".%09ld) to %.1000s, format %d, %s of ",
-                source->name, source->bytes, source->base, (int64_t)source->changed.tv_sec,
-                source->changed.tv_nsec, settings->output, (int)format,
-                tally_dtype_name(tensor->dtype));
-    text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);
-    text_append(text, JOB_TEXT,
-                ", axis %" PRId64 "%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
-                settings->axis, settings->exclusive ? ", exclusive" : "",
-                settings->reverse ? ", reverse" : "", cutting->outer_step, cutting->length_step,
-                cutting->inner_step);
-    if (job->sums.dtype != tensor->dtype) {
-        text_append(text, JOB_TEXT, ", sums of %s", tally_dtype_name(job->sums.dtype));
-    }
-    if (settings->nan != NULL) {
-        text_append(text, JOB_TEXT, ", nan %s", settings->nan);
-    }
-    if (settings->initial != NULL) { /* with its bits: the text may be long */
-        text_append(text, JOB_TEXT, ", initial %.40s (%" PRIx64 ")", settings->initial,
-                    job->attributes.initial);
-    }
-    if (settings->include_initial) {
-        text_append(text, JOB_TEXT, ", include initial");
-    }
-}
-
-static int check_job(struct parts_job *job)
-{
-    const struct settings *settings = job->settings;
-    const struct cutting *cutting = &job->source.cutting;
-    bool stream = job->source.bytes->stream;
     if (job->in_order && settings->reverse && cutting->steps > 1) {
         return complain(
             EXIT_USAGE,
@@ -449,24 +448,15 @@ static int check_job(struct parts_job *job)
                 : "--reverse sums from the end, and a line is larger than a part: that "
                   "needs a file as input and as output (-o FILE)");
     }
-    if (settings->checkpoint != NULL && (stream || job->in_order)) {
-        return complain(EXIT_USAGE, "--checkpoint needs a file as input and a raw or NPY file "
-                                    "as output (-o FILE)");
-    }
-    if (settings->resume && settings->checkpoint == NULL) {
-        return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
-    }
-    return settings->checkpoint != NULL
-               ? checkpoint_check(settings->checkpoint, settings->output, &job->checkpoint)
-               : EXIT_DONE;
+    return EXIT_DONE;
 }
 
-/* The tensor in C order, its elements where they are: the server finds them by strides. */
+/* Describe a tensor in Fortran order by its shape in C order, and strides. */
 static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
 {
     const struct number_list reversed = tensor->shape;
     const int last = reversed.count - 1;
-    uint64_t stride = 1; /* less than 2^63, as the file is as long, or of nothing */
+    uint64_t stride = 1; /* below 2^63: the file is as long, or the tensor is empty */
     for (int i = 0; i <= last; i++) {
         tensor->shape.numbers[i] = reversed.numbers[last - i];
         job->strides[i] = (int64_t)stride;
@@ -475,37 +465,8 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
-/* The checkpoint, and where the sums go, as far as they have come before. */
-static int open_output(struct parts_job *job, enum format output)
-{
-    const struct settings *settings = job->settings;
-    struct checkpoint *checkpoint = &job->checkpoint;
-    STEP(check_job(job));
-    if (settings->checkpoint != NULL) {
-        describe_job(job, output);
-    }
-    if (settings->resume) {
-        STEP(checkpoint_load(settings->checkpoint, checkpoint));
-    }
-    bool begun = checkpoint->next_lane > 0;
-    STEP(part_sink_open(&job->sink, settings, output, &job->sums, begun));
-    if (settings->checkpoint != NULL) {
-        STEP(destination_check_stamp(
-            &job->sink.destination, checkpoint->stamp, begun,
-            begun && checkpoint_is_done(checkpoint, job->source.cutting.lanes)));
-        while (checkpoint->stamp == 0) {
-            if (getrandom(&checkpoint->stamp, sizeof checkpoint->stamp, 0) < 0) {
-                return complain_errno(EXIT_LOCAL, "random numbers");
-            }
-        }
-        /* A checkpoint of before stands for sums that are cleared next. */
-        STEP(checkpoint_save(settings->checkpoint, checkpoint));
-    }
-    return part_sink_begin(&job->sink, begun ? 0 : checkpoint->stamp);
-}
-
-/* Read the attributes, and describe the result: sums of lines along dimension `axis` of the tensor
- * in the order of the file. */
+/* Read the attributes, and describe the result: sums along dimension `axis` of the tensor in the
+ * file. */
 static int describe_sums(struct parts_job *job, int64_t axis, enum format output)
 {
     const struct settings *settings = job->settings;
@@ -525,10 +486,19 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     job->sums.dtype = job->attributes.sums;
     job->sums.shape.numbers[axis] +=
         settings->include_initial && tensor->shape.numbers[axis] >= 0;
-    if (format_is_text(output) && settings->header && settings->include_initial && axis > 0) {
+    if (!format_is_text(output) || !settings->include_initial) {
+        return EXIT_DONE;
+    }
+    if (job->source.text.header != NULL && axis > 0) {
         return complain(EXIT_USAGE,
-                        "--header passes on one name for each column, and --include-initial "
-                        "makes one column more: leave one of them out, or give --axis 0");
+                        "the header has one name for each column, and --include-initial makes "
+                        "one column more: leave it out, or give --axis 0");
+    }
+    if (settings->columns != NULL) {
+        return complain(EXIT_USAGE,
+                        "--columns passes on the other columns of each row, and "
+                        "--include-initial makes one sum more, which has none: leave one of "
+                        "them out, or give --output-format json");
     }
     return EXIT_DONE;
 }
@@ -538,7 +508,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     const struct settings *settings = job->settings;
     struct tensor *tensor = &job->source.tensor;
     struct source *bytes = job->source.bytes;
-    STEP(format_is_text(input) ? tensor_of_text(settings, &job->source)
+    STEP(format_is_text(input) ? tensor_of_text(settings, input == FORMAT_CSV, &job->source)
          : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
                                : tensor_of_raw(settings, bytes, tensor));
     int rank = tensor->shape.count;
@@ -548,7 +518,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
                         "--axis %" PRId64 ": the tensor has %d dimension%s, expected %d to %d",
                         settings->axis, rank, rank == 1 ? "" : "s", -rank, rank - 1);
     }
-    if (input == FORMAT_NPY && bytes->stream) { /* what follows is the data */
+    if (input == FORMAT_NPY && bytes->stream) { /* the rest is the data */
         source_drop(bytes, (size_t)tensor->data_offset);
     }
     job->reordered = tensor->fortran_order && output != FORMAT_NPY;
@@ -571,11 +541,15 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
     job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->sums_cutting;
-    if (format_is_text(output)) {
-        job->sink.header = job->source.text.header;
-        job->sink.header_bytes = job->source.text.header_bytes;
+    if (format_is_text(input)) {
+        struct text_reader *text = &job->source.text;
+        job->sink.reader = text;
+        job->keeps_lines = format_is_text(output) && text->chosen != NULL;
+        text->undecided = text->undecided && !format_is_binary(output); /* has one type */
     }
-    return open_output(job, output);
+    STEP(check_direction(job));
+    STEP(part_sink_open(&job->sink, settings, output, &job->sums));
+    return part_sink_begin(&job->sink);
 }
 
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
@@ -601,12 +575,8 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
         status = part_sink_finish(&job->sink,
                                   along ? end->at + settings->include_initial : end->outer);
     }
-    if (status == EXIT_DONE && settings->checkpoint != NULL) {
-        (void)unlink(settings->checkpoint);
-    }
     part_sink_close(&job->sink);
     text_reader_close(&job->source.text);
-    checkpoint_free(&job->checkpoint);
     MUST(pthread_mutex_destroy(&job->reading));
     MUST(pthread_mutex_destroy(&job->lock));
     MUST(pthread_cond_destroy(&job->changed));

@@ -1,12 +1,15 @@
-/*   input loaded -> request written -> exchanged (exchange.h)
+/* The sum of a tensor as one request: JSON, and raw input with strides.
  *
- * Raw bytes are sent as they are and the options are the query; a JSON array and the options
- * become the members of a request; a JSON object is a request already. */
+ *   input loaded -> request written -> exchanged (exchange.h)
+ *
+ * Raw bytes are the body, and the options are the query. A JSON array and the options become the
+ * members of a request. A JSON object is a complete request. */
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_writer.h"
 #include "client/json_text.h"
 #include "proto/text.h"
 
@@ -18,12 +21,12 @@
 enum {
     OPTIONS_TEXT = 8192,     /* three lists of 64 numbers, and words */
     NUMBER_TEXT = 64,        /* of a size in JSON */
-    ANSWER_BESIDE = 1 << 16, /* most bytes of an answer beside its elements */
-    ANSWER_ELEMENT = 32,     /* most bytes of an element in JSON: 25 digits and a comma */
-    ANSWER_CARRY = 512       /* the same, with its share of a carry in base64 */
+    ANSWER_BESIDE = 1 << 16, /* largest number of bytes of an answer without its elements */
+    ANSWER_ELEMENT = 32,     /* the same of an element in JSON: 25 digits and a comma */
+    ANSWER_CARRY = 512       /* the same of an element and a line of a carry in base64 */
 };
 
-/* A size as JSON may spell it: 2, 2.0 or 2e0; -1 if the text is not a size. */
+/* Return a size, which JSON may spell 2, 2.0 or 2e0; -1 if the text is not a size. */
 static int64_t size_of(struct json_text number)
 {
     char text[NUMBER_TEXT];
@@ -40,7 +43,8 @@ static int64_t size_of(struct json_text number)
     return whole ? (int64_t)value : -1;
 }
 
-/* A list of sizes that an object has; none where it has none, or no list of sizes. */
+/* Return member `key` of an object as a list of sizes; an empty list if the member is something
+ * else. */
 static struct number_list member_list(struct json_text object, const char *key)
 {
     struct number_list list = {.count = 0};
@@ -74,8 +78,8 @@ static void append_list(char *text, bool json, const char *key, const struct num
     }
 }
 
-/* The initial value: a number as it is given, a word as a string; in a query '+' stands for a
- * blank. */
+/* Append the initial value: a number as given, a word as a string. In a query '+' means a blank, so
+ * it is encoded. */
 static void append_initial(const struct settings *settings, bool json, char *text)
 {
     const char *number = settings->initial;
@@ -87,8 +91,8 @@ static void append_initial(const struct settings *settings, bool json, char *tex
     text_append(text, OPTIONS_TEXT, "%s", quote);
 }
 
-/* The options of the sum, each with a comma before it as a member of a JSON object, or with '&'
- * as a parameter of a query. The axis is always there and comes first. */
+/* Append the options of the sum: as members of a JSON object, each after a comma, or as parameters of
+ * a query, each after '&'. The axis is always the first. */
 static void append_options(const struct settings *settings, bool json, char *text)
 {
     text_append(text, OPTIONS_TEXT, json ? ",\"axis\":%" PRId64 : "&axis=%" PRId64,
@@ -114,8 +118,7 @@ static void append_options(const struct settings *settings, bool json, char *tex
     append_list(text, json, "output_strides", &settings->output_strides);
 }
 
-/* The shape of the sums, with one element more along the axis. An axis that there is not is the
- * server's to refuse. */
+/* Add one element along the axis to the shape of the sums. The server refuses an invalid axis. */
 static void grow_shape(struct number_list *shape, int64_t axis)
 {
     axis += axis < 0 ? shape->count : 0;
@@ -124,7 +127,7 @@ static void grow_shape(struct number_list *shape, int64_t axis)
     }
 }
 
-/* What a request says about its answer. */
+/* Read the shape and strides of the answer from a complete request. */
 static void expect_of_request(struct json_text request, struct expectation *expected)
 {
     struct json_text value = {"", 0};
@@ -139,8 +142,8 @@ static void expect_of_request(struct json_text request, struct expectation *expe
     }
 }
 
-/* Check the attributes, and what they make of type and shape of the answer. The type of JSON without
- * --dtype is the server's to find. */
+/* Check the attributes, and apply them to the expected type and shape. Without --dtype the server
+ * chooses the type of JSON. */
 static int apply_attributes(const struct settings *settings, struct expectation *expected)
 {
     enum tally_dtype dtype = TALLY_FLOAT64;
@@ -158,8 +161,8 @@ static int apply_attributes(const struct settings *settings, struct expectation 
     return EXIT_DONE;
 }
 
-/* JSON input: an array becomes "data" of a request, *body, which is the caller's; an object is a
- * request already. */
+/* Make a request of JSON input: an array becomes the member "data" of *body, which the caller frees;
+ * an object is a complete request, and *body stays NULL. */
 static int wrap_json(const struct settings *settings, const struct source *source,
                      struct expectation *expected, char **body, size_t *body_bytes)
 {
@@ -194,9 +197,9 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     return EXIT_DONE;
 }
 
-/* The most bytes that the answer can have. A request has no more elements than bytes, unless it
- * says a shape: then strides may repeat elements, and output strides make gaps. The carry of a
- * part has sums of lines without elements, too. */
+/* Return the largest number of bytes of the answer. A request has at most as many elements as bytes,
+ * unless it has a shape: strides may repeat elements, and output strides make gaps. The carry of a
+ * part has a sum even for a line without elements. */
 static uint64_t most_of_answer(const struct expectation *expected, uint64_t request_bytes,
                                bool part)
 {
@@ -231,6 +234,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     struct expectation expected = {.format = output,
                                    .shape = settings->shape,
                                    .strides = settings->output_strides,
+                                   .dialect = dialect_of_result(settings, output, NULL),
                                    .member = "data"};
     STEP(apply_attributes(settings, &expected));
     if (input == FORMAT_JSON) {
@@ -242,6 +246,11 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
         size_t query = strlen(path);
         append_options(settings, false, path);
         path[query] = '?';
+    }
+    if (expected.strides.count > 0 && format_is_text(output)) {
+        free(wrapped);
+        return complain(EXIT_USAGE, "a result with output strides becomes json, npy or raw: "
+                                    "rows of text have no gaps");
     }
     if (wrapped == NULL) {
         bytes = source->bytes;

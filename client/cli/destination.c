@@ -1,4 +1,4 @@
-/* A stream is written as it comes, a file under another name until it is complete. */
+/* A stream is written directly, a file under a temporary name until it is complete. */
 #include "client/cli/destination.h"
 
 #include "client/cli/terminal.h"
@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ static mode_t current_umask(void)
     return mask;
 }
 
-/* A new file in the directory of `name`. */
+/* Create a file in the folder of `name`. */
 static int open_beside(const char *name, mode_t mode, char **temporary)
 {
     char *path = NULL;
@@ -36,14 +35,14 @@ static int open_beside(const char *name, mode_t mode, char **temporary)
     return fd;
 }
 
-int destination_follow(const char *name, const char **place, char **path)
+int destination_follow(const char *name, const char **target, char **path)
 {
     struct stat link;
     struct stat about;
     struct stat standard;
-    *place = name != NULL && strcmp(name, "-") == 0 ? NULL : name;
+    *target = name != NULL && strcmp(name, "-") == 0 ? NULL : name;
     *path = NULL;
-    if (*place == NULL || lstat(name, &link) != 0 || !S_ISLNK(link.st_mode)) {
+    if (*target == NULL || lstat(name, &link) != 0 || !S_ISLNK(link.st_mode)) {
         return EXIT_DONE;
     }
     bool there = stat(name, &about) == 0;
@@ -52,13 +51,13 @@ int destination_follow(const char *name, const char **place, char **path)
     }
     if (there && fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == about.st_dev &&
         standard.st_ino == about.st_ino) {
-        *place = NULL;
+        *target = NULL;
         return EXIT_DONE;
     }
-    /* What a link leads to has a name once it is there. */
+    /* realpath() needs an existing file. */
     int fd = there ? -1 : open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     *path = realpath(name, NULL);
-    *place = *path;
+    *target = *path;
     if (fd >= 0 && *path != NULL) {
         (void)unlink(*path);
     }
@@ -83,7 +82,7 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        do { /* a pipe's reader may have to be waited for */
+        do { /* open() waits for the reader of a pipe */
             destination->fd = open(name, O_WRONLY | O_CLOEXEC);
         } while (destination->fd < 0 && errno == EINTR && !interrupted());
     } else {
@@ -101,75 +100,6 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     return EXIT_DONE;
 }
 
-int destination_lock(int fd, const char *name)
-{
-    return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK
-               ? complain(EXIT_LOCAL, "%s: another tally is writing it", name)
-               : EXIT_DONE;
-}
-
-static int complain_in_the_way(const char *path, const char *why)
-{
-    return complain(EXIT_LOCAL, "%s is in the way of the result so far, %s: remove it", path,
-                    why);
-}
-
-int destination_open_partial(const char *name, bool there, struct destination *destination)
-{
-    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    char *path = NULL;
-    struct stat about;
-    struct stat replaced;
-    bool made = false;
-    const bool replaces = stat(name, &replaced) == 0;
-    if (asprintf(&path, "%s" PARTIAL, name) < 0) {
-        return complain_no_memory();
-    }
-    *destination =
-        (struct destination){.fd = -1, .name = name, .temporary = path, .stays = true};
-    if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        return complain_in_the_way(path, "which is a file");
-    }
-    do { /* one may come and go in between */
-        destination->fd = open(path, flags);
-        made = destination->fd < 0 && errno == ENOENT && !there;
-        if (made) {
-            destination->fd = open(path, flags | O_CREAT | O_EXCL, replaces ? 0600 : 0666);
-        }
-    } while (made && destination->fd < 0 && errno == EEXIST);
-    if (destination->fd < 0) {
-        return complain_errno(EXIT_LOCAL, path);
-    }
-    STEP(destination_lock(destination->fd, path));
-    if (!made && fstat(destination->fd, &about) == 0 && about.st_size == 0 &&
-        about.st_uid != geteuid()) {
-        return complain_in_the_way(path, "and is somebody else's");
-    }
-    if (replaces) { /* its bytes are for nobody else meanwhile, either */
-        (void)fchmod(destination->fd, replaced.st_mode & 0777);
-    }
-    return EXIT_DONE;
-}
-
-int destination_check_stamp(struct destination *destination, uint64_t stamp, bool begun,
-                            bool done)
-{
-    uint64_t found = 0;
-    const off_t size = lseek(destination->fd, 0, SEEK_END);
-    const off_t at = size - (off_t)sizeof found;
-    bool empty = size == 0 && !begun;
-    bool stamped = stamp != 0 && at >= 0 &&
-                   pread(destination->fd, &found, sizeof found, at) == sizeof found &&
-                   found == stamp;
-    destination->stays = !empty;
-    return stamped || empty || (done && (uint64_t)size == destination->due)
-               ? EXIT_DONE
-               : complain(EXIT_USAGE,
-                          "%s is the result so far of a job with another checkpoint: go on "
-                          "with that one by --resume, or remove the file",
-                          destination->temporary);
-}
-
 int destination_clear(const struct destination *destination)
 {
     return ftruncate(destination->fd, 0) == 0
@@ -177,24 +107,18 @@ int destination_clear(const struct destination *destination)
                : complain_errno(EXIT_LOCAL, destination->temporary);
 }
 
-int destination_sync(const struct destination *destination)
-{
-    return fdatasync(destination->fd) == 0 ? EXIT_DONE
-                                           : complain_errno(EXIT_LOCAL, destination->temporary);
-}
-
 void destination_close(struct destination *destination)
 {
     if (destination->fd > STDERR_FILENO) {
         (void)close(destination->fd);
     }
-    if (destination->temporary != NULL && !destination->stays) {
+    if (destination->temporary != NULL) {
         (void)unlink(destination->temporary);
     }
     free(destination->temporary);
 }
 
-/* True of /dev/stdout, too. */
+/* Whether fd is standard output, also by another name such as /dev/stdout. */
 static bool is_standard_output(int fd)
 {
     struct stat about;
@@ -204,7 +128,7 @@ static bool is_standard_output(int fd)
             about.st_dev == standard.st_dev && about.st_ino == standard.st_ino);
 }
 
-/* A stream could not be written to, or a file. */
+/* Complain about a failed write. */
 static int refuse_write(const struct destination *destination)
 {
     const int reason = errno;
@@ -219,7 +143,7 @@ static int refuse_write(const struct destination *destination)
                           destination->name == NULL ? "standard output" : destination->name);
 }
 
-int destination_place(const struct destination *destination, uint64_t offset, const void *bytes,
+int destination_write(const struct destination *destination, uint64_t offset, const void *bytes,
                       size_t count)
 {
     const char *from = bytes;
@@ -242,9 +166,6 @@ int destination_place(const struct destination *destination, uint64_t offset, co
 
 int destination_finish(struct destination *destination)
 {
-    if (destination->stays && ftruncate(destination->fd, (off_t)destination->due) != 0) {
-        return complain_errno(EXIT_LOCAL, destination->temporary);
-    }
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;

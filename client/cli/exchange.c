@@ -1,10 +1,12 @@
-/* JSON is kept in memory until it is whole. Numbers come as raw bytes, whose type and shape are in
- * the head of the answer and say how many there must be; they go to their place at once, in an NPY
- * file behind its own head. A further attempt starts anew; to a pipe there is none. */
+/* JSON answers, and numbers that become text, are kept in memory until they are complete. Other
+ * numbers arrive as raw bytes: the head of the answer has their type and shape, so their number is
+ * known, and they are written at once, in an NPY file behind its header. A further attempt starts
+ * over; answers to a pipe are not repeated. */
 #include "client/cli/exchange.h"
 
 #include "client/cli/destination.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_writer.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
 #include "proto/npy_header.h"
@@ -17,13 +19,15 @@
 struct exchange {
     const struct expectation *expected;
     struct destination destination;
-    uint64_t received; /* bytes of the answer */
-    uint64_t most;     /* bytes that it may have */
-    char *bytes;       /* owned: those of JSON */
+    uint64_t received; /* bytes of the answer received so far */
+    uint64_t most;     /* largest number of bytes of the answer */
+    char *bytes;       /* owned: of an answer that is kept: JSON, or numbers that become text */
     size_t room;
     char head[NPY_HEADER_MAX]; /* of an NPY file */
     size_t head_bytes;
-    int status; /* after complaining about the answer */
+    enum tally_dtype dtype;   /* of numbers, as the answer has it */
+    struct number_list shape; /* likewise */
+    int status;               /* after complaining about the answer */
 };
 
 static int complain_too_long(uint64_t most)
@@ -35,7 +39,7 @@ static int complain_too_long(uint64_t most)
                     most);
 }
 
-/* Type and shape of the answer are those that were expected, and say how many bytes it has. */
+/* Check type and shape of the answer, and compute its length. */
 static int check_tensor(struct exchange *exchange, const char *dtype, const char *shape)
 {
     const struct expectation *expected = exchange->expected;
@@ -62,13 +66,15 @@ static int check_tensor(struct exchange *exchange, const char *dtype, const char
     if (expected->shape.count == 0 && exchange->most > expected->most) {
         return complain_too_long(expected->most);
     }
+    exchange->dtype = scan.dtype;
+    exchange->shape = sizes;
     if (expected->format != FORMAT_NPY) {
         return EXIT_DONE;
     }
     if (scan.dtype == TALLY_BFLOAT16) {
         return complain(EXIT_USAGE, "NPY files have no bfloat16; use --output-format raw");
     }
-    if (scan.output_strides != NULL) { /* the elements with the gaps between them */
+    if (scan.output_strides != NULL) { /* elements and gaps become a flat array */
         sizes.count = 1;
         sizes.numbers[0] = (int64_t)(exchange->most / tally_dtype_bytes(scan.dtype));
     }
@@ -98,7 +104,7 @@ static int begin_answer(struct exchange *exchange, const struct tally_answer *an
                                                             : EXIT_DONE;
 }
 
-static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count)
+static int store_bytes(struct exchange *exchange, const void *bytes, size_t count)
 {
     const size_t have = (size_t)exchange->received;
     if (have + count > exchange->room) {
@@ -114,24 +120,24 @@ static int keep_bytes(struct exchange *exchange, const void *bytes, size_t count
     return EXIT_DONE;
 }
 
-/* Numbers, behind what comes before the first of them. */
-static int place_numbers(struct exchange *exchange, const void *bytes, size_t count)
+/* Write numbers, the first of them behind the header of an NPY file. */
+static int write_numbers(struct exchange *exchange, const void *bytes, size_t count)
 {
     const struct destination *destination = &exchange->destination;
     if (exchange->received == 0) {
-        STEP(destination_place(destination, 0, exchange->head, exchange->head_bytes));
+        STEP(destination_write(destination, 0, exchange->head, exchange->head_bytes));
     }
-    return destination_place(destination, exchange->head_bytes + exchange->received, bytes,
+    return destination_write(destination, exchange->head_bytes + exchange->received, bytes,
                              count);
 }
 
-static int take_bytes(struct exchange *exchange, const void *bytes, size_t count)
+static int receive_bytes(struct exchange *exchange, const void *bytes, size_t count)
 {
     if (count > exchange->most - exchange->received) {
         return complain_too_long(exchange->most);
     }
-    STEP(exchange->expected->format == FORMAT_JSON ? keep_bytes(exchange, bytes, count)
-                                                   : place_numbers(exchange, bytes, count));
+    STEP(format_is_binary(exchange->expected->format) ? write_numbers(exchange, bytes, count)
+                                                      : store_bytes(exchange, bytes, count));
     exchange->received += count;
     return EXIT_DONE;
 }
@@ -146,8 +152,8 @@ static int check_answer(void *user, const struct tally_answer *answer)
 static int write_answer(void *user, uint64_t offset, const void *bytes, size_t count)
 {
     struct exchange *exchange = user;
-    (void)offset; /* where the last one ended: check_answer() starts over */
-    exchange->status = take_bytes(exchange, bytes, count);
+    (void)offset; /* is exchange->received, which check_answer() resets */
+    exchange->status = receive_bytes(exchange, bytes, count);
     return exchange->status;
 }
 
@@ -161,8 +167,8 @@ static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t r
     return interrupted();
 }
 
-/* JSON has no control characters but blanks, and it may go to a terminal. The text is whole:
- * its last byte is a bracket or a blank. */
+/* Whether a complete JSON text has control characters other than blanks, which a terminal might
+ * obey. */
 static bool has_controls(struct json_text text)
 {
     bool found = false;
@@ -172,7 +178,22 @@ static bool has_controls(struct json_text text)
     return found;
 }
 
-/* The answer has come to its end. */
+/* Write the numbers of the answer as text or CSV. */
+static int write_text(struct exchange *exchange)
+{
+    const struct expectation *expected = exchange->expected;
+    struct text_writer writer;
+    int status = text_writer_open(&writer, expected->format, &exchange->shape,
+                                  &expected->dialect, &exchange->destination);
+    if (status == EXIT_DONE) {
+        status = text_writer_add(&writer, exchange->dtype, exchange->bytes,
+                                 exchange->received / tally_dtype_bytes(exchange->dtype));
+    }
+    text_writer_close(&writer);
+    return status == EXIT_DONE ? destination_finish(&exchange->destination) : status;
+}
+
+/* Check the whole answer, and finish the result. */
 static int finish_answer(struct exchange *exchange)
 {
     const struct expectation *expected = exchange->expected;
@@ -183,7 +204,10 @@ static int finish_answer(struct exchange *exchange)
             return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",
                             exchange->received);
         }
-        STEP(exchange->most == 0 ? place_numbers(exchange, NULL, 0) : EXIT_DONE);
+        if (format_is_text(expected->format)) {
+            return write_text(exchange);
+        }
+        STEP(exchange->most == 0 ? write_numbers(exchange, NULL, 0) : EXIT_DONE);
         return destination_finish(destination);
     }
     struct json_text body = {exchange->bytes, (size_t)exchange->received};
@@ -197,9 +221,9 @@ static int finish_answer(struct exchange *exchange)
     if (expected->bare) {
         body = data;
     }
-    STEP(destination_place(destination, 0, body.at, body.count));
+    STEP(destination_write(destination, 0, body.at, body.count));
     if (body.at[body.count - 1] != '\n') {
-        STEP(destination_place(destination, body.count, "\n", 1));
+        STEP(destination_write(destination, body.count, "\n", 1));
     }
     return destination_finish(destination);
 }

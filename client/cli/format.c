@@ -1,5 +1,5 @@
-/* Formats are guessed with what the service looks at bodies with (proto/content_guess.h), and
- * arrays are measured as the service measures them, so that both see the same. */
+/* The guesses about contents (proto/content_guess.h) and the measure of arrays are those of the
+ * service, so that the command and the service agree. */
 #include "client/cli/format.h"
 
 #include "client/cli/terminal.h"
@@ -18,7 +18,7 @@ enum {
 static const struct {
     const char *name;
     const char *endings[2];
-    enum content_kind kind; /* of its first bytes */
+    enum content_kind kind; /* guess from the first bytes */
 } formats[] = {
     [FORMAT_NONE] = {"", {NULL, NULL}, CONTENT_UNKNOWN},
     [FORMAT_NPY] = {"npy", {".npy", NULL}, CONTENT_NPY},
@@ -51,7 +51,7 @@ enum format format_of_file(const char *name)
     return FORMAT_NONE;
 }
 
-/* By at most `most` bytes. CONTENT_UNKNOWN also after complaining that it cannot be read. */
+/* Guess the content from at most `most` bytes. Returns CONTENT_UNKNOWN also after a failed read. */
 static enum content_kind guess_content(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
@@ -60,30 +60,26 @@ static enum content_kind guess_content(struct source *source, size_t most)
                                                                   : CONTENT_UNKNOWN;
 }
 
-enum format format_of_content(struct source *source, bool described)
+/* Return the index of the first control character that text does not have; else `count`. */
+static size_t find_control(const char *bytes, size_t count)
 {
-    /* A stream of numbers is not waited for any longer than an NPY file tells itself apart. */
-    if (guess_content(source, described ? NPY_MAGIC_BYTES : CONTENT_GUESS_BYTES) ==
-        CONTENT_NPY) {
-        return FORMAT_NPY;
+    size_t i = 0;
+    while (i < count && ((unsigned char)bytes[i] >= ' ' ||
+                         (bytes[i] != '\0' && strchr("\t\r\n", bytes[i]) != NULL))) {
+        i++;
     }
-    return described ? FORMAT_RAW : FORMAT_JSON;
+    return i;
 }
 
-bool format_is_archive(struct source *source)
-{
-    return !source->stream && guess_content(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
-}
-
-/* What to do about it with this command, where the service has an advice of its own. */
+/* Advice for users of the command, where that of the service does not fit. */
 static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
     [CONTENT_ZIP] =
-        "give it as a file, tally cumsum FILE.npz, or save one array with numpy.save",
-    [CONTENT_GZIP] = "gunzip it first",
+        "save one array of it as NPY, numpy.save('x.npy', numpy.load('x.npz')['NAME'])",
+    [CONTENT_GZIP] = "unpack it on the way, zcat FILE | tally cumsum",
     [CONTENT_PICKLE] = "save the array with numpy.save",
-    [CONTENT_CSV] = "give --format csv, or text",
+    [CONTENT_CSV] = "give --format text, or csv",
     [CONTENT_ARRAY_TEXT] = "write json.dumps(x.tolist()), or save it with numpy.save",
     [CONTENT_PYTHON] = "write it with json.dumps()",
     [CONTENT_FORM] = "write an array such as [[1,2],[3,4]]",
@@ -94,18 +90,19 @@ void format_hint(struct source *source, enum format format, char *text, size_t s
     enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
     if (kind == CONTENT_MARKED && format_is_text(format)) {
-        return; /* text may have it */
+        return; /* text may have a byte order mark */
     }
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
-        const char *own = (size_t)kind < ARRAY_COUNT(advices) ? advices[kind] : NULL;
+        const char *advice = (size_t)kind < ARRAY_COUNT(advices) ? advices[kind] : NULL;
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
-                       own != NULL ? own : content_advice(kind));
+                       advice != NULL ? advice : content_advice(kind));
     }
 }
 
-static const char AN_ARRAY[] =
-    "expected an array such as [[1,2],[3,4]]; what is not JSON needs "
-    "its --format";
+static const char AN_ARRAY[] = "expected an array such as [[1,2],[3,4]]";
+static const char ANY_FORMAT[] = "expected NPY, a JSON array such as [[1,2],[3,4]], or numbers "
+                                 "in columns; other input needs "
+                                 "its --format";
 
 static int refuse_byte(const struct source *source, uint64_t at, char c, const char *why)
 {
@@ -117,15 +114,53 @@ static int refuse_byte(const struct source *source, uint64_t at, char c, const c
                     c > ' ' && c < 0x7F ? found : code, why);
 }
 
+/* Complain about input that by its first bytes is something else than `format`. */
+static int check_kind(struct source *source, enum format format)
+{
+    char hint[HINT_TEXT];
+    format_hint(source, format, hint, sizeof hint);
+    return hint[0] != '\0' ? complain(EXIT_USAGE, "%s%s", source->name, hint) : EXIT_DONE;
+}
+
+int format_of_content(struct source *source, bool described, enum format *format)
+{
+    char start[CONTENT_GUESS_BYTES + 1] = "";
+    size_t count = 0;
+    bool came = true;
+    if (described) { /* a stream is read no further than an NPY file can be told from numbers */
+        STEP(source_start(source, start, NPY_MAGIC_BYTES, &count));
+        *format = content_guess(start, count) == CONTENT_NPY ? FORMAT_NPY : FORMAT_RAW;
+        return EXIT_DONE;
+    }
+    while (source->stream && !source->ended && source->bytes < CONTENT_GUESS_BYTES &&
+           strpbrk(start, "0123456789[{") == NULL) {
+        STEP(source_more(source, CONTENT_GUESS_BYTES - source->bytes, -1, &came));
+        memcpy(start, source->memory, source->bytes);
+    }
+    const uint64_t shown = smaller_of(source->bytes, CONTENT_GUESS_BYTES);
+    STEP(source_start(source, start, shown, &count));
+    const enum content_kind kind = content_guess(start, count);
+    const size_t first = strspn(start, " \t\r\n");
+    const bool json = kind == CONTENT_JSON || start[first] == '[' || start[first] == '{';
+    const size_t control = find_control(start, count);
+    const bool text = (kind == CONTENT_UNKNOWN || kind == CONTENT_MARKED) && control == count &&
+                      strpbrk(start, "0123456789") != NULL;
+    *format = kind == CONTENT_NPY           ? FORMAT_NPY
+              : kind == CONTENT_CSV || text ? FORMAT_TEXT
+                                            : FORMAT_JSON;
+    if (*format != FORMAT_JSON || json || first == count) {
+        return EXIT_DONE;
+    }
+    STEP(check_kind(source, FORMAT_JSON));
+    const size_t odd = control < count ? control : first;
+    return refuse_byte(source, odd, start[odd], ANY_FORMAT);
+}
+
 int format_check_start(struct source *source)
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
-    char hint[HINT_TEXT];
     size_t count = 0;
-    format_hint(source, FORMAT_JSON, hint, sizeof hint);
-    if (hint[0] != '\0') {
-        return complain(EXIT_USAGE, "%s%s", source->name, hint);
-    }
+    STEP(check_kind(source, FORMAT_JSON));
     STEP(source_start(source, start, CONTENT_GUESS_BYTES, &count));
     size_t first = strspn(start, " \t\r\n");
     return first == count || start[first] == '[' || start[first] == '{'
@@ -149,7 +184,7 @@ int format_check_array(const struct source *source)
                         source->name, source->bytes);
     }
     if (status != STATUS_OK) {
-        return EXIT_DONE; /* the server says what is wrong */
+        return EXIT_DONE; /* the server has the better message */
     }
     size_t end = first + array.cut.bytes;
     end += strspn(source->memory + end, " \t\r\n");

@@ -1,7 +1,7 @@
-/* Formats of files: their names, and what an input's bytes look like.
+/* Formats of files: their names, and guesses from the first bytes of an input.
  *
- * The input is looked at before any byte of it is sent: then a complaint is about the user's
- * file, not about the request that `tally` makes of it. Thread: the main one. */
+ * The first bytes are checked before any byte is sent: so a complaint is about the user's file,
+ * not about the request that `tally` makes of the file. Thread: the main one. */
 #ifndef TALLY_CLI_FORMAT_H
 #define TALLY_CLI_FORMAT_H
 
@@ -16,13 +16,12 @@ enum format {
     FORMAT_CSV
 };
 
-/* Of what goes as one request, and of the answer: numbers go and come as raw bytes. */
+/* The content type of a request, and of an answer: numbers are sent as raw bytes. */
 static inline const char *format_content_type(enum format format)
 {
     return format == FORMAT_JSON ? "application/json" : "application/octet-stream";
 }
 
-/* Lines of numbers; and what is no text at all. */
 static inline bool format_is_text(enum format format)
 {
     return format == FORMAT_TEXT || format == FORMAT_CSV;
@@ -33,26 +32,25 @@ static inline bool format_is_binary(enum format format)
     return format == FORMAT_NPY || format == FORMAT_RAW;
 }
 
-/* By its name ("npy"), or by the ending of a file's name; NULL is FORMAT_NONE. */
+/* The format of this name ("npy"), or of a file name with this ending; FORMAT_NONE of NULL. */
 enum format format_named(const char *name);
 enum format format_of_file(const char *name);
 
-/* By the input's first bytes; `described`: its type and shape were given. */
-enum format format_of_content(struct source *source, bool described);
+/* Guess the format from the first bytes of the input; `described`: its type and shape were given.
+ * Waits until a stream shows a digit or a bracket. Complains about input of no known format.
+ * Returns EXIT_DONE or an exit status. */
+int format_of_content(struct source *source, bool described, enum format *format);
 
-/* Whether a file is an NPZ file (npz.h). */
-bool format_is_archive(struct source *source);
-
-/* " looks like JSON: give --format json", or "" if it looks like what `format` is or like
- * nothing that is known. */
+/* Write " looks like JSON: give --format json" to `text`, or "" if the input looks like `format`
+ * or like nothing that is known. */
 void format_hint(struct source *source, enum format format, char *text, size_t size);
 
-/* Complains about what cannot be JSON, by its first bytes: all of it may be endless. EXIT_DONE,
- * or the status after complaining. */
+/* Complain about input that by its first bytes cannot be JSON: the input may be endless. Returns
+ * EXIT_DONE or an exit status. */
 int format_check_start(struct source *source);
 
-/* Complains about JSON that is neither a whole request nor one array. EXIT_DONE, or the status
- * after complaining. The source is loaded. */
+/* Complain about JSON that is neither a whole request nor one array. The source is loaded. Returns
+ * EXIT_DONE or an exit status. */
 int format_check_array(const struct source *source);
 
 #endif

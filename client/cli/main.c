@@ -2,9 +2,8 @@
  *
  *   command found -> options parsed -> client opened -> command run -> client closed
  *
- * Failure: whoever finds a fault complains on standard error and returns the exit status that
- * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one;
- * `bench` starts others. */
+ * Possible failures: the function that finds a failure complains on standard error and returns the
+ * exit status (terminal.h). Signals end a command as soon as possible. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
@@ -18,7 +17,8 @@ enum {
     TOKEN_TEXT = 8192
 };
 
-/* The bearer token: a file's first line, or $TALLY_TOKEN. False after complaining. */
+/* Read the bearer token: the first line of a file, or $TALLY_TOKEN. Returns false after
+ * complaining. */
 static bool read_token(const struct settings *settings, char *token, size_t size)
 {
     const char *given = getenv("TALLY_TOKEN"); /* NOLINT(concurrency-mt-unsafe): read only */
@@ -53,7 +53,7 @@ static bool read_token(const struct settings *settings, char *token, size_t size
     return read;
 }
 
-/* A client as the settings say; NULL after complaining. */
+/* Open a client with the settings. Returns NULL after complaining. */
 static struct tally *open_client(const struct settings *settings, const char *url)
 {
     char token[TOKEN_TEXT];
@@ -79,13 +79,13 @@ static struct tally *open_client(const struct settings *settings, const char *ur
     return client;
 }
 
-/* A standard stream that the caller closed stays unusable: else the next file or socket would
- * take its number, and the result would go there. */
-static void keep_standard_numbers(void)
+/* Occupy the descriptors of standard streams that the caller closed. Otherwise the next file or
+ * socket would get such a descriptor, and the result would be written there. */
+static void reserve_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
-            /* This way round a read from standard input, and a write to the others, fails. */
+            /* With these modes a read from standard input, or a write to the others, fails. */
             (void)open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
         }
     }
@@ -93,15 +93,20 @@ static void keep_standard_numbers(void)
 
 static int call_command(enum command_id command, const struct settings *settings)
 {
+    static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
+        [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
+        [COMMAND_CONSOLE] = command_console,       [COMMAND_TOKEN] = command_token,
+        [COMMAND_COMPLETION] = command_completion,
+    };
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
-        client = open_client(settings,
-                             command == COMMAND_BENCH ? settings->argument : settings->url);
+        client = open_client(settings, settings->url);
         if (client == NULL) {
             return EXIT_USAGE;
         }
     }
-    int status = command_rows[command].run(settings, client);
+    int status = commands[command](settings, client);
     tally_close(client);
     return status;
 }
@@ -114,11 +119,18 @@ static int run_command_line(int argc, char **argv)
     }
     options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        enum command_id about = command_find(argv[2]);
+        if (about != COMMAND_COUNT) {
+            options_help(about, stdout);
+        }
+        return about != COMMAND_COUNT ? EXIT_DONE : EXIT_USAGE;
+    }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         options_overview(stdout);
         return argc > 1 ? EXIT_DONE : EXIT_USAGE;
     }
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         (void)printf("tally %s\n", tally_library_version());
         return EXIT_DONE;
     }
@@ -127,11 +139,8 @@ static int run_command_line(int argc, char **argv)
         return EXIT_USAGE;
     }
     struct settings settings = {
-        .retries = command == COMMAND_BENCH ? 0 : -1,
+        .retries = -1,
         .timeout_s = command == COMMAND_HEALTH ? 10 : 0,
-        .connections = 8,
-        .duration_s = 5,
-        .warmup_s = 0.5,
         .part_bytes = 64 << 20,
         .flush_ms = 100,
     };
@@ -144,8 +153,8 @@ static int run_command_line(int argc, char **argv)
     return status;
 }
 
-/* Whether the standard output is a pipe or a socket that nobody reads any more. The error of a
- * write that failed earlier is not known. */
+/* Whether standard output is a pipe or a socket whose reader has closed it. The error of an earlier
+ * write by stdio is not known. */
 static bool reader_has_left(void)
 {
     struct pollfd about = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -155,7 +164,7 @@ static bool reader_has_left(void)
 
 int main(int argc, char **argv)
 {
-    keep_standard_numbers();
+    reserve_standard_descriptors();
     write_errors_not_signals();
     int status = run_command_line(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {

@@ -1,14 +1,13 @@
-/* The table of options and commands: a new one is a row here, and its use. */
-#include "client/cli/commands.h"
+/* The tables of options and commands: a new option is a row here, and a use of its value. */
+#include "client/cli/option_table.h"
 
 #include "proto/dtype.h"
 #include "proto/macros.h"
 
 enum {
     ON_CUMSUM = 1 << COMMAND_CUMSUM,
-    ON_BENCH = 1 << COMMAND_BENCH,
     ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
-    ON_SERVER = ON_CUMSUM | ON_BENCH | ON_INFO,
+    ON_SERVER = ON_CUMSUM | ON_INFO,
     ON_CONSOLE = 1 << COMMAND_CONSOLE,
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
@@ -22,68 +21,55 @@ enum {
 #define AT(field)   offsetof(struct settings, field)
 #define ANY         0, 0
 
-/* Seconds, counted in milliseconds: less than one would be none. */
+/* Bounds of seconds, which are counted in milliseconds: below one the option would be off. */
 #define TIME 0.001, 1e9
 
 /* clang-format off */
 const struct option_row option_rows[] = {
     {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ANY, ON_CUMSUM,
      "write the result there; - or nothing: standard output"},
-    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM | ON_BENCH,
-     "dimension to sum along, negative from the last (default 0; bench -1)"},
-    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM | ON_BENCH,
-     "leave each element out of its own sum"},
-    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,
+    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM,
+     "dimension to sum along, negative from the last (default 0)"},
+    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM,
+     "exclude each element from the sum at its index"},
+    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM,
      "sum from the last element towards the first"},
     {"output-dtype", 0, OPTION_CHOICE, "TYPE", TYPES, AT(output_dtype), ANY, ON_CUMSUM,
      "type of the sums, which holds every element exactly (default: the input's; of bool int64)"},
     {"nan", 0, OPTION_CHOICE, "MODE", "propagate zero skip", AT(nan), ANY, ON_CUMSUM,
-     "zero: a NaN counts as 0; skip: the same, and the sum at its place is NaN"},
+     "zero: a NaN counts as 0; skip: the same, and its sum is NaN; NA and empty fields are NaN"},
     {"initial", 0, OPTION_TEXT, "NUMBER", NULL, AT(initial), ANY, ON_CUMSUM,
      "counted before the first element of every line, in the type of the sums"},
     {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
      "one sum more along the axis, that before the first element: --initial or 0"},
-    {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
-     "element type, also as f4, <f4, double, FP32, F32; needed for raw input (bench: float32)"},
-    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
-     "sizes of the dimensions, outermost first; needed for raw input (bench: 3,4)"},
+    {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM,
+     "element type, also as f4, <f4, double, FP32, F32; needed for raw input"},
+    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM,
+     "sizes of the dimensions, outermost first; needed for raw input"},
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,
      "layout of raw or flat JSON input, in elements"},
     {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ANY, ON_CUMSUM,
      "layout of the result of raw or flat JSON input, in elements"},
     {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ANY, ON_CUMSUM,
-     "of the input; else by file name or first bytes"},
+     "of the input; else by file name or first bytes (numbers in columns: text)"},
     {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ANY, ON_CUMSUM,
      "of the result; else by file name, else the input's"},
-    {"array", 0, OPTION_TEXT, "NAME", NULL, AT(array), ANY, ON_CUMSUM,
-     "which one of an NPZ file, if it has several"},
     {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), TIME, ON_CUMSUM,
      "the server drops the request if still queued then"},
+    {"columns", 0, OPTION_TEXT, "LIST", NULL, AT(columns), ANY, ON_CUMSUM,
+     "columns of text or CSV to sum, as numbers from 1 or names: 2,5; the others are passed on"},
     {"header", 0, OPTION_FLAG, NULL, NULL, AT(header), ANY, ON_CUMSUM,
-     "the first line of text or CSV has names, not numbers, and is passed on"},
+     "the first line of text or CSV is a header, though it has no letters"},
     {"delimiter", 0, OPTION_TEXT, "C", NULL, AT(delimiter), ANY, ON_CUMSUM,
-     "character between the numbers of text or CSV (default: commas or blanks)"},
+     "character between the fields of text or CSV (default: as in the first line)"},
+    {"decimal", 0, OPTION_CHOICE, "C", ". ,", AT(decimal), ANY, ON_CUMSUM,
+     "decimal sign of the numbers of text or CSV (default: .)"},
     {"part-bytes", 0, OPTION_SIZE, "SIZE", NULL, AT(part_bytes), 1, 1 << 30, ON_CUMSUM,
-     "send what is larger in parts of that size, 1GiB at most (default 64MiB)"},
+     "size of the parts of larger input, 1GiB at most (default 64MiB)"},
     {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
-     "answer what a pipe brings within that time, waiting half of it for more (default 100)"},
-    {"checkpoint", 0, OPTION_FILE, "FILE", NULL, AT(checkpoint), ANY, ON_CUMSUM,
-     "keep there how far the job is, and the result so far as OUTPUT.partial"},
-    {"resume", 0, OPTION_FLAG, NULL, NULL, AT(resume), ANY, ON_CUMSUM,
-     "go on with the job of --checkpoint"},
+     "answer each line of a pipe within this time; half of it is for gathering lines (default 100)"},
 
-    {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), 1, 4096, ON_BENCH,
-     "requests under way at a time (default 8)"},
-    {"duration", 't', OPTION_NUMBER, "SECONDS", NULL, AT(duration_s), TIME, ON_BENCH,
-     "length of the measurement (default 5)"},
-    {"warmup", 0, OPTION_NUMBER, "SECONDS", NULL, AT(warmup_s), 0, 1e9, ON_BENCH,
-     "before it, unmeasured (default 0.5)"},
-    {"rate", 'r', OPTION_NUMBER, "R", NULL, AT(rate), 0.001, 1e9, ON_BENCH,
-     "open loop: R requests per second, whatever the server manages"},
-    {"poisson", 0, OPTION_FLAG, NULL, NULL, AT(poisson), ANY, ON_BENCH,
-     "with --rate: random (Poisson) instead of regular starts"},
-
-    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO | ON_BENCH,
+    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO,
      "print JSON for programs"},
 
     {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO | ON_CONSOLE,
@@ -92,7 +78,7 @@ const struct option_row option_rows[] = {
     {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
      "give up after that long, retries included (default 600; health 10)"},
     {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), 0, 1000, ON_CUMSUM | ON_INFO,
-     "further attempts when the server is busy or a connection breaks (default 4)"},
+     "further attempts if the server is busy or a connection breaks (default 4)"},
     {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ANY, ON_SERVER,
      "bearer token to send (default: $TALLY_TOKEN, else none)"},
     {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ANY, ON_SERVER,
@@ -104,46 +90,40 @@ const struct option_row option_rows[] = {
     {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ANY, ON_SERVER,
      "do not verify the server's certificate"},
     {"scopes", 0, OPTION_TEXT, "LIST", NULL, AT(scopes), ANY, 1U << COMMAND_TOKEN,
-     "what it is for: infer, metrics, admin, separated by commas (default infer)"},
-    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM | ON_BENCH,
+     "scopes of the token: infer, metrics, admin, separated by commas (default infer)"},
+    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM,
      "no progress bar"},
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
 };
 
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
-        "cumsum", command_cumsum, "[INPUT]", "<file>", "cumulative sum of a tensor",
-        "INPUT is an NPY, NPZ, raw, JSON, text or CSV file; - or nothing: standard input.\n"
+        "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
+        "INPUT is an NPY, raw, JSON, text or CSV file; - or nothing: standard input.\n"
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
         "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"
-        "  seq 1 10 | tally cumsum -f text\n"},
+        "  seq 1 10 | tally cumsum\n"
+        "  tally cumsum sales.csv --columns price,tax\n"
+        "  zcat readings.csv.gz | tally cumsum -f csv\n"},
     [COMMAND_DEVICES] = {
-        "devices", command_devices, "", NULL, "devices the server computes on", ""},
+        "devices", "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
-        "health", command_health, "", NULL, "whether the server is alive and ready",
+        "health", "", NULL, "state of the server: alive, ready",
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
     [COMMAND_VERSION] = {
-        "version", command_version, "", NULL, "versions of this program and the server", ""},
+        "version", "", NULL, "versions of this program and the server", ""},
     [COMMAND_CONSOLE] = {
-        "console", command_console, "", NULL, "open the console of the server in a browser",
-        "The address is printed, and opened by xdg-open where there is one.\n"},
-    [COMMAND_BENCH] = {
-        "bench", command_bench, "[URL]", NULL, "load the server and report rates and latencies",
-        "Without --rate each connection sends its next request when the last is answered\n"
-        "(closed loop). With --rate requests have intended start times, and latency is\n"
-        "counted from those, so a stall of the server is seen by every request it delayed.\n"
-        "What could not be sent within --duration is not sent after it: `unsent` counts it, and\n"
-        "`behind_s` says how late the sender was then.\n"
-        "Every answer is compared with the first one. Requests are not retried.\n"},
+        "console", "", NULL, "open the console of the server in a browser",
+        "The address is printed, and opened by xdg-open if that is installed.\n"},
     [COMMAND_TOKEN] = {
-        "token", command_token, "new NAME", "new", "make a token for a server that asks for one",
+        "token", "new NAME", "new", "make a token for a server that asks for one",
         "The line for the server's --token-file is printed on standard output, the token on\n"
-        "standard error; it is not kept anywhere.\n"
+        "standard error. The token is not stored.\n"
         "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
-        "completion", command_completion, "SHELL", "bash zsh fish",
+        "completion", "SHELL", "bash zsh fish",
         "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"
         "  tally completion fish | source\n"},

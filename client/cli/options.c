@@ -1,5 +1,5 @@
-/* Parsing by getopt_long() with what option_table.c says, and --help. Operands and options may
- * come in any order; "--" ends the options, "-" is an operand. */
+/* Parsing with getopt_long(), by the rows of option_table.c, and --help. Operands and options may
+ * have any order; "--" ends the options, "-" is an operand. */
 #include "client/cli/options.h"
 
 #include "client/cli/terminal.h"
@@ -46,7 +46,7 @@ enum command_id command_find(const char *name)
 
 /* ---- values ---- */
 
-/* Whether `word` is one of the words of `choices`; else the nearest of them, unless it is the
+/* Whether `word` is one of `choices`. Otherwise suggests the nearest one, unless `word` is the
  * beginning of several. */
 static bool is_choice(const char *choices, const char *word, struct suggestion *suggestion)
 {
@@ -134,12 +134,13 @@ bool number_list_parse(const char *text, bool open, struct number_list *list)
     }
 }
 
-/* A type by its name elsewhere: NumPy's codes, the Open Inference Protocol's, OpenVINO's. */
+/* Return the name of a type that is given by its name in NumPy, C, the Open Inference Protocol or
+ * OpenVINO; other words unchanged. */
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
         {"half", "float16"}, {"float", "float32"}, {"double", "float64"}, {"?", "bool"}};
-    const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
+    const char *code = word + strspn(word, "<|="); /* raw numbers are little-endian */
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
         if (strcmp(aliases[i][0], code) == 0) {
             return aliases[i][1];
@@ -147,7 +148,7 @@ static const char *type_of_alias(const char *word)
     }
     for (int i = 0; i <= DTYPE_BOOL; i++) {
         const struct dtype_info *type = dtype_info((enum dtype)i);
-        /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: nobody's is the other's. */
+        /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: the former is not accepted. */
         if ((type->npy != NULL && strcmp(type->npy + 1, code) == 0) ||
             strcasecmp(type->kserve, word) == 0 ||
             (strcasecmp(type->openvino_type, word) == 0 &&
@@ -158,7 +159,7 @@ static const char *type_of_alias(const char *word)
     return word;
 }
 
-/* What to do about a type that there is not, instead of the nearest one; NULL: nothing. */
+/* Return advice for an unknown type that is better than the nearest name; NULL: none. */
 static const char *type_advice(const struct option_row *row, const char *word)
 {
     if (word[0] == '>') {
@@ -170,7 +171,7 @@ static const char *type_advice(const struct option_row *row, const char *word)
                : NULL;
 }
 
-/* A bound in digits, whatever its size, as who reads it would write it. */
+/* Print a bound as a user would write it. */
 static void bound_text(const struct option_row *row, double bound, char *text, size_t room)
 {
     if (row->kind == OPTION_SIZE) {
@@ -180,9 +181,9 @@ static void bound_text(const struct option_row *row, double bound, char *text, s
     }
 }
 
-/* Store an option's value, NULL of a flag, or complain. */
-static int take_value(enum command_id command, const struct option_row *row, const char *value,
-                      struct settings *settings)
+/* Store the value of an option, NULL for a flag. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+static int store_value(enum command_id command, const struct option_row *row, const char *value,
+                       struct settings *settings)
 {
     bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;
@@ -260,7 +261,7 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* The row that getopt_long() means; NULL if it means none. */
+/* Return the row of a result of getopt_long(); NULL: none. */
 static const struct option_row *row_of(enum command_id command, int found)
 {
     if (found >= FIRST_ROW) {
@@ -275,7 +276,7 @@ static const struct option_row *row_of(enum command_id command, int found)
     return NULL;
 }
 
-/* The row of an option with this name; NULL if there is none. */
+/* Return the row of the option with this name; NULL: none. */
 static const struct option_row *row_named(const char *name)
 {
     for (size_t i = 0; i < option_row_count; i++) {
@@ -286,13 +287,13 @@ static const struct option_row *row_named(const char *name)
     return NULL;
 }
 
-/* `before`: the word before it. */
-static int take_operand(enum command_id command, const char *word, const char *before,
-                        struct settings *settings)
+/* Store an operand; `before` is the word before it. */
+static int store_operand(enum command_id command, const char *word, const char *before,
+                         struct settings *settings)
 {
     if (word[0] == '\0') {
         return complain(EXIT_USAGE, "an argument is empty, '': leave it out, or set the "
-                                    "variable that it was to come from");
+                                    "variable that it was made of");
     }
     if (command == COMMAND_TOKEN && settings->argument != NULL && settings->name == NULL) {
         settings->name = word;
@@ -306,10 +307,11 @@ static int take_operand(enum command_id command, const char *word, const char *b
                             before);
         }
         if (command == COMMAND_CUMSUM) {
-            return complain(EXIT_USAGE,
-                            "unexpected argument \"%s\": %s is the input already; where the "
-                            "result goes is said by -o FILE",
-                            word, settings->argument);
+            return complain(
+                EXIT_USAGE,
+                "unexpected argument \"%s\": %s is the input already; -o FILE names "
+                "the result",
+                word, settings->argument);
         }
         return complain(EXIT_USAGE,
                         "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
@@ -319,16 +321,16 @@ static int take_operand(enum command_id command, const char *word, const char *b
     return EXIT_DONE;
 }
 
-/* Whether a letter with its value behind it, -axis, is the name of an option. */
+/* Whether a letter and its value, such as -axis, are together the name of an option. */
 static bool is_misspelled(const char *word, const char *value)
 {
     return word[0] == '-' && word[1] != '-' && value == word + 2 && row_named(word + 1) != NULL;
 }
 
-/* getopt_long() knows no option `word`, or no letter of it. */
+/* Complain about an unknown option, or an unknown letter in `word`. */
 static int refuse_option(enum command_id command, const char *word)
 {
-    char letter[3] = {'-', (char)optopt, '\0'}; /* perhaps one of several behind a dash */
+    char letter[3] = {'-', (char)optopt, '\0'}; /* one of several letters behind a dash */
     char several[WORD_TEXT * 4] = "";
     int count = 0;
     if (optopt != 0) {
@@ -354,12 +356,14 @@ static int refuse_option(enum command_id command, const char *word)
                     command_rows[command].name);
 }
 
-/* What getopt_long() is to find for a command, COMMAND_COUNT: for any; both arrays are empty. */
+/* List the options of a command for getopt_long(); COMMAND_COUNT: of all commands. Both arrays must be
+ * empty. */
 static void list_options(enum command_id command, struct option *names, char *letters)
 {
     size_t used = 0;
     assert(option_row_count <= ROWS_MAX);
-    text_append(letters, LETTERS_TEXT, "-:"); /* operands where they stand, ':' for no value */
+    text_append(letters, LETTERS_TEXT,
+                "-:"); /* report operands in order, missing values as ':' */
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
         if (command != COMMAND_COUNT && !option_is_on(row, command)) {
@@ -386,7 +390,7 @@ void options_command_first(int argc, char **argv)
             getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
     } while (found != -1 && found != 1);
     int at = found == 1 ? optind - 1 : optind;
-    optind = 0; /* options_parse() begins anew */
+    optind = 0; /* options_parse() starts over */
     if (at > 1 && at < argc) {
         char *command = argv[at];
         memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
@@ -409,7 +413,7 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
         bool refused = found == '?' || found == ':';
         const struct option_row *row = row_of(command, refused ? optopt : found);
         if (found == 1) {
-            status = take_operand(command, optarg, argv[optind - 2], settings);
+            status = store_operand(command, optarg, argv[optind - 2], settings);
         } else if (row == NULL) {
             status = refuse_option(command, argv[optind - 1]);
         } else if (found == '?') {
@@ -421,11 +425,11 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
             status = complain(EXIT_USAGE, "%s: a name of several letters has two dashes, -%s",
                               argv[optind - 1], argv[optind - 1]);
         } else {
-            status = take_value(command, row, optarg, settings);
+            status = store_value(command, row, optarg, settings);
         }
     }
     while (status == EXIT_DONE && optind < argc) {
-        status = take_operand(command, argv[optind], argv[optind - 1], settings);
+        status = store_operand(command, argv[optind], argv[optind - 1], settings);
         optind++;
     }
     return status;
@@ -442,12 +446,12 @@ void options_overview(FILE *to)
         (void)fprintf(to, "  %-11s %s\n", command_rows[i].name, command_rows[i].summary);
     }
     (void)fputs(
-        "\n`tally COMMAND --help` shows the options of a command.\n\n"
+        "\n`tally help COMMAND` shows the options of a command, `tally -V` the version.\n\n"
         "environment: TALLY_URL (server), TALLY_TOKEN (bearer token), NO_COLOR\n"
         "exit status: 0 done, 1 refused by the server, 2 wrong usage or input,\n"
         "  3 server not reached, 4 server busy or not ready, 5 timeout, 6 server failed,\n"
-        "  7 local input or output failed, 130 interrupted; ended by SIGPIPE where nobody\n"
-        "  reads the standard output any more\n",
+        "  7 local input or output failed, 130 interrupted; ended by SIGPIPE if the reader\n"
+        "  of standard output has closed it\n",
         to);
 }
 

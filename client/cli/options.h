@@ -1,143 +1,27 @@
-/* The command line of `tally`: commands, options, and what was given.
+/* The command line of `tally`: parsing by the tables (option_table.h), and --help.
  *
- * A command and an option are a row each (option_table.c); the rows feed the parser, --help
- * (options.c) and shell completion (cmd_completion.c). What is given ends up in struct
- * settings, with its defaults filled in by main(), and is not changed after.
- *
- * Failure: a command line that makes no sense is complained about, with the nearest word that
- * would, and ends in EXIT_USAGE. Thread: the main one. */
+ * Possible failures: a command line that makes no sense is EXIT_USAGE, after a complaint that names
+ * the nearest word that would make sense. Thread: the main one. */
 #ifndef TALLY_CLI_OPTIONS_H
 #define TALLY_CLI_OPTIONS_H
 
-#include "client/tally.h"
+#include "client/cli/option_table.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
-enum command_id {
-    COMMAND_CUMSUM,
-    COMMAND_DEVICES,
-    COMMAND_HEALTH,
-    COMMAND_VERSION,
-    COMMAND_CONSOLE,
-    COMMAND_BENCH,
-    COMMAND_TOKEN,
-    COMMAND_COMPLETION,
-    COMMAND_COUNT
-};
-
-enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1 /* of a list */
-};
-
-/* "1,1,3,4" */
-struct number_list {
-    int count; /* 0: not given */
-    int64_t numbers[TALLY_MAX_RANK];
-};
-
-/* Every option of every command, and what was left over. Texts are borrowed from argv. */
-struct settings {
-    const char *url;
-    const char *token_file;
-    const char *ca_file;
-    const char *client_cert;
-    const char *client_key;
-    bool insecure;
-    double timeout_s; /* 0: the library's default */
-    int64_t retries;  /* -1: the library's default */
-    bool quiet;
-    bool help;
-    bool json;
-
-    const char *output;
-    const char *format;
-    const char *output_format;
-    const char *array;
-    const char *dtype;
-    const char *output_dtype;
-    const char *nan;
-    const char *initial;
-    bool include_initial;
-    struct number_list shape;
-    struct number_list strides;
-    struct number_list output_strides;
-    int64_t axis;
-    bool axis_given;
-    bool exclusive;
-    bool reverse;
-    double deadline_s;
-    int64_t part_bytes;
-    int64_t flush_ms;
-    const char *checkpoint;
-    bool resume;
-    bool header;
-    const char *delimiter;
-
-    int64_t connections;
-    double duration_s;
-    double warmup_s;
-    double rate;
-    bool poisson;
-
-    const char *scopes;
-
-    const char *argument; /* the operand: input file, URL, shell or `new`; NULL if none */
-    const char *name;     /* the second: of a new token; NULL if none */
-};
-
-enum option_kind {
-    OPTION_FLAG,    /* bool */
-    OPTION_TEXT,    /* const char * */
-    OPTION_FILE,    /* const char *, completed as a file name */
-    OPTION_CHOICE,  /* const char *, one of `choices` */
-    OPTION_INTEGER, /* int64_t, from least to most */
-    OPTION_SIZE,    /* int64_t, the same in bytes, with or without a unit */
-    OPTION_NUMBER,  /* double, from least to most */
-    OPTION_LIST     /* struct number_list */
-};
-
-struct option_row {
-    const char *name; /* without "--" */
-    char letter;      /* or 0 */
-    enum option_kind kind;
-    const char *value;   /* its name in the help, NULL for flags */
-    const char *choices; /* separated by spaces, NULL if open */
-    size_t offset;       /* in struct settings */
-    double least;        /* of a number; both 0: any */
-    double most;
-    unsigned commands; /* bit set of command_id */
-    const char *help;
-};
-
-struct command_row {
-    const char *name;
-    int (*run)(const struct settings *settings, struct tally *client); /* commands.h */
-    const char *operand;                                               /* in the usage line */
-    const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
-    const char *summary;
-    const char *details; /* after the options */
-};
-
-extern const struct option_row option_rows[];
-extern const size_t option_row_count;
-extern const struct command_row command_rows[COMMAND_COUNT];
-
-/* Numbers separated by commas, none negative, or one of them -1 if `open`; else false. */
+/* Parse non-negative numbers that commas separate; if `open`, one of them may be -1. Returns false for
+ * other text. */
 bool number_list_parse(const char *text, bool open, struct number_list *list);
 
 /* Whether the command has the option. */
 bool option_is_on(const struct option_row *row, enum command_id command);
 
-/* Options may come before the command: put it in front of them, at argv[1]. */
+/* Move the command in front of options that are before it, to argv[1]. */
 void options_command_first(int argc, char **argv);
 
-/* COMMAND_COUNT, after complaining, if there is none of this name. */
+/* Return the command of this name; COMMAND_COUNT after complaining. */
 enum command_id command_find(const char *name);
 
-/* Parse the command line from the command's name on: EXIT_DONE, or EXIT_USAGE after complaining
- * what is wrong and how to mend it. */
+/* Parse the command line from the command's name on. Returns EXIT_DONE, or EXIT_USAGE after
+ * complaining. */
 int options_parse(enum command_id command, int argc, char **argv, struct settings *settings);
 
 void options_help(enum command_id command, FILE *to);

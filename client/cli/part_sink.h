@@ -1,48 +1,43 @@
-/* Where the sums of parts go: to their places in a raw or NPY file, or one after the other to a
- * stream or as text.
+/* The sink of the sums of parts: bytes at their offsets in a raw or NPY file, or bytes and text one
+ * after the other in a stream.
  *
- * Text is a row of the last dimension a line (of a tensor with one dimension: a number), JSON
- * is an array nested as the tensor. Both, and what goes to a stream, come in order.
- *
- * Possible failures: complained about here, as EXIT_LOCAL. Thread: one at a time, but for
- * part_sink_write() to a file that is not in order, which is for any. */
+ * Possible failures: the output cannot be written, EXIT_LOCAL, or cannot have the format,
+ * EXIT_USAGE, after a complaint. Thread: one at a time; part_sink_write() to a file that is not
+ * written in order: any number. */
 #ifndef TALLY_CLI_PART_SINK_H
 #define TALLY_CLI_PART_SINK_H
 
-#include "client/cli/destination.h"
 #include "client/cli/part_source.h"
+#include "client/cli/text_writer.h"
 
 struct part_sink {
     struct destination destination;
     enum format format;
-    const struct tensor *tensor;   /* of sums; borrowed; so is the cutting */
-    const struct cutting *cutting; /* of sums; NULL until known */
-    const char *header;            /* of CSV, passed on as it is; borrowed, NULL: none */
-    size_t header_bytes;           /* with the end of its line */
-    char delimiter;                /* between the numbers of a line of text */
-    bool begun;                    /* what comes before the sums is written */
-    uint64_t head_bytes;           /* of an NPY file */
-    uint64_t printed;              /* elements, where they come in order */
-    uint64_t written;              /* bytes, likewise */
-    uint64_t row_length;           /* elements of a line of text */
-    struct number_list nest;       /* sizes of the arrays in JSON, up to the first that is 0 */
-    char *text;                    /* owned: elements being printed */
+    const struct tensor *tensor;      /* of sums; borrowed, like all pointers here */
+    const struct cutting *cutting;    /* of sums */
+    const struct text_reader *reader; /* of text, whose header is passed on; NULL: none */
+    struct text_writer writer;        /* of JSON, text and CSV */
+    bool begun;                       /* the bytes before the sums are written */
+    uint64_t head_bytes;              /* of an NPY file */
 };
 
 /* Whether parts must be written in order. */
 bool part_sink_in_order(enum format format, const char *name);
 
-/* Nothing is written yet. The file of a job with a checkpoint stays when the job is not done;
- * `there`: it must be there already. */
+/* Open the destination. Nothing is written yet. */
 int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
-                   const struct tensor *tensor, bool there);
-/* Write what comes before the sums; a stream gets it with the first of them, so that a refusal
- * leaves it empty. `stamp`: of a partial file that has nothing that is gone on with, and ends
- * in it; else 0. */
-int part_sink_begin(struct part_sink *sink, uint64_t stamp);
-int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
+                   const struct tensor *tensor);
 
-/* All parts are there. `outermost`: the outermost size, if it was open. */
+/* Write the bytes before the sums to a file. A stream gets these bytes with the first sums, so
+ * that a refusal leaves the stream empty. */
+int part_sink_begin(struct part_sink *sink);
+
+/* Write the sums of a box, which have this type; `lines`: the lines of text that they belong to,
+ * NULL: the sums alone are written. */
+int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dtype dtype,
+                    const char *sums, const char *lines);
+
+/* Finish the result after all parts. `outermost`: the outermost size, if it was open. */
 int part_sink_finish(struct part_sink *sink, uint64_t outermost);
 void part_sink_close(struct part_sink *sink);
 

@@ -130,7 +130,7 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     return check_length(source, tensor, "");
 }
 
-int tensor_of_text(const struct settings *settings, struct part_source *parts)
+int tensor_of_text(const struct settings *settings, bool csv, struct part_source *parts)
 {
     struct text_reader *text = &parts->text;
     char hint[HINT_TEXT] = "";
@@ -138,7 +138,7 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
         format_hint(parts->bytes, FORMAT_CSV, hint, sizeof hint);
     }
     source_as_stream(parts->bytes);
-    int status = text_reader_open(text, settings, parts->bytes);
+    int status = text_reader_open(text, settings, csv, parts->bytes);
     if (status == EXIT_USAGE && hint[0] != '\0') {
         (void)fprintf(stderr, "  it%s\n", hint);
     }
@@ -330,7 +330,8 @@ static int check_end(const struct part_source *parts)
                           bytes->name);
 }
 
-int part_source_take(struct part_source *parts, struct box *box, char *to)
+int part_source_read_next(struct part_source *parts, struct box *box, char *to,
+                          struct kept_lines *kept, enum tally_dtype *dtype)
 {
     const struct cutting *cutting = &parts->cutting;
     struct box *next = &parts->next;
@@ -355,11 +356,13 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     if (most == 0 || unit == 0 || next->outer == cutting->outer) {
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
-    uint64_t lines = 0;
+    struct text_batch batch = {
+        .numbers = to, .most = most, .kept = kept, .dtype = parts->tensor.dtype};
     STEP(parts->is_text
-             ? text_reader_take(&parts->text, to, most, parts->gather_ms, &lines)
-             : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
-    taken += lines * unit;
+             ? text_reader_read(&parts->text, &batch, parts->gather_ms)
+             : source_read_next(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
+    taken += batch.count * unit;
+    *dtype = batch.dtype;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
         return complain(EXIT_USAGE, "%s ended in the middle of %s", parts->bytes->name,

@@ -104,7 +104,7 @@ struct part_source {
 int tensor_of_raw(const struct settings *settings, struct source *source,
                   struct tensor *tensor);
 int tensor_of_npy(struct source *source, struct tensor *tensor);
-int tensor_of_text(const struct settings *settings, struct part_source *parts);
+int tensor_of_text(const struct settings *settings, bool csv, struct part_source *parts);
 
 /* Return the bytes of the whole tensor; OPEN_SIZE if a size is open. */
 uint64_t cutting_bytes(const struct cutting *cutting);
@@ -113,7 +113,10 @@ uint64_t cutting_bytes(const struct cutting *cutting);
 int part_source_read(const struct part_source *parts, const struct box *box, char *to);
 
 /* Read the next box of a stream to `to`, which has room for a part, in the host's byte order.
- * Sets *box; box->outers is 0 at the end of the tensor. */
-int part_source_take(struct part_source *parts, struct box *box, char *to);
+ * Sets *box; box->outers is 0 at the end of the tensor. Sets *dtype to the type of the elements,
+ * which text may change from one box to the next (text_reader.h). `kept` gets the lines of text;
+ * NULL: the lines are not needed. */
+int part_source_read_next(struct part_source *parts, struct box *box, char *to,
+                          struct kept_lines *kept, enum tally_dtype *dtype);
 
 #endif

@@ -1,13 +1,13 @@
-/* Reading by offset (pread) where there is a file, so that an attempt can begin again anywhere.
- * What was read of a stream and not taken yet is at the front of source->memory. */
+/* A file is read by offset (pread), so that a part can be read again. Bytes of a stream that were read
+ * ahead are at the start of source->memory. */
 #include "client/cli/source.h"
 
-#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     LOAD_FIRST = 65536
 };
 
-/* Room for `room` bytes and a NUL. */
+/* Make room for `room` bytes and a NUL. */
 static int reserve_memory(struct source *source, size_t room)
 {
     if (room < source->room) {
@@ -35,15 +35,15 @@ static int reserve_memory(struct source *source, size_t room)
     return EXIT_DONE;
 }
 
-/* Wait until there is something to read; false after `ms` (-1: never), and when interrupted. */
+/* Wait until bytes can be read. Returns false after `ms` (-1: no limit), or after an interrupt. */
 static bool wait_readable(struct source *source, int ms)
 {
     struct pollfd about = {.fd = source->fd, .events = POLLIN};
-    return source->npz != NULL || poll(&about, 1, ms) > 0;
+    return poll(&about, 1, ms) > 0;
 }
 
-/* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
- * there is nothing more to read, nor to say. */
+/* Read once. *got is 0 at the end of the stream, and if no bytes arrive within wait_ms (-1: no limit).
+ * A failure is complained about once. */
 static int read_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = 0;
@@ -55,11 +55,6 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
                 break;
             }
             continue;
-        }
-        if (source->npz != NULL) {
-            source->status = npz_inflate(source, to, room, got);
-            source->ended = *got == 0;
-            break;
         }
         ssize_t count = read(source->fd, to, room);
         if (count >= 0) {
@@ -102,8 +97,8 @@ void source_drop(struct source *source, size_t count)
     memmove(source->memory, source->memory + count, (size_t)source->bytes);
 }
 
-/* What is in memory, else what can be read once. */
-static int take_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
+/* Copy the bytes in memory, else read once. */
+static int copy_or_read(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = source->bytes < room ? (size_t)source->bytes : room;
     if (*got > 0) {
@@ -131,8 +126,8 @@ void source_as_stream(struct source *source)
     }
 }
 
-int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
-                size_t *taken)
+int source_read_next(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
+                     size_t *taken)
 {
     size_t have = 0;
     size_t got = 1;
@@ -140,14 +135,14 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int g
     assert(unit > 0);
     while (have < room && got > 0) {
         int wait_ms = have < unit ? -1 : source_wait_ms(since_ns, gather_ms);
-        STEP(take_some(source, to + have, room - have, wait_ms, &got));
+        STEP(copy_or_read(source, to + have, room - have, wait_ms, &got));
         if (have < unit && have + got >= unit) {
             since_ns = now_ns();
         }
         have += got;
     }
     size_t rest = source->ended ? 0 : have % unit;
-    if (rest > 0) { /* nothing is in memory: there was too little */
+    if (rest > 0) { /* the memory is empty, since `to` was not filled from it alone */
         STEP(reserve_memory(source, rest));
         memcpy(source->memory, to + have - rest, rest);
         source->bytes = rest;
@@ -161,7 +156,7 @@ int source_open(const char *name, struct source *source)
     struct stat about;
     bool standard = name == NULL || strcmp(name, "-") == 0;
     *source = (struct source){.fd = STDIN_FILENO, .name = standard ? "standard input" : name};
-    if (!standard) { /* a pipe's writer is waited for where its bytes are (wait_readable) */
+    if (!standard) { /* wait_readable() waits for the writer of a pipe, not open() */
         source->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
     if (source->fd < 0 || fstat(source->fd, &about) != 0) {
@@ -173,7 +168,7 @@ int source_open(const char *name, struct source *source)
     if (!standard) {
         (void)fcntl(source->fd, F_SETFL, O_RDONLY);
     }
-    /* Files of /proc say that they are empty, and are not. */
+    /* The size of files in /proc is 0 although they have bytes. */
     char byte;
     bool file =
         S_ISREG(about.st_mode) && (about.st_size > 0 || pread(source->fd, &byte, 1, 0) != 1);
@@ -196,7 +191,6 @@ void source_close(struct source *source)
         (void)close(source->fd);
     }
     source->fd = -1;
-    npz_close(source);
     free(source->memory);
     source->memory = NULL;
 }
@@ -208,15 +202,6 @@ int source_start(struct source *source, char *to, size_t room, size_t *count)
     return source_read(source, 0, to, *count);
 }
 
-int source_read(struct source *source, uint64_t offset, void *to, size_t count)
-{
-    if (source->memory != NULL) {
-        memcpy(to, source->memory + offset, count);
-        return EXIT_DONE;
-    }
-    return source_pread(source, source->base + offset, to, count);
-}
-
 static int complain_changed(const struct source *source)
 {
     return complain(
@@ -226,9 +211,13 @@ static int complain_changed(const struct source *source)
         source->name);
 }
 
-int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
+int source_read(struct source *source, uint64_t offset, void *to, size_t count)
 {
     size_t done = 0;
+    if (source->memory != NULL) {
+        memcpy(to, source->memory + offset, count);
+        return EXIT_DONE;
+    }
     while (done < count) {
         ssize_t got =
             pread(source->fd, (char *)to + done, count - done, (off_t)(offset + done));
@@ -263,8 +252,14 @@ int source_load(struct source *source)
         source->stream = false;
         STEP(reserve_memory(source, source->bytes));
     } else if (source->memory == NULL) {
-        STEP(reserve_memory(source, source->bytes));
-        STEP(source_pread(source, source->base, source->memory, source->bytes));
+        char *memory = malloc(source->bytes + 1);
+        if (memory == NULL) {
+            return complain(EXIT_LOCAL, "%s: out of memory for %" PRIu64 " bytes", source->name,
+                            source->bytes);
+        }
+        int status = source_read(source, 0, memory, source->bytes);
+        source->memory = memory;
+        STEP(status);
         STEP(source_check_unchanged(source));
     }
     assert(source->memory != NULL);

@@ -1,7 +1,5 @@
-/* What a command says on standard error, complaints and progress, and the signals that end it.
- *
- * A bar appears once a transfer has taken 0.3 s and is drawn again ten times a second, on one
- * line that is cleared at the end. */
+/* Complaints, the progress bar, and signals. The bar appears 0.3 s after the start of a transfer, is
+ * drawn ten times a second, and is cleared at the end. */
 #include "client/cli/terminal.h"
 
 #include "proto/text.h"
@@ -22,25 +20,25 @@
 enum {
     BAR_LONGEST = 50,
     LINE_TEXT = 256,
-    COMPLAINT_TEXT = 16384, /* two descriptions of jobs, and names of files */
+    COMPLAINT_TEXT = 16384, /* room for names of files */
     WAKE_US = 100000
 };
 
 #define SECOND_INTERRUPT_NS INT64_C(500000000)
 #define REDRAW_NS           INT64_C(100000000)
-#define APPEAR_NS           INT64_C(300000000) /* what is quicker needs no bar */
+#define APPEAR_NS           INT64_C(300000000) /* shorter transfers have no bar */
 
-static atomic_int interrupt_seen; /* set by the handler, asked for by every thread */
-static int64_t interrupt_ns;      /* of the first; used by the handler only */
-static atomic_bool bar_drawn;     /* on the last line of standard error */
+static atomic_int interrupt_seen; /* set by the handler, read by every thread */
+static int64_t interrupt_ns;      /* time of the first interrupt; used by the handler only */
+static atomic_bool bar_drawn;     /* the last line of standard error has a bar */
 static atomic_bool complained;
 static bool pipe_signal_ignored; /* by the parent process; set once, at the start */
 static bool progress_shown;      /* standard error is a terminal and --quiet was not given */
 static int64_t progress_start_ns;
 static int64_t progress_drawn_ns; /* last redraw */
 
-/* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends
- * it: only one that comes later is a second one. */
+/* timeout(1) sends a signal twice, to the process and to its group: so only a later signal counts as a
+ * second interrupt. */
 static void on_interrupt(int number)
 {
     if (interrupt_seen == 0) {
@@ -54,7 +52,7 @@ static void on_interrupt(int number)
     }
 }
 
-/* Nothing: it came, so that a call that waited has ended. */
+/* Do nothing: the delivery of the signal has interrupted a system call. */
 static void on_wake(int number)
 {
     (void)number;
@@ -65,7 +63,7 @@ void catch_interrupts(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     (void)sigfillset(&action.sa_mask);
-    action.sa_handler = on_wake; /* first: an interrupt sets the alarm, which else would kill */
+    action.sa_handler = on_wake; /* first, since an interrupt sets the alarm */
     (void)sigaction(SIGUSR1, &action, NULL);
     (void)sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_interrupt;
@@ -114,7 +112,7 @@ void progress_end(void)
     }
 }
 
-/* False: there was a complaint before. */
+/* Print a complaint. Returns false if it is not the first one. */
 static bool print_complaint(const char *text)
 {
     bool colour = colour_allowed(STDERR_FILENO);
@@ -134,7 +132,7 @@ int complain(int status, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    text_make_safe(text); /* names of files and arrays may have any */
+    text_make_safe(text); /* names of files may have control characters */
     (void)print_complaint(text);
     return status;
 }
@@ -216,10 +214,10 @@ void progress_begin(bool quiet)
     progress_start_ns = now_ns();
 }
 
-/* "[#####-----]" as wide as fits. */
-static void bar_text(double part, int width, char *text)
+/* Print "[#####-----]" in `width` characters and brackets. */
+static void bar_text(double fraction, int width, char *text)
 {
-    int filled = (int)(part * width);
+    int filled = (int)(fraction * width);
     text[0] = '[';
     for (int i = 0; i < width; i++) {
         text[1 + i] = i < filled ? '#' : '-';
@@ -227,7 +225,7 @@ static void bar_text(double part, int width, char *text)
     memcpy(text + 1 + width, "]", 2);
 }
 
-/* " 42%  1.0 MiB of 2.4 MiB  3.1 MiB/s  0:01 left" */
+/* Print " 42%  1.0 MiB of 2.4 MiB  3.1 MiB/s  0:01 left". */
 static void figures_text(double moved, double total, double seconds, char *text)
 {
     char done[32];
@@ -258,7 +256,7 @@ static void draw_progress(double summed, double total, double seconds)
     figures_text(summed, total, seconds, figures);
     struct winsize size = {.ws_col = 0};
     bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
-    int room = (known ? size.ws_col : 80) - 12; /* a line that is longer would not be cleared */
+    int room = (known ? size.ws_col : 80) - 12; /* only one line can be cleared */
     int width = room - (int)strlen(figures) - 3;
     if (width > 5 && total >= 0) {
         bar_text(summed / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);

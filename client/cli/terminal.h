@@ -1,11 +1,9 @@
-/* What the user sees on standard error: errors, and a progress bar where that is a terminal;
- * and what the user does there: interrupts.
+/* Complaints and a progress bar on standard error, and interrupts.
  *
- * Whoever finds a fault complains where it is found, and hands the exit status up. The first
- * complaint is the only one: what fails after it does so because of it, or beside it on a
- * thread of its own. Nothing is coloured and no bar is drawn where nobody looks: in a pipe,
- * with NO_COLOR, with --quiet. Thread: the main one, but for complaints, interrupted() and
- * now_ns(), which are for any. */
+ * The function that finds a failure complains, and returns the exit status to its caller. Only the
+ * first complaint is printed: later failures follow from it, or happen at the same time on another
+ * thread. Colours and the bar appear on terminals only; NO_COLOR and --quiet turn them off.
+ * Thread: the main one; complaints, interrupted() and now_ns(): any. */
 #ifndef TALLY_CLI_TERMINAL_H
 #define TALLY_CLI_TERMINAL_H
 
@@ -28,10 +26,10 @@ enum {
     EXIT_INTERRUPTED = 130
 };
 
-/* "tally: ..." on standard error; returns `status` for `return complain(...)`. */
+/* Print "tally: error: ..." on standard error. Returns `status`, for `return complain(...)`. */
 int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Take a step that can fail; if it does, this function ends with its exit status. */
+/* Call a function that can fail. If it fails, the calling function returns its exit status. */
 #define STEP(call)                    \
     do {                              \
         int step_status = (call);     \
@@ -39,40 +37,38 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
             return step_status;       \
     } while (0)
 
-/* EXIT_LOCAL */
+/* Complain about lack of memory. Returns EXIT_LOCAL. */
 int complain_no_memory(void);
 
-/* "NAME: what errno says" */
+/* Complain "NAME: " and the text of errno. Returns `status`. */
 int complain_errno(int status, const char *name);
 
-/* Tell what went wrong with a call, and the exit status that says so. */
+/* Complain about a failed call. Returns its exit status. */
 int complain_error(const struct tally_error *err);
 
-/* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
+/* Whether a descriptor may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* A closed pipe and a file that becomes too large are errors of write() instead of signals:
- * sockets fail so, too. */
+/* Turn SIGPIPE and SIGXFSZ into errors of write(): a broken connection must not end the process. */
 void write_errors_not_signals(void);
-/* Nobody reads the standard output any more: end the process by SIGPIPE, as programs end that do
- * not catch the signal. Returns only where the parent process ignored SIGPIPE. The output must
- * be the only one of the process, since files under temporary names stay. Thread: any. */
+/* End the process by SIGPIPE after the reader of standard output has closed it, as programs do that do
+ * not handle the signal. Returns only if the parent process ignored SIGPIPE. Standard output must be
+ * the only output of the process, since temporary files stay. Thread: any. */
 void end_by_broken_pipe(void);
 
-/* For commands that have something to end: SIGINT, SIGTERM and SIGHUP make interrupted() true
- * from now on, a second one half a second later ends the process. Once interrupted, the main
- * thread waits in no system call for longer than a tenth of a second (EINTR), also in one that
- * it had not begun when the signal came. */
+/* Handle SIGINT, SIGTERM and SIGHUP: the first one makes interrupted() true, another one more than half
+ * a second later ends the process. After an interrupt no system call of the main thread blocks for
+ * longer than a tenth of a second (EINTR), also if the call begins later. */
 void catch_interrupts(void);
 bool interrupted(void);
-/* End the system call that another thread waits in. */
+/* Interrupt the system call in which another thread waits. */
 void wake_thread(pthread_t thread);
 
-/* The transfer begins whose progress is shown on the last line of a terminal. */
+/* Begin a transfer whose progress is shown on the last line of a terminal. */
 void progress_begin(bool quiet);
-/* So many bytes are summed of a total, -1 if that is not known. */
+/* Show the number of summed bytes of a total; -1: the total is unknown. */
 void progress_show(double summed, double total);
-/* Clear the line; a complaint does so, too. */
+/* Clear the line; complaints do this, too. */
 void progress_end(void);
 
 /* "1.5 GiB" */
@@ -80,7 +76,7 @@ const char *bytes_text(double bytes, char *text, size_t size);
 
 int64_t now_ns(void);
 
-/* What errno says. */
+/* Return the text of errno. */
 const char *errno_text(void);
 
 #endif

@@ -1,353 +1,245 @@
-/* Lines are converted straight from what was read to elements: the service's own reader takes a
- * number (proto/json/number_text.h), and what it does not take is spelled as JSON and read
- * again. */
+/* Lines are cut out of the memory of the source and converted in place. A number that JSON can
+ * spell is read where it stands; every other field goes through the tokenizer (fields.h).
+ *
+ * A line that cannot be read ends a call before that line. The next call meets the line again as
+ * its first one, and complains: so the rows before it have been handed over by then. */
 #include "client/cli/text_reader.h"
 
-#include "client/cli/line_guess.h"
+#include "client/cli/attributes.h"
 #include "client/cli/terminal.h"
 #include "proto/json/number_text.h"
+#include "proto/text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <regex.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
-    READ_BYTES = 1 << 20,  /* at a time */
-    LINE_MOST = 128 << 20, /* a longer line is no line of numbers */
-    ELEMENT_MOST = 8,
-    QUOTE_BYTES = 40, /* of a number in a complaint */
-    SPELLED_BYTES = 512,
-    ADVICE_TEXT = 192
+    READ_BYTES = 1 << 20,   /* at a time */
+    LINE_MOST = 128 << 20,  /* a longer line is not text */
+    QUOTED_MOST = 16 << 20, /* bytes of a line with a quote that is not closed */
+    NUMBER_BYTES = 8,
+    QUOTE_BYTES = 40, /* of a field in a complaint */
+    ADVICE_TEXT = 256,
+    COMPLAINT_TEXT = 512,
+    LINE_IS_WIDER = -1 /* beside exit statuses: the line needs float64 */
 };
 
-/* A line of numbers. */
-struct row {
-    uint64_t count; /* numbers; 0 for an empty line */
-    bool commas;    /* the delimiter stands between some numbers */
-    bool blanks;    /* blanks alone stand between some numbers */
-};
+#define PLAIN_NUMBER "with a decimal point and without separators of thousands"
 
-/* A word that is refused, and the line that has it. */
-struct word {
-    const char *text;
-    size_t count;
-    const char *line;
-    const char *end; /* of the line, without its LF and the CRs before it */
-};
+/* ---- complaints ---- */
 
-/* ---- numbers ---- */
+/* Complain about the last line that was read, unless rows before the line are still to be handed
+ * over. */
+static int refuse_line(const struct text_reader *reader, const char *format, ...)
+    PRINTF_LIKE(2, 3);
 
-/* Between numbers, and not the end of a line. A tab that was asked for as the delimiter is
- * none: two of them have a missing number between them. */
-static bool is_blank(const struct text_reader *reader, char c)
+static int refuse_line(const struct text_reader *reader, const char *format, ...)
 {
-    return c == ' ' || (c == '\t' && reader->delimiter != '\t');
+    char text[COMPLAINT_TEXT];
+    va_list args;
+    if (reader->rows > 0) {
+        return EXIT_USAGE;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return complain(EXIT_USAGE, "%s: line %" PRIu64 " %s", reader->bytes->name, reader->line,
+                    text);
 }
 
-static const char *after_blanks(const struct text_reader *reader, const char *text)
-{
-    while (is_blank(reader, *text)) {
-        text++;
-    }
-    return text;
-}
-
-static bool ends_number(const struct text_reader *reader, char c)
-{
-    return is_blank(reader, c) || c == '\r' || c == '\n' || c == reader->delimiter;
-}
-
-/* A boolean: true or false in any case, 1 or 0. */
-static bool read_boolean(const char *text, size_t count, char *out)
-{
-    const bool on =
-        (count == 4 && strncasecmp(text, "true", count) == 0) || (count == 1 && *text == '1');
-    const bool off =
-        (count == 5 && strncasecmp(text, "false", count) == 0) || (count == 1 && *text == '0');
-    *out = (char)on;
-    return on || off;
-}
-
-/* A number that JSON spells otherwise: +1, .5, 1., 007, inf. Of the type bool all values. */
-static bool read_odd_number(const struct text_reader *reader, const char *text, size_t count,
-                            char *out)
-{
-    static const struct {
-        const char *found;
-        const char *means;
-    } words[] = {{"nan", "NaN"},        {"inf", "Infinity"},        {"infinity", "Infinity"},
-                 {"-inf", "-Infinity"}, {"-infinity", "-Infinity"}, {"-nan", "NaN"}};
-    char spelled[SPELLED_BYTES + NUMBER_ROOM] = "";
-    char *at = spelled;
-    const char *end = text + count;
-    enum number_result result = NUMBER_OK;
-    bool plus = count > 1 && *text == '+';
-    if (reader->dtype == TALLY_BOOL) {
-        return read_boolean(text, count, out);
-    }
-    text += plus;
-    if ((size_t)(end - text) > SPELLED_BYTES / 2 || (plus && *text == '-')) {
-        return false;
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
-        if (strlen(words[i].found) == (size_t)(end - text) &&
-            strncasecmp(words[i].found, text, (size_t)(end - text)) == 0) {
-            return number_special((enum dtype)reader->dtype, words[i].means,
-                                  strlen(words[i].means), out);
-        }
-    }
-    if (text < end && *text == '-') {
-        *at++ = *text++;
-    }
-    while (end - text > 1 && *text == '0' && isdigit((unsigned char)text[1]) != 0) {
-        text++;
-    }
-    if (text < end && *text == '.') {
-        if (end - text == 1 || isdigit((unsigned char)text[1]) == 0) {
-            return false; /* some write a missing value as a point */
-        }
-        *at++ = '0';
-    }
-    while (text < end) {
-        bool bare_point =
-            *text == '.' && (end - text == 1 || isdigit((unsigned char)text[1]) == 0);
-        *at++ = *text++;
-        if (bare_point) {
-            *at++ = '0';
-        }
-    }
-    const char *past = number_reader_of((enum dtype)reader->dtype)(
-        spelled, spelled + sizeof spelled, out, &result);
-    return past == at;
-}
-
-/* Where the CRs at the end of a line begin; the line's end if there are none. */
-static const char *before_returns(const char *text, const char *end)
-{
-    while (end > text && end[-1] == '\r') {
-        end--;
-    }
-    return end;
-}
-
-/* Where lines end in CR alone, all of them would be one. */
-static int refuse_return(const struct text_reader *reader)
-{
-    return complain(EXIT_USAGE,
-                    "%s: line %" PRIu64 " has a carriage return in it: end lines by LF, or by "
-                    "CR LF (tr '\\r' '\\n')",
-                    reader->bytes->name, reader->line);
-}
-
-/* The text "; give --dtype float64", or "" if no such type takes the number. The advice names
- * the widest type alone: sums of a narrower type would wrap, or would be rounded more. */
-static void advise_type(const struct text_reader *reader, const struct word *word,
+/* Find a type that holds a number out of range: the widest alone, since sums of a narrower type
+ * would wrap, or would be rounded more. */
+static void advise_type(const struct text_reader *reader, const struct field *field,
                         char advice[ADVICE_TEXT])
 {
     static const enum tally_dtype wide[] = {TALLY_INT64, TALLY_UINT64, TALLY_FLOAT64};
-    struct text_reader other = *reader;
-    bool integer = !dtype_is_float((enum dtype)reader->dtype);
-    bool whole = strspn(word->text, "+-0123456789") >= word->count;
-    bool taken = false;
-    bool numbers = reader->dtype != TALLY_BOOL; /* no other type reads its words */
-    for (size_t i = integer ? 0 : 2; numbers && i < ARRAY_COUNT(wide) && !taken; i++) {
-        char stored[ELEMENT_MOST];
-        other.dtype = wide[i];
-        taken = wide[i] != reader->dtype &&
-                read_odd_number(&other, word->text, word->count, stored);
-    }
-    advice[0] = '\0';
-    if (taken) {
-        (void)snprintf(advice, ADVICE_TEXT, "%s; give --dtype %s%s",
-                       reader->typed ? "" : ", which the first line made it",
-                       tally_dtype_name(other.dtype),
-                       integer && whole && other.dtype == TALLY_FLOAT64
-                           ? ", which rounds integers beyond 2^53"
-                           : "");
+    const bool integer = !dtype_is_float((enum dtype)reader->dtype);
+    for (size_t i = integer ? 0 : 2; i < ARRAY_COUNT(wide); i++) {
+        char number[NUMBER_BYTES];
+        if (wide[i] != reader->dtype &&
+            field_read(&reader->dialect, field, (enum dtype)wide[i], number) == FIELD_NUMBER) {
+            (void)snprintf(advice, ADVICE_TEXT, "; give --dtype %s%s",
+                           tally_dtype_name(wide[i]),
+                           integer && wide[i] == TALLY_FLOAT64 && field_is_integer(field)
+                               ? ", which rounds integers beyond 2^53"
+                               : "");
+            return;
+        }
     }
 }
 
-/* Store what to do about a word that is not a number. */
-static void advise_word(const struct text_reader *reader, const struct word *word,
+/* Say how to mend a field that is not a number. */
+static void advise_word(const struct text_reader *reader, const struct field *field,
                         char advice[ADVICE_TEXT])
 {
+    const struct field content = field_content(field);
+    const char decimal = reader->dialect.decimal;
+    const char *other = decimal == ',' ? "." : ",";
     const char *delimiter = NULL;
-    const char *told = "";
-    for (size_t i = 0; i < word->count && delimiter == NULL; i++) {
-        delimiter = word->text[i] != '\0' ? strchr(",;|", word->text[i]) : NULL;
+    for (size_t i = 0; i < content.count && delimiter == NULL; i++) {
+        const char c = content.at[i];
+        delimiter = c != '\0' && c != decimal && c != *other ? strchr(";|\t ", c) : NULL;
     }
-    enum word_kind kind = word_guess(word->text, word->count);
-    if ((unsigned char)*word->text >= 0xFE) {
-        told = "; it is UTF-16 text: save it as UTF-8";
-    } else if (kind == WORD_MISSING) {
-        told = dtype_is_float((enum dtype)reader->dtype)
-                   ? "; write NaN or 0 for a value that is missing"
-                   : "; write 0 for a value that is missing, or NaN and --dtype float64";
-    } else if (reader->dtype == TALLY_BOOL) {
-        told = ", which is true, false, 1 or 0";
-    } else if (kind == WORD_TRUTH) {
-        told = "; write 1 for true and 0 for false";
-    } else if (*word->text == '"' || *word->text == '\'') {
-        told = quotes_have_comma(word->text, word->end)
-                   ? "; write it without quotes, " PLAIN_NUMBER
-                   : "; write it without quotes";
-    } else if (delimiter != NULL && *delimiter == ',') {
-        told = "; write it " PLAIN_NUMBER;
-    } else if (delimiter != NULL) {
-        bool commas = memchr(word->line, ',', (size_t)(word->end - word->line)) != NULL;
-        (void)snprintf(advice, ADVICE_TEXT, "; give --delimiter '%c'%s", *delimiter,
-                       commas ? ", and write numbers " PLAIN_NUMBER : "");
-        return;
+    const bool mark = memchr(content.at, *other, content.count) != NULL;
+    if (field_is_name(&reader->dialect, field)) {
+        (void)snprintf(advice, ADVICE_TEXT,
+                       reader->fields > 1 ? "; --columns names the columns to sum" : "");
+    } else if (delimiter != NULL && reader->dialect.delimiter != ' ') {
+        (void)snprintf(advice, ADVICE_TEXT,
+                       "; the first line separates fields by '%c': give another --delimiter%s",
+                       reader->dialect.delimiter,
+                       mark || reader->dialect.delimiter == ',' ? ", or --decimal ," : "");
+    } else if (mark) {
+        (void)snprintf(advice, ADVICE_TEXT, "; %s",
+                       decimal == ','
+                           ? "--decimal , allows no point in a number"
+                           : "give --decimal , for decimal commas, and write numbers "
+                             "without separators of thousands");
     }
-    (void)snprintf(advice, ADVICE_TEXT, "%s", told);
 }
 
-static int refuse_number(const struct text_reader *reader, const struct word *word)
+static int refuse_field(const struct text_reader *reader, const struct field *field,
+                        enum dtype dtype, enum field_kind kind)
 {
     char quote[QUOTE_BYTES + 1] = "";
     char advice[ADVICE_TEXT] = "";
-    bool first = reader->columns == 0 && reader->header == NULL;
-    bool names =
-        first && line_has_names(word->line, word->end, reader->delimiter, reader->strict);
-    if (word->count == 0 && !names) {
-        return complain(EXIT_USAGE,
-                        "%s: line %" PRIu64 ": a number is missing between two delimiters, or "
-                        "behind the last: write 0 or NaN there, or take the delimiter away",
-                        reader->bytes->name, reader->line);
+    for (size_t i = 0; i < field->count && i < QUOTE_BYTES; i++) {
+        quote[i] = isprint((unsigned char)field->at[i]) != 0 ? field->at[i] : '?';
     }
-    for (size_t i = 0; i < word->count && i < QUOTE_BYTES; i++) {
-        quote[i] = isprint((unsigned char)word->text[i]) != 0 ? word->text[i] : '?';
+    if (kind == FIELD_MISSING) {
+        const bool none = field->count == 0;
+        return refuse_line(
+            reader, "has %s%s%s: %s", none ? "an empty field" : "the missing value '",
+            none ? "" : quote, none ? "" : "'",
+            reader->missing ? "an integer type has no NaN; leave out --dtype"
+                            : "give --nan zero to count it as 0, or --nan skip or propagate");
     }
-    advise_type(reader, word, advice);
-    if (names) {
-        (void)snprintf(advice, sizeof advice,
-                       "; if the line has the names of columns, give --header");
-    } else if (advice[0] == '\0') {
-        advise_word(reader, word, advice);
+    if (kind == FIELD_WORD) {
+        advise_word(reader, field, advice);
+    } else {
+        advise_type(reader, field, advice);
     }
-    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s",
-                    reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
-                    advice);
+    return refuse_line(reader, "has '%s', which is not a number of type %s%s", quote,
+                       tally_dtype_name((enum tally_dtype)dtype), advice);
 }
 
-/* `found`: what the line has between its numbers. */
-static int refuse_mixture(const struct text_reader *reader, const char *found)
+/* ---- rows ---- */
+
+/* Read the next field if it is a number that JSON can spell, as most are. Returns false, without
+ * moving the cursor past the field, if the field must go through the tokenizer. `read` is NULL for a
+ * type that JSON cannot spell. The line ends at end[0] == '\n' or '\r'. */
+static bool read_plain(const struct text_reader *reader, number_reader read,
+                       struct field_cursor *cursor, char *out)
 {
-    return complain(
-        EXIT_USAGE,
-        "%s: line %" PRIu64 " has %s: write numbers " PLAIN_NUMBER ", and the same "
-        "between all of them (tr , ' ' makes blanks of commas that separate numbers)",
-        reader->bytes->name, reader->line, found);
+    const char delimiter = reader->dialect.delimiter;
+    const char *end = cursor->end;
+    enum number_result result = NUMBER_OK;
+    while (cursor->at < end && *cursor->at == ' ') {
+        cursor->at++;
+    }
+    if (read == NULL || cursor->at == end) {
+        return false;
+    }
+    const char *past = read(cursor->at, end + 1, out, &result);
+    if (past == NULL) {
+        return false;
+    }
+    if (reader->undecided || reader->dialect.decimal != '.') {
+        const char *digit = cursor->at;
+        while (digit < past && (isdigit((unsigned char)*digit) != 0 || *digit == '-')) {
+            digit++;
+        }
+        if (digit < past) {
+            return false;
+        }
+    }
+    while (delimiter != ' ' && *past == ' ') {
+        past++;
+    }
+    if (past != end && *past != delimiter && (delimiter != ' ' || *past != '\t')) {
+        return false;
+    }
+    cursor->due = past < end && delimiter != ' ';
+    cursor->at = cursor->due ? past + 1 : past;
+    return true;
 }
 
-/* Between the numbers of all lines stand commas, or blanks alone. A decimal comma in a line with
- * blanks would be taken for a delimiter. */
-static int check_separators(const struct text_reader *reader, const struct row *row)
+/* Read a field through the tokenizer. Returns LINE_IS_WIDER if the field needs float64 and the
+ * type is undecided. */
+static int read_field(const struct text_reader *reader, const struct field *field, char *out)
 {
-    if (row->commas && row->blanks) {
-        return refuse_mixture(reader,
-                              "commas between some of its numbers and blanks between others");
+    enum dtype dtype = (enum dtype)reader->dtype;
+    if (reader->undecided && !field_is_integer(field)) {
+        const enum field_kind wider = field_read(&reader->dialect, field, DTYPE_F64, out);
+        return wider == FIELD_NUMBER || (wider == FIELD_MISSING && reader->missing)
+                   ? LINE_IS_WIDER
+                   : refuse_field(reader, field, DTYPE_F64, wider);
     }
-    if (reader->columns < 2 || row->count < 2 || row->commas == reader->commas) {
+    const enum field_kind kind = field_read(&reader->dialect, field, dtype, out);
+    const bool nan = kind == FIELD_MISSING && reader->missing && dtype_is_float(dtype) &&
+                     number_special(dtype, "NaN", strlen("NaN"), out);
+    return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
+}
+
+/* Check the number of fields of a line. */
+static int check_count(const struct text_reader *reader, uint64_t fields)
+{
+    static const struct {
+        char delimiter;
+        const char *name;
+    } names[] = {{' ', "blanks"},
+                 {'\t', "tabs"},
+                 {',', "commas; give --decimal , for decimal commas"},
+                 {';', "semicolons"}};
+    const char *name = "--delimiter";
+    if (fields == 0 || fields == reader->fields) {
         return EXIT_DONE;
     }
-    return refuse_mixture(
-        reader, row->commas ? "commas between its numbers, and the lines before it have blanks"
-                            : "blanks between its numbers, and the lines before it have "
-                              "commas");
-}
-
-/* Read a number as the service reads it, and return where it ends. NULL: the text has none, or `read`
- * is NULL. */
-static const char *read_plain(const struct text_reader *reader, number_reader read,
-                              const char *text, const char *end, char *out)
-{
-    enum number_result result = NUMBER_OK;
-    const char *past = read != NULL ? read(text, end, out, &result) : NULL;
-    return past != NULL && ends_number(reader, *past) ? past : NULL;
-}
-
-/* Read the numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
- * reader->columns, and describe the line in *row. */
-static int read_line(const struct text_reader *reader, const char *text, const char *end,
-                     char *out, struct row *row)
-{
-    const char *line = text;
-    number_reader read =
-        reader->dtype == TALLY_BOOL ? NULL : number_reader_of((enum dtype)reader->dtype);
-    size_t element = tally_dtype_bytes(reader->dtype);
-    bool comma = false; /* the last thing was a delimiter: a number must follow */
-    *row = (struct row){.count = 0};
-    end = before_returns(text, end);
-    for (;;) {
-        text = after_blanks(reader, text);
-        if (text == end && (row->count == 0 || !comma)) {
-            break;
-        }
-        const char *start = text;
-        char stored[ELEMENT_MOST];
-        text = read_plain(reader, read, start, end + 1, stored);
-        if (*start == '\r' && start < end) {
-            return refuse_return(reader);
-        }
-        if (text == NULL) {
-            text = start;
-            while (!ends_number(reader, *text)) {
-                text++;
-            }
-            if (!read_odd_number(reader, start, (size_t)(text - start), stored)) {
-                return refuse_number(reader,
-                                     &(struct word){start, (size_t)(text - start), line, end});
-            }
-        }
-        if (row->count < reader->columns) {
-            memcpy(out + row->count * element, stored, element);
-        }
-        row->count++;
-        text = after_blanks(reader, text);
-        comma = text < end && *text == reader->delimiter;
-        bool blank = !comma && text < end && *text != '\r';
-        if (blank && reader->strict) {
-            return complain(EXIT_USAGE,
-                            "%s: line %" PRIu64 " has a blank inside a number, or between two: "
-                            "with --delimiter it does not part them",
-                            reader->bytes->name, reader->line);
-        }
-        row->commas = row->commas || comma;
-        row->blanks = row->blanks || blank;
-        text += comma;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        name = names[i].delimiter == reader->dialect.delimiter ? names[i].name : name;
     }
-    return check_separators(reader, row);
+    return refuse_line(
+        reader, "has %" PRIu64 " field%s, and the first line has %" PRIu64 " (separated by %s)",
+        fields, fields == 1 ? "" : "s", reader->fields, name);
+}
+
+/* Read the chosen fields of a line to `out`, which has room for reader->columns numbers. Sets
+ * *fields, 0 of an empty line. Returns EXIT_DONE, LINE_IS_WIDER, or EXIT_USAGE. */
+static int read_row(const struct text_reader *reader, const char *line, const char *end,
+                    char *out, uint64_t *fields)
+{
+    const size_t element = tally_dtype_bytes(reader->dtype);
+    const bool is_bool = reader->dtype == TALLY_BOOL;
+    const number_reader read = is_bool ? NULL : number_reader_of((enum dtype)reader->dtype);
+    struct field_cursor cursor = {line, end, false};
+    struct field field;
+    char number[NUMBER_BYTES];
+    for (*fields = 0;; ++*fields) {
+        const bool chosen =
+            *fields < reader->fields && (reader->chosen == NULL || reader->chosen[*fields]);
+        if (!chosen || !read_plain(reader, read, &cursor, number)) {
+            if (!field_next(&reader->dialect, &cursor, &field)) {
+                break;
+            }
+            if (!chosen) {
+                continue;
+            }
+            STEP(read_field(reader, &field, number));
+        }
+        memcpy(out, number, element);
+        out += element;
+    }
+    return check_count(reader, *fields);
 }
 
 /* ---- lines ---- */
 
-/* The next line that has come whole; NULL: there is none. The last line of all may lack its
- * end, which it gets here. */
-static char *next_line(struct text_reader *reader, char **end)
-{
-    struct source *bytes = reader->bytes;
-    size_t count = bytes->bytes - reader->at;
-    char *start = bytes->memory + reader->at;
-    char *found = count == 0 ? NULL : memchr(start, '\n', count);
-    if (found == NULL && count > 0 && bytes->ended) {
-        found = start + count; /* there is room for a NUL */
-        *found = '\n';
-        bytes->bytes++;
-    }
-    if (found == NULL) {
-        return NULL;
-    }
-    *end = found;
-    reader->at += (size_t)(found + 1 - start);
-    reader->line++;
-    return start;
-}
-
-/* Forget the lines that were read, and read on, once; *came is false if nothing came for
- * wait_ms (-1: wait). */
+/* Read more from the source once. *came is false if nothing arrived for wait_ms (-1: no
+ * limit). */
 static int read_more(struct text_reader *reader, int wait_ms, bool *came)
 {
     struct source *bytes = reader->bytes;
@@ -355,194 +247,361 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *came)
         source_drop(bytes, reader->at);
         reader->at = 0;
     }
-    return bytes->bytes > LINE_MOST
-               ? complain(EXIT_USAGE,
-                          "%s: line %" PRIu64 " has more than %" PRIu64 " bytes: is it text?",
-                          bytes->name, reader->line + 1, bytes->bytes)
-               : source_more(bytes, READ_BYTES, wait_ms, came);
+    if (bytes->bytes > LINE_MOST) {
+        reader->line++; /* for the complaint */
+        int status =
+            refuse_line(reader, "has more than %" PRIu64 " bytes: is it text?", bytes->bytes);
+        reader->line--;
+        return status;
+    }
+    return source_more(bytes, READ_BYTES, wait_ms, came);
 }
 
-/* Give the last line again. */
-static void step_back(struct text_reader *reader, const char *line)
+/* Find the next line in memory, and step over it. *line is NULL if the line is not complete. The
+ * last line of all may lack its line break. *end excludes the line break and CRs before it. */
+static int next_line(struct text_reader *reader, char **line, char **end)
 {
-    reader->at = (size_t)(line - reader->bytes->memory);
-    reader->line--;
+    struct source *bytes = reader->bytes;
+    char *start = bytes->memory + reader->at;
+    const size_t count = bytes->bytes - reader->at;
+    uint64_t inner = 0; /* line breaks inside quotes */
+    *line = NULL;
+    if (count == 0) {
+        return EXIT_DONE;
+    }
+    char *found = memchr(start, '\n', count);
+    if (found == NULL && bytes->ended) {
+        found = start + count; /* a NUL has room there */
+        *found = '\n';
+        bytes->bytes++;
+    }
+    if (found != NULL && memchr(start, '"', (size_t)(found - start)) != NULL) {
+        const char delimiter = (char)(reader->fields > 0 ? reader->dialect.delimiter : '\0');
+        const size_t record =
+            record_bytes(delimiter, start, bytes->memory + bytes->bytes, &inner);
+        if (record == SIZE_MAX && (bytes->ended || count > QUOTED_MOST)) {
+            reader->line++;
+            return refuse_line(reader, "has a quote that is not closed");
+        }
+        found = record != SIZE_MAX ? start + record : NULL;
+    }
+    if (found == NULL) {
+        return EXIT_DONE;
+    }
+    reader->at += (size_t)(found + 1 - start);
+    reader->line++;
+    *line = start;
+    *end = found;
+    while (*end > start && (*end)[-1] == '\r') {
+        --*end;
+    }
+    if (memchr(start, '\0', (size_t)(found - start)) != NULL) {
+        return refuse_line(reader, "has a NUL byte%s",
+                           (unsigned char)*start >= 0xFE
+                               ? "; it is UTF-16 text: save it as UTF-8"
+                               : ": is it text?");
+    }
+    if (inner == 0 && memchr(start, '\r', (size_t)(*end - start)) != NULL) {
+        return refuse_line(reader, "has a carriage return in it: end lines by LF, or by CR LF "
+                                   "(tr '\\r' '\\n')");
+    }
+    reader->line += inner;
+    return EXIT_DONE;
 }
 
-/* Wait for a line and give it without passing over it; NULL at the end. */
-static int first_line(struct text_reader *reader, char **line, char **end)
+/* Wait for the next line that is not empty, without stepping over it. *line is NULL at the
+ * end. */
+static int peek_line(struct text_reader *reader, char **line, char **end)
 {
     bool came = true;
-    while ((*line = next_line(reader, end)) == NULL && !reader->bytes->ended) {
-        STEP(read_more(reader, -1, &came));
+    do {
+        const uint64_t before = reader->line;
+        STEP(next_line(reader, line, end));
+        if (*line == NULL && reader->bytes->ended) {
+            return EXIT_DONE;
+        }
+        if (*line == NULL) {
+            STEP(read_more(reader, -1, &came));
+        } else if (strspn(*line, " \t\r") < (size_t)(*end - *line)) {
+            reader->at = (size_t)(*line - reader->bytes->memory);
+            reader->line = before;
+            return EXIT_DONE;
+        }
+    } while (true);
+}
+
+/* ---- the first lines ---- */
+
+/* Refuse a line that can be one number with a decimal comma, or with separators of thousands. */
+static int check_meaning(const struct text_reader *reader, const char *line, const char *end)
+{
+    char text[QUOTE_BYTES + 1];
+    regex_t one_number;
+    if (end - line > QUOTE_BYTES) {
+        return EXIT_DONE;
+    }
+    (void)snprintf(text, sizeof text, "%.*s", (int)(end - line), line);
+    if (regcomp(&one_number,
+                "^[ \t]*[+-]?"
+                "([0-9]+,[0-9]+"                           /* 12,60 */
+                "|[1-9][0-9]{0,2}(,[0-9]{3})+([.][0-9]*)?" /* 1,234,567.5 */
+                "|[1-9][0-9]{0,2}([.][0-9]{3})+,[0-9]+)"   /* 1.234,56 */
+                "([eE][+-]?[0-9]+)?[ \t]*$",
+                REG_EXTENDED | REG_NOSUB) != 0) {
+        return complain_no_memory();
+    }
+    const bool found = regexec(&one_number, text, 0, NULL, 0) == 0;
+    const size_t blanks = strspn(text, " \t");
+    regfree(&one_number);
+    return !found
+               ? EXIT_DONE
+               : refuse_line(reader,
+                             "is '%.*s', which can be several numbers, or one with a decimal "
+                             "comma or separators of thousands: give -f csv if commas separate "
+                             "numbers here, --decimal , if they are decimal commas, else write "
+                             "the number " PLAIN_NUMBER,
+                             (int)strcspn(text + blanks, " \t"), text + blanks);
+}
+
+/* Choose the field of this number or name. Returns false if the header, or the line, has none. */
+static bool choose_field(struct text_reader *reader, const char *word, size_t count,
+                         const char *header)
+{
+    uint64_t number = 0;
+    bool found = false;
+    if (count < 10 && strspn(word, "0123456789") >= count) {
+        number = strtoull(word, NULL, 10);
+        found = number > 0 && number <= reader->fields;
+        if (found) {
+            reader->chosen[number - 1] = true;
+        }
+        return found;
+    }
+    struct field_cursor cursor = {header, header + (header != NULL ? strlen(header) : 0),
+                                  false};
+    struct field field;
+    for (; header != NULL && field_next(&reader->dialect, &cursor, &field); number++) {
+        const struct field name = field_content(&field);
+        if (name.count == count && memcmp(name.at, word, count) == 0) {
+            reader->chosen[number] = true;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Choose the fields that --columns lists. */
+static int choose_fields(struct text_reader *reader, const char *list, const char *header)
+{
+    reader->chosen = calloc(reader->fields, sizeof *reader->chosen);
+    if (reader->chosen == NULL) {
+        return complain_no_memory();
+    }
+    for (;;) {
+        const size_t count = strcspn(list, ",");
+        if (!choose_field(reader, list, count, header)) {
+            return complain(EXIT_USAGE,
+                            "--columns: %s has no column '%.*s': the first line has %" PRIu64
+                            " field%s%s%.200s",
+                            reader->bytes->name, (int)count, list, reader->fields,
+                            reader->fields == 1 ? "" : "s", header != NULL ? ": " : "",
+                            header != NULL ? header : ", and is no header");
+        }
+        if (list[count] == '\0') {
+            break;
+        }
+        list += count + 1;
+    }
+    reader->columns = 0;
+    for (uint64_t i = 0; i < reader->fields; i++) {
+        reader->columns += reader->chosen[i];
     }
     return EXIT_DONE;
 }
 
-/* Spreadsheets begin their CSV in UTF-8 with one. */
-static int skip_byte_order_mark(struct text_reader *reader)
+/* Whether --columns has a word that is not the number of a field. */
+static bool names_columns(const char *list)
 {
-    static const char mark[] = {'\xEF', '\xBB', '\xBF'};
-    char *line = NULL;
-    char *end = NULL;
-    int status = first_line(reader, &line, &end);
-    if (line != NULL) {
-        bool marked =
-            end - line >= (ptrdiff_t)sizeof mark && memcmp(line, mark, sizeof mark) == 0;
-        step_back(reader, line + (marked ? sizeof mark : 0));
-    }
-    return status;
+    return list != NULL && list[strspn(list, "0123456789,")] != '\0';
 }
 
-static int keep_header(struct text_reader *reader)
+/* The first line gives the dialect and the fields, and may be a header. */
+static int read_first_line(struct text_reader *reader, const struct settings *settings)
 {
     char *line = NULL;
     char *end = NULL;
-    STEP(first_line(reader, &line, &end));
+    struct field field;
+    bool named = settings->header || names_columns(settings->columns);
+    STEP(peek_line(reader, &line, &end));
+    if (line != NULL && end - line >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0) {
+        reader->at += 3; /* a byte order mark, with which spreadsheets begin UTF-8 */
+        STEP(peek_line(reader, &line, &end));
+    }
     if (line == NULL) {
         return EXIT_DONE;
     }
-    if (memchr(line, '\r', (size_t)(before_returns(line, end) - line)) != NULL) {
-        return refuse_return(reader);
+    struct dialect *dialect = &reader->dialect;
+    if (dialect->delimiter == '\0') {
+        const char otherwise = (char)(!reader->csv ? ' ' : dialect->decimal == ',' ? ';' : ',');
+        dialect->delimiter = delimiter_of_line(line, end, dialect->decimal, otherwise);
     }
-    reader->header_bytes = (size_t)(end + 1 - line);
-    reader->header = malloc(reader->header_bytes);
-    if (reader->header == NULL) {
-        return complain(EXIT_LOCAL, "%s: out of memory", reader->bytes->name);
+    struct field_cursor cursor = {line, end, false};
+    while (field_next(dialect, &cursor, &field)) {
+        reader->fields++;
     }
-    memcpy(reader->header, line, reader->header_bytes);
-    return EXIT_DONE;
+    reader->columns = reader->fields;
+    char *text = strndup(line, (size_t)(end - line));
+    if (text == NULL) {
+        return complain_no_memory();
+    }
+    int status = settings->columns == NULL
+                     ? EXIT_DONE
+                     : choose_fields(reader, settings->columns, named ? text : NULL);
+    cursor = (struct field_cursor){line, end, false};
+    for (uint64_t i = 0; status == EXIT_DONE && !named && i < reader->fields; i++) {
+        (void)field_next(dialect, &cursor, &field);
+        named = (reader->chosen == NULL || reader->chosen[i]) && field_is_name(dialect, &field);
+    }
+    if (status != EXIT_DONE || !named) {
+        free(text);
+        return status;
+    }
+    reader->header = text;
+    return next_line(reader, &line, &end);
 }
 
-/* Commas in quotes are part of a name. */
-static uint64_t count_commas(const char *at, const char *end)
-{
-    uint64_t count = 0;
-    bool quoted = false;
-    for (; at < end; at++) {
-        quoted = quoted != (*at == '"');
-        count += *at == ',' && !quoted;
-    }
-    return count;
-}
-
-/* Refuse a first line that can be read in two ways. --delimiter says which is meant, and so does
- * a header with as many commas. */
-static int check_meaning(const struct text_reader *reader, const char *line, const char *end)
-{
-    end = before_returns(line, end);
-    const char *header = reader->header;
-    bool named = header != NULL &&
-                 count_commas(header, header + reader->header_bytes) == count_commas(line, end);
-    if (reader->delimiter_given || named || !line_may_be_one_number(line, end)) {
-        return EXIT_DONE;
-    }
-    line = after_blanks(reader, line);
-    size_t count = smaller_of(strcspn(line, " \t\r\n"), QUOTE_BYTES);
-    return complain(EXIT_USAGE,
-                    "%s: line %" PRIu64 " is '%.*s', which can be several numbers, or one with "
-                    "a decimal comma or separators of thousands: give --delimiter , if commas "
-                    "separate numbers here, else write the number " PLAIN_NUMBER,
-                    reader->bytes->name, reader->line, (int)count, line);
-}
-
-/* The first line that is not empty says how many columns there are, what separates them, and
- * the type. */
-static int look_at_first_line(struct text_reader *reader)
+/* Read the first row, whose numbers decide the type that the sums begin with. */
+static int look_at_first_row(struct text_reader *reader, bool ambiguous)
 {
     char *line = NULL;
     char *end = NULL;
-    struct row row = {.count = 0};
-    do {
-        STEP(first_line(reader, &line, &end));
-        if (line == NULL) {
-            return EXIT_DONE;
-        }
-        if (!reader->typed) {
-            char integers[] = "+-0123456789 \t\r?";
-            integers[sizeof integers - 2] = reader->delimiter;
-            const bool truths =
-                line_has_truths(line, before_returns(line, end), reader->delimiter);
-            reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64
-                            : truths                             ? TALLY_BOOL
-                                                                 : TALLY_FLOAT64;
-        }
+    uint64_t fields = 0;
+    STEP(peek_line(reader, &line, &end));
+    if (line == NULL) {
+        return EXIT_DONE;
+    }
+    reader->line++; /* for complaints; the row is read again */
+    if (ambiguous) {
         STEP(check_meaning(reader, line, end));
-        STEP(read_line(reader, line, end, NULL, &row));
-    } while (row.count == 0);
-    reader->columns = row.count;
-    reader->commas = row.commas;
-    step_back(reader, line); /* there is room for its numbers then */
-    return EXIT_DONE;
+    }
+    char *numbers = malloc(reader->columns * NUMBER_BYTES);
+    if (numbers == NULL) {
+        return complain_no_memory();
+    }
+    int status = read_row(reader, line, end, numbers, &fields);
+    if (status == LINE_IS_WIDER) {
+        reader->dtype = TALLY_FLOAT64;
+        reader->undecided = false;
+        status = read_row(reader, line, end, numbers, &fields);
+    }
+    free(numbers);
+    reader->line--;
+    return status;
 }
 
-int text_reader_open(struct text_reader *reader, const struct settings *settings,
+int text_reader_open(struct text_reader *reader, const struct settings *settings, bool csv,
                      struct source *source)
 {
-    *reader = (struct text_reader){.bytes = source,
-                                   .dtype = TALLY_FLOAT64,
-                                   .delimiter = ',',
-                                   .typed = settings->dtype != NULL};
-    if (settings->delimiter != NULL) {
-        reader->delimiter = settings->delimiter[0];
-        reader->delimiter_given = true;
-        reader->strict = reader->delimiter != ' ';
-    }
-    if (reader->typed) {
+    *reader = (struct text_reader){
+        .bytes = source,
+        .dialect = {.delimiter =
+                        (char)(settings->delimiter != NULL ? settings->delimiter[0] : '\0'),
+                    .decimal = (char)(settings->decimal != NULL ? settings->decimal[0] : '.')},
+        .dtype = attributes_need_float(settings) ? TALLY_FLOAT64 : TALLY_INT64,
+        .undecided = settings->dtype == NULL && !attributes_need_float(settings),
+        .csv = csv,
+        .missing = settings->nan != NULL,
+        .kept_most = (size_t)settings->part_bytes};
+    if (settings->dtype != NULL) {
         (void)tally_dtype_find(settings->dtype, &reader->dtype); /* it is one of the choices */
     }
-    STEP(skip_byte_order_mark(reader));
-    if (settings->header) {
-        STEP(keep_header(reader));
-    }
-    return look_at_first_line(reader);
+    STEP(read_first_line(reader, settings));
+    return look_at_first_row(reader, !csv && reader->header == NULL &&
+                                         settings->delimiter == NULL &&
+                                         settings->decimal == NULL);
 }
 
 void text_reader_close(struct text_reader *reader)
 {
     free(reader->header);
+    free(reader->chosen);
 }
 
-int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
-                     uint64_t *count)
+/* ---- rows for a part ---- */
+
+static int store_line(struct kept_lines *kept, const char *line, const char *end)
 {
-    size_t row_bytes = reader->columns * tally_dtype_bytes(reader->dtype);
-    int64_t since_ns = 0; /* when there was a first line */
+    const size_t count = (size_t)(end - line);
+    if (kept->room - kept->count <= count) {
+        const size_t room = 2 * (kept->count + count + 1);
+        char *larger = realloc(kept->bytes, room);
+        if (larger == NULL) {
+            return complain_no_memory();
+        }
+        kept->bytes = larger;
+        kept->room = room;
+    }
+    memcpy(kept->bytes + kept->count, line, count);
+    kept->bytes[kept->count + count] = '\0';
+    kept->count += count + 1;
+    return EXIT_DONE;
+}
+
+/* Read the next line to the batch. *complete is false if the line is not complete. A line that
+ * cannot be read, or that needs another type than the rows before it, is read again by the next
+ * call of text_reader_read(). */
+static int read_next_row(struct text_reader *reader, struct text_batch *batch, bool *complete)
+{
+    const size_t at = reader->at;
+    const uint64_t before = reader->line;
+    const size_t row_bytes = reader->columns * tally_dtype_bytes(reader->dtype);
+    char *row = batch->numbers + reader->rows * row_bytes;
+    uint64_t fields = 0;
+    char *line = NULL;
+    char *end = NULL;
+    int status = next_line(reader, &line, &end);
+    *complete = line != NULL;
+    if (status == EXIT_DONE && line == NULL) {
+        return EXIT_DONE;
+    }
+    if (status == EXIT_DONE) {
+        status = read_row(reader, line, end, row, &fields);
+    }
+    if (status == LINE_IS_WIDER && reader->rows == 0) {
+        reader->dtype = TALLY_FLOAT64;
+        reader->undecided = false;
+        status = read_row(reader, line, end, row, &fields);
+    }
+    if (status != EXIT_DONE) {
+        reader->at = at;
+        reader->line = before;
+        return status;
+    }
+    reader->rows += fields > 0;
+    return fields > 0 && batch->kept != NULL ? store_line(batch->kept, line, end) : EXIT_DONE;
+}
+
+int text_reader_read(struct text_reader *reader, struct text_batch *batch, int gather_ms)
+{
+    int64_t since_ns = 0; /* time of the first row */
     int status = EXIT_DONE;
-    *count = 0;
-    while (status == EXIT_DONE && *count < lines) {
-        char *end = NULL;
-        char *line = next_line(reader, &end);
-        if (line == NULL) {
-            bool came = true;
+    bool came = true;
+    reader->rows = 0;
+    while (status == EXIT_DONE && came && reader->rows < batch->most &&
+           (batch->kept == NULL || batch->kept->count <= reader->kept_most)) {
+        bool complete = false;
+        status = read_next_row(reader, batch, &complete);
+        since_ns = since_ns == 0 && reader->rows > 0 ? now_ns() : since_ns;
+        if (status == EXIT_DONE && !complete) {
+            const int wait_ms = reader->rows == 0 ? -1 : source_wait_ms(since_ns, gather_ms);
             if (reader->bytes->ended) {
                 break;
             }
-            status =
-                read_more(reader, *count > 0 ? source_wait_ms(since_ns, gather_ms) : -1, &came);
-            if (!came) {
-                break;
-            }
-            continue;
+            status = read_more(reader, wait_ms, &came);
         }
-        struct row row;
-        status = read_line(reader, line, end, to + *count * row_bytes, &row);
-        if (status == EXIT_DONE && row.count != 0 && row.count != reader->columns) {
-            bool commas = row.commas || reader->commas;
-            return complain(EXIT_USAGE,
-                            "%s: line %" PRIu64 " has %" PRIu64 " number%s, and the lines "
-                            "before it have %" PRIu64 ": each line needs as many%s",
-                            reader->bytes->name, reader->line, row.count,
-                            row.count == 1 ? "" : "s", reader->columns,
-                            commas && reader->delimiter == ','
-                                ? " (commas separate numbers here: write numbers " PLAIN_NUMBER
-                                  ")"
-                                : "");
-        }
-        if (*count == 0) {
-            since_ns = now_ns();
-        }
-        *count += row.count > 0;
     }
-    return status;
+    batch->count = reader->rows;
+    batch->dtype = reader->dtype;
+    const bool later = status == EXIT_USAGE || status == LINE_IS_WIDER;
+    return reader->rows > 0 && later ? EXIT_DONE : status;
 }

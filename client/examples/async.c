@@ -1,4 +1,4 @@
-/* A hundred sums under way at once over two connections.
+/* A hundred submitted sums over two connections.
  * cc async.c $(pkg-config --cflags --libs tally) && ./a.out */
 #include <stdio.h>
 #include <tally.h>

@@ -1,4 +1,4 @@
-/* Sums along the rows of a 2x3 tensor; TALLY_URL says where the server is.
+/* Sums along the rows of a 2x3 tensor; TALLY_URL is the address of the server.
  * cc cumsum.c $(pkg-config --cflags --libs tally) && ./a.out */
 #include <stdio.h>
 #include <tally.h>

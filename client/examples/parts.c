@@ -1,4 +1,4 @@
-/* A running total over numbers that come in parts, each of another length.
+/* A running total of numbers in parts of different lengths.
  * cc parts.c $(pkg-config --cflags --libs tally) && ./a.out */
 #include <stdio.h>
 #include <tally.h>

@@ -221,11 +221,12 @@ library_tests() {
 }
 
 files_tests() { command_tests "the tally command with large files" tests/client/test_cli_parts.py Files; }
-streams_tests() { command_tests "the tally command with streams" tests/client/test_cli_parts.py Streams Text; }
+streams_tests() { command_tests "the tally command with streams" tests/client/test_cli_parts.py Streams; }
 killed_tests() { command_tests "the tally command while servers die" tests/client/test_cli_parts.py Servers; }
 
 cli_tests() {
     command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command with text" tests/client/test_cli_text.py
     command_tests "the tally command with attributes" tests/client/test_cli_attributes.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
 }

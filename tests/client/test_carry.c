@@ -256,20 +256,20 @@ static void bytes_that_are_no_carry_are_refused(void **state)
         unsigned char value;
         const char *says;
     } changes[] = {
-        {0, 't', "no carry"}, {8, 1, "version 1, expected 2"},
-        {16, 0, "form"},      {16, 13, "form"},
-        {16, 4, "differ"},    {17, 1, "form"},
-        {18, 12, "form"},     {18, 4, "differ"},
-        {18, 1, "differ"},    {18, 2, "differ"},
-        {19, 1, "form"},      {24, 1, "form"},
-        {24, 3, "form"},      {31, 0x80, "form"},
-        {31, 0x40, "form"},   {39, 0x80, "form"},
-        {39, 0x7F, NULL},     {40, 1, "form"},
-        {63, 1, "form"},      {64, 3, "form"},
-        {64, 8, "form"},      {65, 1, "form"},
-        {66, 6, "form"},      {66, 255, "form"},
-        {67, 0, "form"},      {67, 2, "form"},
-        {67, 255, "form"},    {74, 0, "form"},
+        {0, 't', "not a carry"}, {8, 1, "version 1, expected 2"},
+        {16, 0, "form"},         {16, 13, "form"},
+        {16, 4, "differ"},       {17, 1, "form"},
+        {18, 12, "form"},        {18, 4, "differ"},
+        {18, 1, "differ"},       {18, 2, "differ"},
+        {19, 1, "form"},         {24, 1, "form"},
+        {24, 3, "form"},         {31, 0x80, "form"},
+        {31, 0x40, "form"},      {39, 0x80, "form"},
+        {39, 0x7F, NULL},        {40, 1, "form"},
+        {63, 1, "form"},         {64, 3, "form"},
+        {64, 8, "form"},         {65, 1, "form"},
+        {66, 6, "form"},         {66, 255, "form"},
+        {67, 0, "form"},         {67, 2, "form"},
+        {67, 255, "form"},       {74, 0, "form"},
         {75, 1, NULL},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -286,7 +286,7 @@ static void bytes_that_are_no_carry_are_refused(void **state)
         cut.count = count;
         if (count >= 64)
             seal(&cut);
-        expect_refusal(&cut, count < 64 ? "no carry" : "form");
+        expect_refusal(&cut, count < 64 ? "not a carry" : "form");
     }
     struct made longer = good;
     longer.count++;

@@ -5,15 +5,12 @@ Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tes
 
 import itertools
 import json
-import os
 import random
-import re
 import struct
 import sys
 import unittest
-import urllib.request
 
-from test_cli import URL, Directory, Server, answer, npy, npy_parts, sums, tally
+from test_cli import Directory, Server, npy, npy_parts, sums, tally
 
 WIDE = ["--output-dtype", "int32", "--initial", "5", "--include-initial"]
 
@@ -256,60 +253,6 @@ class Attributes(Directory):
         self.assert_failed(done, 2, "write the options into it")
         flags = ["-f", "csv", "--header", "--include-initial", "--axis", "1"]
         self.assert_failed(self.dead("cumsum", *flags, stdin=b"a,b\n1,2\n"), 2, "one column more")
-
-    def test_a_job_that_stopped_goes_on_with_its_attributes(self):
-        values = [7 * i % 251 for i in range(40)]
-        source = self.path("in.npy", npy("|u1", (40, 1), bytes(values)))
-        flags = [source, *WIDE, "--part-bytes", "40", "--checkpoint", self.path("job"), "-o"]
-        flags.append(self.path("out.npy"))
-
-        def first_two(number, head, body):
-            if number > 1:
-                return b""
-            path = re.match(r"POST (\S+)", head)[1]
-            carry = re.search(r"(?i)tally-carry-length: *(\d+)", head)
-            headers = {"Content-Type": "application/octet-stream"}
-            if carry:
-                headers["Tally-Carry-Length"] = carry[1]
-            request = urllib.request.Request(URL + path, data=body, headers=headers)
-            with urllib.request.urlopen(request) as true:
-                names = ("Tally-Dtype", "Tally-Shape", "Tally-Carry-Length")
-                more = "".join(f"{name}: {true.headers[name]}\r\n" for name in names)
-                return (answer(true.read(), headers["Content-Type"], headers=more), True)
-
-        with Server(first_two) as s:
-            done = tally("cumsum", *flags, "--retries", "0", url=s.url)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertEqual(self.files(), ["in.npy", "job", "out.npy.partial"])
-        self.assert_done(tally("cumsum", *flags, "--resume"))
-        header, data = npy_parts(self.read("out.npy"))
-        self.assertIn("(41, 1)", header)
-        self.assertEqual(list(struct.unpack("<41i", data)), cumsum([values], 5, True, False)[0])
-
-    def test_another_initial_value_is_another_job(self):
-        source = self.path("in.npy", npy("<i8", (4,), bytes(32)))
-        output = self.path("out.npy")
-        flags = ["-o", output, "--part-bytes", "8", "--checkpoint", self.path("job"), "--initial"]
-
-        def first_part(number, head, body):
-            if number > 0:
-                return b""
-            carry = b"TALLYSUM" + bytes(24) + b"\2" + bytes(39)
-            data = carry + bytes(8)
-            return (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-                b"Tally-Dtype: int64\r\nTally-Shape: 1,1,1\r\nTally-Carry-Length: 72\r\n"
-                + f"Content-Length: {len(data)}\r\n\r\n".encode()
-                + data
-            )
-
-        with Server(first_part) as s:
-            tally("cumsum", source, *flags, "1", "--retries", "0", url=s.url)
-        self.assertTrue(os.path.exists(self.path("job")))
-        done = self.dead("cumsum", source, *flags, "2", "--resume")
-        self.assert_failed(
-            done, 2, "checkpoint of another job", "initial 1", "this is", "initial 2"
-        )
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
  * small readers that meet hostile text. */
 #include "tests/client/lib/support.h"
 
-#include "client/cli/histogram.h"
-#include "client/cli/line_guess.h"
+#include "client/cli/fields.h"
 #include "client/cli/terminal.h"
+#include "client/connection.h"
 #include "client/cumsum_call.h"
-#include "client/internal.h"
 #include "client/json_text.h"
 #include "client/media_type.h"
+#include "client/server_url.h"
 #include "client/tally_directml.h"
 #include "proto/carry.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -572,25 +571,71 @@ static void prefixes_and_noise_are_never_overread(void **state)
 static void lines_of_noise_are_never_overread(void **state)
 {
     (void)state;
-    static const char characters[] = "0123456789,,,.;+-eE \t\"'NAtrue\xc3\xff[{";
-    static const char *const cut[] = {".na", "+.in", "-.",     "N/",
-                                      "tru", "1,23", "1.234,", "\"1"};
+    static const char characters[] = "0123456789,,,.;+-eE \t\"\"NAtrue\xc3\xff[{\n";
+    static const char delimiters[] = ",; \t";
+    static const char *const cut[] = {"na", "+.in", "-.",  "N/",  "tru",
+                                      "1,", ".",    "\"1", "\"\""};
     unsigned seed = 12345;
     for (size_t round = 0; round < 20000; round++) {
         bool is_cut = round < sizeof cut / sizeof *cut;
         size_t count = is_cut ? strlen(cut[round]) : round % 14;
+        const struct dialect dialect = {delimiters[round % 4], round % 3 == 0 ? ',' : '.'};
         char *line = malloc(count + (count == 0));
+        uint64_t lines = 0;
         for (size_t i = 0; i < count; i++) {
             seed = seed * 1103515245 + 12345;
             line[i] = is_cut ? cut[round][i] : characters[(seed >> 16) % sizeof characters];
         }
-        (void)line_may_be_one_number(line, line + count);
-        (void)line_has_names(line, line + count, ',', round % 2 != 0);
-        if (count > 0) {
-            (void)word_guess(line, count);
-            (void)quotes_have_comma(line, line + count);
+        (void)delimiter_of_line(line, line + count, dialect.decimal, ' ');
+        const size_t record = record_bytes(dialect.delimiter, line, line + count, &lines);
+        assert_true(record == SIZE_MAX || (record < count && line[record] == '\n'));
+        struct field_cursor cursor = {line, line + count, false};
+        struct field field;
+        while (field_next(&dialect, &cursor, &field)) {
+            char number[8];
+            assert_true(field.at >= line && field.at + field.count <= line + count);
+            (void)field_is_integer(&field);
+            (void)field_is_name(&dialect, &field);
+            (void)field_read(&dialect, &field, DTYPE_F64, number);
+            (void)field_read(&dialect, &field, DTYPE_I8, number);
         }
         free(line);
+    }
+}
+
+static void fields_are_those_of_rfc_4180(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        char delimiter;
+        const char *fields[5];
+    } cases[] = {
+        {"aaa,bbb,ccc", ',', {"aaa", "bbb", "ccc"}},
+        {"\"aaa\",\"b,b\",ccc", ',', {"\"aaa\"", "\"b,b\"", "ccc"}},
+        {"\"b\"\"bb\"", ',', {"\"b\"\"bb\""}},
+        {"\"b\nbb\",c", ',', {"\"b\nbb\"", "c"}},
+        {",a,", ',', {"", "a", ""}},
+        {" a b , c ", ',', {"a b", "c"}},
+        {"a\"b,c", ',', {"a\"b", "c"}},
+        {"\"a\"b,c", ',', {"\"a\"b", "c"}},
+        {" 1  2\t3 ", ' ', {"1", "2", "3"}},
+        {"1\t\t3", '\t', {"1", "", "3"}},
+        {"   ", ',', {NULL}},
+        {"", ',', {NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct dialect dialect = {cases[i].delimiter, '.'};
+        const char *line = cases[i].line;
+        struct field_cursor cursor = {line, line + strlen(line), false};
+        struct field field;
+        size_t count = 0;
+        for (; field_next(&dialect, &cursor, &field); count++) {
+            assert_non_null(cases[i].fields[count]);
+            assert_int_equal(field.count, strlen(cases[i].fields[count]));
+            assert_memory_equal(field.at, cases[i].fields[count], field.count);
+        }
+        assert_null(cases[i].fields[count]);
     }
 }
 
@@ -601,57 +646,6 @@ static void media_types_are_compared_without_parameters(void **state)
     assert_true(media_type_is("application/json", "application/json"));
     assert_false(media_type_is("application/jsonx", "application/json"));
     assert_false(media_type_is("", "application/json"));
-}
-
-/* ---- the histogram ---- */
-
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a;
-    int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void percentiles_are_within_a_64th(void **state)
-{
-    (void)state;
-    enum {
-        COUNT = 20000
-    };
-    struct histogram *histogram = test_calloc(1, sizeof *histogram);
-    int64_t *values = test_malloc(COUNT * sizeof *values);
-    uint64_t seed = 42;
-    for (int i = 0; i < COUNT; i++) {
-        seed = seed * 6364136223846793005U + 1442695040888963407U;
-        values[i] = (int64_t)((seed >> 33) >> (i % 31));
-        histogram_add(histogram, values[i]);
-    }
-    qsort(values, COUNT, sizeof *values, compare);
-    static const double percents[] = {0, 1, 10, 50, 90, 99, 99.9, 99.99, 100};
-    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
-        double rank = ceil(COUNT * percents[i] / 100);
-        int64_t exact = values[rank < 1 ? 0 : (int)rank - 1];
-        int64_t got = histogram_percentile(histogram, percents[i]);
-        assert_true(got >= exact);
-        assert_true((double)got <= (double)exact * (1 + 1.0 / 64));
-    }
-    assert_int_equal(histogram->count, COUNT);
-    test_free(values);
-    test_free(histogram);
-}
-
-static void extreme_latencies_have_a_place(void **state)
-{
-    (void)state;
-    struct histogram *histogram = test_calloc(1, sizeof *histogram);
-    assert_int_equal(histogram_percentile(histogram, 50), 0);
-    histogram_add(histogram, -5);
-    histogram_add(histogram, 0);
-    histogram_add(histogram, INT64_MAX);
-    assert_int_equal(histogram_percentile(histogram, 50), 0);
-    assert_true(histogram_percentile(histogram, 67) == INT64_MAX); /* 2.01 of 3: the third */
-    assert_true(histogram_percentile(histogram, 100) == INT64_MAX);
-    test_free(histogram);
 }
 
 int main(void)
@@ -677,9 +671,8 @@ int main(void)
         cmocka_unit_test(texts_are_made_safe_for_terminals),
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
         cmocka_unit_test(lines_of_noise_are_never_overread),
+        cmocka_unit_test(fields_are_those_of_rfc_4180),
         cmocka_unit_test(media_types_are_compared_without_parameters),
-        cmocka_unit_test(percentiles_are_within_a_64th),
-        cmocka_unit_test(extreme_latencies_have_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,114 @@
+/* The tables of commands and options, and struct settings, which the command line fills.
+ *
+ * A command and an option are a row each. The rows feed the parser and --help (options.c), and shell
+ * completion (cmd_completion.c). Thread: any; nothing changes after the start. */
+#ifndef TALLY_CLI_OPTION_TABLE_H
+#define TALLY_CLI_OPTION_TABLE_H
+
+#include "client/tally.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum command_id {
+    COMMAND_CUMSUM,
+    COMMAND_DEVICES,
+    COMMAND_HEALTH,
+    COMMAND_VERSION,
+    COMMAND_CONSOLE,
+    COMMAND_TOKEN,
+    COMMAND_COMPLETION,
+    COMMAND_COUNT
+};
+
+enum {
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1 /* of a list */
+};
+
+/* "1,1,3,4" */
+struct number_list {
+    int count; /* 0: not given */
+    int64_t numbers[TALLY_MAX_RANK];
+};
+
+/* The values of all options, and the operands. Texts are borrowed from argv. */
+struct settings {
+    const char *url;
+    const char *token_file;
+    const char *ca_file;
+    const char *client_cert;
+    const char *client_key;
+    bool insecure;
+    double timeout_s; /* 0: the library's default */
+    int64_t retries;  /* -1: the library's default */
+    bool quiet;
+    bool help;
+    bool json;
+
+    const char *output;
+    const char *format;
+    const char *output_format;
+    const char *dtype;
+    const char *output_dtype;
+    const char *nan;
+    const char *initial;
+    bool include_initial;
+    struct number_list shape;
+    struct number_list strides;
+    struct number_list output_strides;
+    int64_t axis;
+    bool axis_given;
+    bool exclusive;
+    bool reverse;
+    double deadline_s;
+    int64_t part_bytes;
+    int64_t flush_ms;
+    bool header;
+    const char *delimiter;
+    const char *decimal;
+    const char *columns;
+
+    const char *scopes;
+
+    const char *argument; /* the operand: input file, shell or `new`; NULL if none */
+    const char *name;     /* the second: of a new token; NULL if none */
+};
+
+enum option_kind {
+    OPTION_FLAG,    /* bool */
+    OPTION_TEXT,    /* const char * */
+    OPTION_FILE,    /* const char *, completed as a file name */
+    OPTION_CHOICE,  /* const char *, one of `choices` */
+    OPTION_INTEGER, /* int64_t, from least to most */
+    OPTION_SIZE,    /* int64_t, the same in bytes, with or without a unit */
+    OPTION_NUMBER,  /* double, from least to most */
+    OPTION_LIST     /* struct number_list */
+};
+
+struct option_row {
+    const char *name; /* without "--" */
+    char letter;      /* or 0 */
+    enum option_kind kind;
+    const char *value;   /* name of the value in the help, NULL for flags */
+    const char *choices; /* separated by spaces, NULL if open */
+    size_t offset;       /* in struct settings */
+    double least;        /* of a number; both 0: any */
+    double most;
+    unsigned commands; /* bit set of command_id */
+    const char *help;
+};
+
+struct command_row {
+    const char *name;
+    const char *operand;         /* in the usage line */
+    const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
+    const char *summary;
+    const char *details; /* after the options */
+};
+
+extern const struct option_row option_rows[];
+extern const size_t option_row_count;
+extern const struct command_row command_rows[COMMAND_COUNT];
+
+#endif

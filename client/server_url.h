@@ -1,0 +1,15 @@
+/* The URL of a server. Thread: any. */
+#ifndef TALLY_CLIENT_SERVER_URL_H
+#define TALLY_CLIENT_SERVER_URL_H
+
+#include "client/client_error.h"
+#include "client/internal.h"
+
+/* Split a server URL into the client's base_url and socket_path. */
+enum tally_status server_url_parse(struct tally *client, const char *url,
+                                   struct tally_error *err);
+
+/* Print the URL without a user's name and password, for messages. */
+void server_url_print(const struct tally *client, char *text, size_t size);
+
+#endif
