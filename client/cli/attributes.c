@@ -101,7 +101,18 @@ int attributes_read(const struct settings *settings, const enum tally_dtype *giv
         STEP(read_initial(settings->initial, attributes->sums, known, &attributes->initial));
         attributes->scan.initial = &attributes->initial;
     }
+    attributes->scan.offsets = settings->offsets;
+    attributes->scan.offset_count = settings->offset_count;
     return EXIT_DONE;
+}
+
+uint64_t attributes_extra_sums(const struct attributes *attributes)
+{
+    const struct tally_scan *scan = &attributes->scan;
+    if (scan->include_initial == 0) {
+        return 0;
+    }
+    return scan->offsets == NULL ? 1 : scan->offset_count - (scan->offset_count > 0);
 }
 
 struct tally_scan attributes_scan(const struct attributes *attributes, int rank,

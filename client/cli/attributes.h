@@ -1,5 +1,5 @@
 /* The attributes of a sum that the command line gives, as libtally takes them: --exclusive, --reverse,
- * --output-dtype, --nan, --initial and --include-initial.
+ * --output-dtype, --nan, --initial, --include-initial and --offsets.
  *
  * Possible failures: attributes that do not go together, and an initial value that is not a number of
  * the type of the sums, are EXIT_USAGE, in the words of the service. Thread: the main one. */
@@ -15,10 +15,13 @@ struct attributes {
 };
 
 /* Read the attributes for elements of type *given (NULL: unknown) into *attributes, and check them.
- * The attributes must stay where they are while attributes_scan() is in use. Returns EXIT_DONE, or
- * EXIT_USAGE after complaining. */
+ * The attributes must stay where they are while attributes_scan() is in use. The offsets are not
+ * checked against an axis. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
 int attributes_read(const struct settings *settings, const enum tally_dtype *given,
                     struct attributes *attributes);
+
+/* Return the number of sums that a line has more than elements. */
+uint64_t attributes_extra_sums(const struct attributes *attributes);
 
 /* The scan of a tensor with these attributes. `sizes` must outlive it. */
 struct tally_scan attributes_scan(const struct attributes *attributes, int rank,

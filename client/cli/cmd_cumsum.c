@@ -1,12 +1,13 @@
 /* `tally cumsum`: a tensor from a file or a pipe, its sums to a file or a pipe.
  *
- *   source opened -> formats chosen -> part by part (cumsum_parts.c)
- *                                   -> as one request (cumsum_whole.c): JSON, strides
+ *   source opened -> formats chosen -> offsets loaded -> part by part (cumsum_parts.c)
+ *                                                     -> as one request (cumsum_whole.c): JSON, strides
  *
  * Possible failures: wrong input is refused before it is sent. A failed call does not change the
  * output. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
+#include "client/cli/offsets.h"
 #include "client/cli/terminal.h"
 
 #include <ctype.h>
@@ -118,11 +119,29 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* Sum the input. *output_path is the target of a link (destination_follow()); the caller frees it. */
-static int sum_source(const struct settings *settings, struct tally *client,
-                      struct source *source, char **output_path)
+/* Refuse --offsets for input that offsets do not apply to, and from the stream of the input. */
+static int check_offsets(const struct settings *settings, const struct source *source,
+                         enum format input)
 {
-    struct settings followed = *settings; /* with the target of the output */
+    if (source->fd == STDIN_FILENO && strcmp(settings->offsets_file, "-") == 0) {
+        return complain(EXIT_USAGE,
+                        "--offsets -: standard input is the tensor: give the name of a file");
+    }
+    if (input != FORMAT_JSON && is_strided(settings)) {
+        return complain(EXIT_USAGE,
+                        "%s is raw with strides, and --offsets needs a packed tensor: save the "
+                        "array as an NPY file",
+                        source->name);
+    }
+    return EXIT_DONE;
+}
+
+/* Sum the input. *output_path is the target of a link (destination_follow()), *offsets are the numbers
+ * of --offsets; the caller frees both. */
+static int sum_source(const struct settings *settings, struct tally *client,
+                      struct source *source, char **output_path, int64_t **offsets)
+{
+    struct settings followed = *settings; /* with the target of the output, and the offsets */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     STEP(source_open(settings->argument, source));
@@ -133,6 +152,11 @@ static int sum_source(const struct settings *settings, struct tally *client,
             "standard output is the input: use -o FILE, which may be the same file");
     }
     STEP(choose_formats(settings, source, &input, &output));
+    if (settings->offsets_file != NULL) {
+        STEP(check_offsets(settings, source, input));
+        STEP(offsets_load(settings->offsets_file, offsets, &followed.offset_count));
+        followed.offsets = *offsets;
+    }
     if (input != FORMAT_JSON && !is_strided(settings)) {
         return cumsum_parts(&followed, client, source, input, output);
     }
@@ -143,9 +167,11 @@ int command_cumsum(const struct settings *settings, struct tally *client)
 {
     struct source source;
     char *output_path = NULL;
+    int64_t *offsets = NULL;
     catch_interrupts();
-    int status = sum_source(settings, client, &source, &output_path);
+    int status = sum_source(settings, client, &source, &output_path, &offsets);
     source_close(&source);
     free(output_path);
+    free(offsets);
     return status;
 }

@@ -412,7 +412,11 @@ static int run_workers(struct parts_job *job)
         worker->dtype = job->source.tensor.dtype;
         if (!have_buffers(worker, most) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
-            fail_job(job, complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes"));
+            fail_job(job,
+                     complain(EXIT_LOCAL, job->settings->offsets != NULL
+                                              ? "out of memory: an axis with offsets is one "
+                                                "part, whatever --part-bytes is"
+                                              : "out of memory: use smaller --part-bytes"));
             break;
         }
     }
@@ -465,6 +469,19 @@ static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
+/* The size of an open axis is the last offset; text without a line has the size 0. libtally checks
+ * every other size against the offsets. */
+static void close_axis(struct parts_job *job, int64_t axis)
+{
+    const struct tally_scan *scan = &job->attributes.scan;
+    int64_t *size = &job->source.tensor.shape.numbers[axis];
+    if (*size < 0 && scan->offset_count > 0) {
+        const bool empty = job->source.is_text && job->source.text.columns == 0;
+        const int64_t last = scan->offsets[scan->offset_count - 1];
+        *size = empty || last < 0 ? 0 : last;
+    }
+}
+
 /* Read the attributes, and describe the result: sums along dimension `axis` of the tensor in the
  * file. */
 static int describe_sums(struct parts_job *job, int64_t axis, enum format output)
@@ -474,6 +491,7 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     struct tally_error err;
     int64_t sizes[TALLY_MAX_RANK];
     STEP(attributes_read(settings, &tensor->dtype, &job->attributes));
+    close_axis(job, axis);
     for (int i = 0; i < tensor->shape.count; i++) {
         sizes[i] = tensor->shape.numbers[i] < 0 ? 0 : tensor->shape.numbers[i];
     }
@@ -484,8 +502,9 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     }
     job->sums = *tensor;
     job->sums.dtype = job->attributes.sums;
-    job->sums.shape.numbers[axis] +=
-        settings->include_initial && tensor->shape.numbers[axis] >= 0;
+    if (tensor->shape.numbers[axis] >= 0) {
+        job->sums.shape.numbers[axis] += (int64_t)attributes_extra_sums(&job->attributes);
+    }
     if (!format_is_text(output) || !settings->include_initial) {
         return EXIT_DONE;
     }
@@ -534,18 +553,21 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         .axis = axis,
         .reverse = settings->reverse,
         .in_order = job->in_order,
-        .extra = settings->include_initial,
+        .whole_lines = settings->offsets != NULL,
+        .extra = attributes_extra_sums(&job->attributes),
         .sum_bytes = tally_dtype_bytes(job->sums.dtype),
         .part_bytes = job->reordered ? INT64_MAX / 2 : (uint64_t)settings->part_bytes};
     job->source.cutting = cutting_of(tensor, &terms);
     job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
-    job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
+    const bool at_once = job->reordered || (settings->offsets != NULL && axis == 0);
+    job->source.gather_ms = at_once ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->sums_cutting;
     if (format_is_text(input)) {
         struct text_reader *text = &job->source.text;
         job->sink.reader = text;
         job->keeps_lines = format_is_text(output) && text->chosen != NULL;
         text->undecided = text->undecided && !format_is_binary(output); /* has one type */
+        text->kept_most = terms.whole_lines ? SIZE_MAX : text->kept_most;
     }
     STEP(check_direction(job));
     STEP(part_sink_open(&job->sink, settings, output, &job->sums));
@@ -566,7 +588,9 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     MUST(pthread_mutex_init(&job->lock, NULL));
     MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
-    if (status == EXIT_DONE && cutting_bytes(&job->sums_cutting) > 0) {
+    /* If offsets say that a stream has no elements, the end of the stream is checked. */
+    const bool to_check = settings->offsets != NULL && source->stream;
+    if (status == EXIT_DONE && (to_check || cutting_bytes(&job->sums_cutting) > 0)) {
         status = run_workers(job);
     }
     if (status == EXIT_DONE) {

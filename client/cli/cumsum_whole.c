@@ -23,6 +23,7 @@ enum {
     NUMBER_TEXT = 64,        /* of a size in JSON */
     ANSWER_BESIDE = 1 << 16, /* largest number of bytes of an answer without its elements */
     ANSWER_ELEMENT = 32,     /* the same of an element in JSON: 25 digits and a comma */
+    OFFSET_TEXT = 21,        /* the same of an offset in JSON: 20 digits and a comma */
     ANSWER_CARRY = 512       /* the same of an element and a line of a carry in base64 */
 };
 
@@ -118,13 +119,30 @@ static void append_options(const struct settings *settings, bool json, char *tex
     append_list(text, json, "output_strides", &settings->output_strides);
 }
 
-/* Add one element along the axis to the shape of the sums. The server refuses an invalid axis. */
-static void grow_shape(struct number_list *shape, int64_t axis)
+/* Add `extra` elements along the axis to the shape of the sums. The server refuses an invalid axis. */
+static void grow_shape(struct number_list *shape, int64_t axis, uint64_t extra)
 {
     axis += axis < 0 ? shape->count : 0;
-    if (axis >= 0 && axis < shape->count && shape->numbers[axis] < INT64_MAX) {
-        shape->numbers[axis]++;
+    if (axis >= 0 && axis < shape->count) {
+        int64_t *size = &shape->numbers[axis];
+        *size = __builtin_add_overflow(*size, extra, size) ? INT64_MAX : *size;
     }
+}
+
+/* Return the number of segments of each line of a complete request. */
+static uint64_t member_segments(struct json_text request)
+{
+    struct json_text rest = {"", 0};
+    struct json_text unused = {"", 0};
+    struct json_text number = {"", 0};
+    uint64_t count = 0;
+    if (!json_text_member(request, "offsets", &rest)) {
+        return 1;
+    }
+    while (json_text_next(&rest, &unused, &number)) {
+        count++;
+    }
+    return count - (count > 0);
 }
 
 /* Read the shape and strides of the answer from a complete request. */
@@ -138,7 +156,8 @@ static void expect_of_request(struct json_text request, struct expectation *expe
         axis = json_text_integer(value, 0);
     }
     if (json_text_member(request, "include_initial", &value) && *value.at == 't') {
-        grow_shape(&expected->shape, axis);
+        expected->extra = member_segments(request);
+        grow_shape(&expected->shape, axis, expected->extra);
     }
 }
 
@@ -155,10 +174,20 @@ static int apply_attributes(const struct settings *settings, struct expectation 
     STEP(attributes_read(settings, typed ? &dtype : NULL, &attributes));
     expected->dtype =
         typed || settings->output_dtype != NULL ? tally_dtype_name(attributes.sums) : NULL;
-    if (settings->include_initial) {
-        grow_shape(&expected->shape, settings->axis);
-    }
+    expected->extra = attributes_extra_sums(&attributes);
+    grow_shape(&expected->shape, settings->axis, expected->extra);
     return EXIT_DONE;
+}
+
+/* Print the offsets to `text` as a member of a JSON object, after a comma. Returns the bytes. */
+static size_t print_offsets(const struct settings *settings, char *text)
+{
+    size_t used = (size_t)sprintf(text, ",\"offsets\":[");
+    for (uint64_t i = 0; i < settings->offset_count; i++) {
+        used +=
+            (size_t)sprintf(text + used, "%s%" PRId64, i > 0 ? "," : "", settings->offsets[i]);
+    }
+    return used + (size_t)sprintf(text + used, "]");
 }
 
 /* Make a request of JSON input: an array becomes the member "data" of *body, which the caller frees;
@@ -173,7 +202,8 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     expected->bare = text[blank] != '{';
     if (!expected->bare) {
         expect_of_request((struct json_text){text, source->bytes}, expected);
-        bool given = settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
+        bool given = settings->axis_given || strcmp(options, ",\"axis\":0") != 0 ||
+                     settings->offsets != NULL;
         return given ? complain(EXIT_USAGE,
                                 "%s is a whole request (a JSON object): write the options into "
                                 "it",
@@ -185,7 +215,8 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
                         source->name);
     }
     STEP(format_check_array(source));
-    size_t size = source->bytes + strlen(options) + sizeof "{\"data\":}";
+    const size_t size = source->bytes + strlen(options) + sizeof "{\"data\":,\"offsets\":[]}" +
+                        (size_t)settings->offset_count * OFFSET_TEXT;
     *body = malloc(size);
     if (*body == NULL) {
         return complain_no_memory();
@@ -193,21 +224,26 @@ static int wrap_json(const struct settings *settings, const struct source *sourc
     size_t used = (size_t)snprintf(*body, size, "{\"data\":");
     memcpy(*body + used, text, source->bytes);
     used += source->bytes;
+    if (settings->offsets != NULL) {
+        used += print_offsets(settings, *body + used);
+    }
     *body_bytes = used + (size_t)snprintf(*body + used, size - used, "%s}", options);
     return EXIT_DONE;
 }
 
 /* Return the largest number of bytes of the answer. A request has at most as many elements as bytes,
- * unless it has a shape: strides may repeat elements, and output strides make gaps. The carry of a
- * part has a sum even for a line without elements. */
+ * unless it has a shape: strides may repeat elements, and output strides make gaps. A request
+ * without a shape has at most as many lines as elements, and each line may have more sums than
+ * elements. The carry of a part has a sum even for a line without elements. */
 static uint64_t most_of_answer(const struct expectation *expected, uint64_t request_bytes,
                                bool part)
 {
     const struct number_list *shape = &expected->shape;
     const bool strided = expected->strides.count == shape->count;
     uint64_t elements = 1;
+    uint64_t nested = 0; /* sums, if the shape is that of the nesting */
     uint64_t most = 0;
-    bool overflow = false;
+    bool overflow = __builtin_mul_overflow(request_bytes, expected->extra + 1, &nested);
     for (int i = 0; i < shape->count; i++) {
         const uint64_t size = larger_of((uint64_t)shape->numbers[i], 1);
         uint64_t reach = 0;
@@ -216,9 +252,10 @@ static uint64_t most_of_answer(const struct expectation *expected, uint64_t requ
                                   __builtin_add_overflow(elements, reach, &elements)
                             : __builtin_mul_overflow(elements, size, &elements);
     }
-    overflow |= __builtin_mul_overflow(larger_of(elements, request_bytes),
-                                       part ? ANSWER_CARRY : ANSWER_ELEMENT, &most) ||
-                __builtin_add_overflow(most, ANSWER_BESIDE, &most);
+    overflow |=
+        __builtin_mul_overflow(larger_of(elements, shape->count > 0 ? request_bytes : nested),
+                               part ? ANSWER_CARRY : ANSWER_ELEMENT, &most) ||
+        __builtin_add_overflow(most, ANSWER_BESIDE, &most);
     return overflow ? UINT64_MAX : most;
 }
 

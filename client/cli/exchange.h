@@ -19,6 +19,7 @@ struct expectation {
     const char *dtype;          /* NULL: any type */
     struct number_list shape;   /* count 0: any shape */
     struct number_list strides; /* of raw numbers; count 0: packed */
+    uint64_t extra;             /* sums that a line has more than elements */
     struct dialect dialect;     /* of text and CSV */
     const char *member;         /* member of a JSON answer, an array */
     bool bare;                  /* only this member of a JSON answer is written */

@@ -42,6 +42,8 @@ const struct option_row option_rows[] = {
      "counted before the first element of every line, in the type of the sums"},
     {"include-initial", 0, OPTION_FLAG, NULL, NULL, AT(include_initial), ANY, ON_CUMSUM,
      "one sum more along the axis, that before the first element: --initial or 0"},
+    {"offsets", 0, OPTION_FILE, "FILE", NULL, AT(offsets_file), ANY, ON_CUMSUM,
+     "segments of the axis, each a line of its own: NPY of int64, or an integer on each line"},
     {"dtype", 'd', OPTION_CHOICE, "TYPE", INPUT_TYPES, AT(dtype), ANY, ON_CUMSUM,
      "element type, also as f4, <f4, double, FP32, F32; needed for raw input"},
     {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM,

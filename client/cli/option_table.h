@@ -54,6 +54,10 @@ struct settings {
     const char *nan;
     const char *initial;
     bool include_initial;
+    const char *offsets_file;
+    const int64_t
+        *offsets; /* numbers of this file, set and owned by cmd_cumsum.c; NULL: none */
+    uint64_t offset_count;
     struct number_list shape;
     struct number_list strides;
     struct number_list output_strides;

@@ -173,12 +173,15 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
                                      : &cutting.inner;
         *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
     }
-    const bool extra = terms->extra;
+    const uint64_t extra = terms->extra;
     const bool open = cutting.length == OPEN_SIZE;
     const size_t widest = larger_of(cutting.element_bytes, terms->sum_bytes);
     uint64_t room = larger_of(terms->part_bytes / widest, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
     uint64_t length = larger_of(open ? OPEN_SIZE : cutting.length + extra, 1); /* of sums */
+    if (terms->whole_lines) {
+        room = larger_of(room, length * line);
+    }
     uint64_t least = smaller_of(length, LEAST_LENGTH);
     cutting.outer_step = 1;
     cutting.inner_step = line;
@@ -195,7 +198,7 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
     cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
                     parts_of(cutting.inner, cutting.inner_step);
     cutting.steps = parts_of(cutting.length, cutting.length_step);
-    if (extra && cutting.steps == 0) { /* lines without elements have a sum, too */
+    if (extra > 0 && cutting.steps == 0) { /* lines without elements have a sum, too */
         cutting.steps = 1;
     }
     return cutting;
@@ -205,7 +208,7 @@ struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes)
 {
     struct cutting sums = *cutting;
     sums.element_bytes = sum_bytes;
-    sums.length += sums.extra && sums.length != OPEN_SIZE;
+    sums.length += sums.length != OPEN_SIZE ? sums.extra : 0;
     return sums;
 }
 
@@ -214,9 +217,10 @@ struct box box_of_sums(const struct cutting *cutting, const struct box *box)
     struct box sums = *box;
     const bool first =
         cutting->reverse ? box->at + box->count == cutting->length : box->at == 0;
-    if (cutting->extra) {
-        sums.count += first;
-        sums.at += !cutting->reverse && !first;
+    if (first) {
+        sums.count += cutting->extra;
+    } else if (!cutting->reverse) {
+        sums.at += cutting->extra;
     }
     return sums;
 }
@@ -226,7 +230,7 @@ uint64_t cutting_room(const struct cutting *cutting, size_t sum_bytes)
     const uint64_t lines = cutting->outer_step * cutting->inner_step;
     const uint64_t elements = lines * cutting->length_step;
     return larger_of(elements * cutting->element_bytes,
-                     (elements + (cutting->extra ? lines : 0)) * sum_bytes);
+                     (elements + cutting->extra * lines) * sum_bytes);
 }
 
 uint64_t cutting_bytes(const struct cutting *cutting)
@@ -330,6 +334,62 @@ static int check_end(const struct part_source *parts)
                           bytes->name);
 }
 
+/* Check that text has no more rows than the last offset demands. `to` has room for a row. Returns
+ * EXIT_DONE or an exit status. */
+static int check_end_of_text(struct part_source *parts, char *to)
+{
+    struct text_batch batch = {.most = 1};
+    batch.numbers = to;
+    STEP(text_reader_read(&parts->text, &batch, -1));
+    return batch.count == 0
+               ? EXIT_DONE
+               : complain(EXIT_USAGE,
+                          "the last offset is %" PRIu64 ", expected the number of rows: %s has "
+                          "more",
+                          parts->cutting.length, parts->bytes->name);
+}
+
+/* Convert int64 numbers to float64 in place. */
+static void widen_numbers(char *numbers, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t integer = 0;
+        memcpy(&integer, numbers + i * sizeof integer, sizeof integer);
+        const double wider = (double)integer;
+        memcpy(numbers + i * sizeof wider, &wider, sizeof wider);
+    }
+}
+
+/* Read the next rows of text to the batch. If offsets gave the number of rows, the batch gets all rows.
+ * Offsets apply to the whole axis, so all rows must then have one type: the first row that needs
+ * float64 makes the integers before the row float64, too. Returns EXIT_DONE or an exit status. */
+static int read_rows(struct part_source *parts, struct text_batch *batch)
+{
+    const uint64_t columns = parts->text.columns;
+    const size_t row_bytes = columns * parts->cutting.element_bytes;
+    if (cutting_bytes(&parts->cutting) == OPEN_SIZE) {
+        return text_reader_read(&parts->text, batch, parts->gather_ms);
+    }
+    batch->most = parts->cutting.length;
+    struct text_batch next = *batch;
+    do {
+        next.numbers = batch->numbers + batch->count * row_bytes;
+        next.most = batch->most - batch->count;
+        STEP(text_reader_read(&parts->text, &next, -1));
+        if (next.count > 0 && next.dtype != batch->dtype) {
+            widen_numbers(batch->numbers, batch->count * columns);
+            batch->dtype = next.dtype;
+        }
+        batch->count += next.count;
+    } while (next.count > 0 && batch->count < batch->most);
+    return batch->count == batch->most
+               ? EXIT_DONE
+               : complain(EXIT_USAGE,
+                          "the last offset is %" PRIu64 ", expected the number of rows: %s has "
+                          "%" PRIu64,
+                          batch->most, parts->bytes->name, batch->count);
+}
+
 int part_source_read_next(struct part_source *parts, struct box *box, char *to,
                           struct kept_lines *kept, enum tally_dtype *dtype)
 {
@@ -346,7 +406,7 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     *box = *next;
     box->outers = 0;
     box->columns = cutting->inner;
-    if (cutting->extra && cutting->length == 0 && cutting->inner > 0 &&
+    if (cutting->extra > 0 && cutting->length == 0 && cutting->inner > 0 &&
         cutting->outer != OPEN_SIZE && left > 0) { /* lines without elements */
         box->outers = most;
         box->count = 0;
@@ -354,14 +414,14 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
         return EXIT_DONE;
     }
     if (most == 0 || unit == 0 || next->outer == cutting->outer) {
-        return parts->is_text ? EXIT_DONE : check_end(parts);
+        return parts->is_text ? check_end_of_text(parts, to) : check_end(parts);
     }
     struct text_batch batch = {
         .numbers = to, .most = most, .kept = kept, .dtype = parts->tensor.dtype};
     STEP(parts->is_text
-             ? text_reader_read(&parts->text, &batch, parts->gather_ms)
+             ? read_rows(parts, &batch)
              : source_read_next(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
-    taken += batch.count * unit;
+    taken += batch.count * parts->text.columns * cutting->element_bytes;
     *dtype = batch.dtype;
     bool open = cutting_bytes(cutting) == OPEN_SIZE;
     if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
@@ -371,7 +431,7 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     uint64_t units = taken / unit;
     box->outers = chain ? (units > 0) : units;
     box->count = chain ? units : cutting->length;
-    if (units == 0 && cutting->extra && cutting->length == OPEN_SIZE && next->at == 0 &&
+    if (units == 0 && cutting->extra > 0 && cutting->length == OPEN_SIZE && next->at == 0 &&
         !parts->ended) { /* the stream has no elements, but its lines have a sum */
         box->outers = 1;
         parts->ended = true;

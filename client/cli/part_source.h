@@ -7,7 +7,8 @@
  *   - else a stretch of the axis at one outer index. The parts of one range of columns form a
  *     lane, in which each part needs the carry of the part before. A part has only as many
  *     columns as leave room for 64 elements along the axis, so that the carry, which contains a
- *     sum of every line, is small compared to the part.
+ *     sum of every line, is small compared to the part. An axis with offsets is not cut,
+ *     since offsets apply to whole lines.
  * A tensor that is read from or written to a stream is cut in the order of its bytes, with all
  * columns in each part.
  *
@@ -42,7 +43,7 @@ struct cutting {
     uint64_t lanes;       /* number of lanes; lanes are independent of each other */
     uint64_t steps;       /* boxes of a lane; 1: no carry */
     bool reverse;         /* lanes begin at the end of the axis */
-    bool extra;           /* lines of sums have one element more than lines of elements */
+    uint64_t extra;       /* elements that lines of sums have more than lines of elements */
     size_t element_bytes;
 };
 
@@ -50,8 +51,10 @@ struct cutting {
 struct cutting_terms {
     int64_t axis;
     bool reverse;
-    bool in_order;       /* the parts follow each other in the order of the tensor's bytes */
-    bool extra;          /* as in struct cutting */
+    bool in_order; /* the parts follow each other in the order of the tensor's bytes */
+    bool
+        whole_lines; /* the axis, whose size is known, is not cut, however large a part becomes */
+    uint64_t extra;      /* as in struct cutting; more than 1 only with whole_lines */
     size_t sum_bytes;    /* of a sum */
     uint64_t part_bytes; /* about which a part, and its sums, may have */
 };

@@ -1,4 +1,4 @@
-"""`tally cumsum` with --output-dtype, --nan, --initial and --include-initial, and of booleans.
+"""`tally cumsum` with --output-dtype, --nan, --initial, --include-initial and --offsets, and of booleans.
 
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_attributes.py
 """
@@ -253,6 +253,240 @@ class Attributes(Directory):
         self.assert_failed(done, 2, "write the options into it")
         flags = ["-f", "csv", "--header", "--include-initial", "--axis", "1"]
         self.assert_failed(self.dead("cumsum", *flags, stdin=b"a,b\n1,2\n"), 2, "one column more")
+
+
+class Segments(Directory):
+    """--offsets: each segment is summed as a line of its own."""
+
+    OFFSETS = [0, 0, 3, 4, 4, 9, 9]
+
+    def dead(self, *arguments, stdin=b""):
+        return tally(*arguments, stdin=stdin, url="http://127.0.0.1:1")
+
+    def offsets(self, name="offsets.npy", offsets=OFFSETS):
+        if name.endswith(".npy"):
+            data = struct.pack(f"<{len(offsets)}q", *offsets)
+            return self.path(name, npy("<i8", (len(offsets),), data))
+        return self.path(name, b"".join(b"%d\n" % offset for offset in offsets))
+
+    def expected(self, lines, include, reverse, offsets=OFFSETS):
+        """Sums of each segment of each line, beside each other."""
+        pairs = list(itertools.pairwise(offsets))
+        return [
+            [
+                total
+                for begin, end in pairs
+                for total in cumsum([line[begin:end]], 5, include, reverse)[0]
+            ]
+            for line in lines
+        ]
+
+    def test_npy_files_of_every_layout_have_the_sums_of_each_segment(self):
+        seeded = random.Random(7)
+        for shape, axis in (((9, 4), 0), ((4, 9), 1), ((9, 1), 0), ((9, 0), 0), ((0, 9), 1)):
+            rows = [[seeded.randrange(99) for _ in range(shape[1])] for _ in range(shape[0])]
+            lines = rows if axis == 1 else transposed(rows, shape[1])
+            for include, reverse, fortran, part_bytes in itertools.product(
+                (False, True), (False, True), (False, True), ("1", "100", "64MiB")
+            ):
+                sums_of = self.expected(lines, include, reverse)
+                length = 9 + 6 * include
+                size = (length, shape[1]) if axis == 0 else (shape[0], length)
+                stored = sums_of if axis == 1 else transposed(sums_of, length)
+                stored = transposed(stored, size[1]) if fortran else stored
+                columns = transposed(rows, shape[1]) if fortran else rows
+                data = b"".join(struct.pack(f"<{len(line)}i", *line) for line in columns)
+                flags = ["--axis", str(axis), "--initial", "5", "--part-bytes", part_bytes]
+                flags += ["--reverse"] if reverse else []
+                flags += ["--include-initial"] if include else []
+                with self.subTest(shape=shape, flags=flags, fortran=fortran):
+                    done = tally(
+                        *("cumsum", self.path("in.npy", npy("<i4", shape, data, fortran))),
+                        *("-o", self.path("out.npy"), "--offsets", self.offsets(), *flags),
+                    )
+                    self.assert_done(done)
+                    header, found = npy_parts(self.read("out.npy"))
+                    self.assertIn(f"({size[0]}, {size[1]})", header)
+                    self.assertEqual(
+                        list(struct.unpack(f"<{len(found) // 4}i", found)),
+                        [value for line in stored for value in line],
+                    )
+
+    def test_text_raw_and_json_have_the_same_segments(self):
+        values = [3, 1, 4, 1, 5, 9, 2, 6, 5]
+        sums_of = self.expected([values], True, False)[0]
+        text = b"".join(b"%d\n" % value for value in values)
+        flags = ["--initial", "5", "--include-initial", "--part-bytes", "8"]
+        raw = struct.pack("<9q", *values)
+        for name in ("offsets.npy", "offsets.txt"):
+            flags_of = ["--offsets", self.offsets(name), *flags]
+            done = tally("cumsum", "-f", "text", *flags_of, stdin=text)
+            self.assert_done(done)
+            self.assertEqual([int(line) for line in done.stdout.split()], sums_of)
+            for shape in ("9", "-1"):
+                done = tally("cumsum", "-d", "int64", "-s", shape, *flags_of, stdin=raw)
+                self.assert_done(done)
+                self.assertEqual(list(struct.unpack("<15q", done.stdout)), sums_of)
+            done = tally("cumsum", *flags_of, stdin=json.dumps(values).encode())
+            self.assert_done(done)
+            self.assertEqual(json.loads(done.stdout), sums_of)
+        done = tally(
+            *("cumsum", "-f", "text", "--offsets", self.offsets(), "--reverse", "--axis", "0"),
+            stdin=text,
+        )
+        self.assert_done(done)
+        sums_of = [value - 5 for value in self.expected([values], False, True)[0]]
+        self.assertEqual([int(line) for line in done.stdout.split()], sums_of)
+
+    def test_segments_of_the_columns_of_text_go_on_without_end(self):
+        offsets = self.offsets("o.txt", [0, 1, 3])
+        lines = b"1 2 3\n" * 1000
+        done = tally(
+            *("cumsum", "-f", "text", "--axis", "1", "--offsets", offsets, "--part-bytes", "48"),
+            stdin=lines,
+        )
+        self.assert_done(done)
+        self.assertEqual(done.stdout, b"1 2 5\n" * 1000)
+
+    def test_big_endian_offsets_and_a_pipe_are_read(self):
+        array = self.path("in.npy", npy("<i8", (3,), struct.pack("<3q", 1, 2, 3)))
+        swapped = npy(">i8", (3,), struct.pack(">3q", 0, 1, 3))
+        for given, stdin in ((self.path("o.npy", swapped), b""), ("-", swapped), ("-", b"0\n1\n3")):
+            done = tally(*("cumsum", array, "-F", "text", "--offsets", given), stdin=stdin)
+            self.assert_done(done)
+            self.assertEqual(done.stdout, b"1\n2\n5\n")
+
+    def test_many_empty_segments_make_a_json_answer_longer_than_its_request(self):
+        rows = json.dumps([[1]] * 300).encode()
+        offsets = [0] * 300 + [1]
+        flags = ["--axis", "1", "--include-initial", "--offsets", self.offsets("o.txt", offsets)]
+        row = [0] * 300 + [1]
+        done = tally("cumsum", *flags, stdin=rows)
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout), [row] * 300)
+        whole = {"data": [[1]] * 300, "axis": 1, "include_initial": True, "offsets": offsets}
+        done = tally("cumsum", stdin=json.dumps(whole).encode())
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout)["data"], [row] * 300)
+
+    def test_an_axis_without_elements_may_have_no_segment(self):
+        for array, offsets, length in (((0,), [0], 0), ((0,), [0, 0, 0], 2)):
+            done = tally(
+                *("cumsum", self.path("in.npy", npy("<i8", array, b"")), "--include-initial"),
+                *("-F", "json", "--offsets", self.offsets("o.txt", offsets)),
+            )
+            self.assert_done(done)
+            self.assertEqual(json.loads(done.stdout), [0] * length)
+
+    def test_offsets_that_are_none_are_refused_before_sending(self):
+        array = self.path("in.npy", npy("<i8", (3,), bytes(24)))
+        for offsets, words in (
+            ([1, 3], "offsets[0] is 1, expected 0"),
+            ([0, 2, 1, 3], "offsets[2] is 1, less than the offset before it, 2"),
+            ([0, 4], "offsets[1] is 4, beyond the axis, which has the size 3"),
+            ([0, 2], "offsets[1], the last one, is 2, expected the size of the axis, 3"),
+            ([], "offsets is empty"),
+        ):
+            for name in ("o.npy", "o.txt"):
+                done = self.dead("cumsum", array, "--offsets", self.offsets(name, offsets))
+                self.assert_failed(done, 2, words)
+        for file, words in (
+            (npy("<i4", (2,), bytes(8)), ("has int32 in 1 dimension, expected int64 in one",)),
+            (npy("<i8", (1, 2), bytes(16)), ("has int64 in 2 dimensions",)),
+            (npy("<i8", (2,), bytes(9)), ("16", "save it again")),
+            (b"0 3\n", ("several numbers on a line",)),
+            (b"0\n1.5\n3\n", ("line 2", "1.5")),
+            (b"0\n3 4\n", ("line 2 has 2 fields",)),
+            (b"0\nthree\n", ("line 2", "three")),
+            (b"zero\n", ("offsets is empty",)),
+        ):
+            done = self.dead("cumsum", array, "--offsets", self.path("o", file))
+            self.assert_failed(done, 2, *words)
+        self.assert_failed(self.dead("cumsum", array, "--offsets", self.path("none")), 2, "none")
+        self.assert_failed(
+            self.dead("cumsum", "--offsets", "-", stdin=b"[1]"), 2, "standard input is the tensor"
+        )
+
+    def test_offsets_of_text_may_have_a_header(self):
+        offsets = self.path("o.csv", b"start\n0\n2\n3\n")
+        done = tally("cumsum", "--offsets", offsets, stdin=b"1\n2\n4\n")
+        self.assert_done(done)
+        self.assertEqual(done.stdout, b"1\n3\n4\n")
+
+    def test_one_number_that_is_no_integer_makes_all_sums_of_text_float64(self):
+        offsets = ["--offsets", self.offsets("o.txt", [0, 2, 4])]
+        for text in (b"1\n2\n0.5\n4\n", b"1\n2\n4\n0.5\n", b"0.5\n2\n4\n1\n"):
+            values = [float(line) for line in text.split()]
+            expected = [values[0], values[0] + values[1], values[2], values[2] + values[3]]
+            for part_bytes in ("1", "64MiB"):
+                done = tally("cumsum", *offsets, "--part-bytes", part_bytes, stdin=text)
+                self.assert_done(done)
+                self.assertEqual([float(line) for line in done.stdout.split()], expected)
+        done = tally("cumsum", *offsets, stdin=b"9007199254740993\n0\n1\n0.5\n")
+        self.assert_done(done)
+        self.assertEqual(float(done.stdout.split()[0]), 2.0**53)
+        rows = b"1 9\n2 9\n0.5 9\n4 9\n"
+        done = tally("cumsum", *offsets, stdin=rows)
+        self.assert_done(done)
+        self.assertEqual(done.stdout, b"1.0 9.0\n3.0 18.0\n0.5 9.0\n4.5 18.0\n")
+        across = ["--axis", "1", "--offsets", self.offsets("o.txt", [0, 1, 2])]
+        done = tally("cumsum", *across, stdin=rows)
+        self.assert_done(done)
+        self.assertEqual(done.stdout, b"1 9\n2 9\n0.5 9.0\n4.0 9.0\n")
+
+    def test_other_columns_are_passed_on_however_long_the_axis_is(self):
+        count = 5000
+        offsets = ["--offsets", self.offsets("o.npy", [0, 3, count])]
+        rows = [b"%d,%d,%s" % (i, i % 7, b"x" * 40) for i in range(count)]
+        done = tally(
+            *("cumsum", "-f", "csv", "--columns", "b", "--part-bytes", "64", *offsets),
+            stdin=b"a,b,c\n" + b"\n".join(rows),
+        )
+        self.assert_done(done)
+        values = [[i % 7 for i in range(count)]]
+        sums_of = [s - 5 for s in self.expected(values, False, False, [0, 3, count])[0]]
+        expected = [b"%d,%d,%s" % (i, sums_of[i], b"x" * 40) for i in range(count)]
+        self.assertEqual(done.stdout.split(b"\n"), [b"a,b,c", *expected, b""])
+
+    def test_a_bad_row_is_named_and_not_counted(self):
+        offsets = ["--offsets", self.offsets("o.txt", [0, 2, 4])]
+        done = tally("cumsum", *offsets, stdin=b"1\n2\nthree\n4\n")
+        self.assert_failed(done, 2, "line 3", "three")
+
+    def test_text_has_as_many_rows_as_the_last_offset_says(self):
+        for offsets, lines, words in (
+            (
+                [0, 3],
+                b"1\n2\n",
+                "the last offset is 3, expected the number of rows: standard input has 2",
+            ),
+            (
+                [0, 1],
+                b"1\n2\n",
+                "the last offset is 1, expected the number of rows: standard input has more",
+            ),
+            (
+                [0],
+                b"1\n2\n",
+                "the last offset is 0, expected the number of rows: standard input has more",
+            ),
+            ([0, 3], b"", "beyond the axis, which has the size 0"),
+        ):
+            done = tally(
+                *("cumsum", "-f", "text", "--offsets", self.offsets("o.txt", offsets)), stdin=lines
+            )
+            self.assert_failed(done, 2, words)
+        raw = ["cumsum", "-d", "int8", "-s", "-1", "--offsets", self.offsets("o.txt", [0, 3])]
+        self.assert_failed(tally(*raw, stdin=bytes(2)), 2, "ended in the middle of the tensor")
+        self.assert_failed(tally(*raw, stdin=bytes(4)), 2, "more bytes")
+
+    def test_what_does_not_go_with_offsets_is_refused(self):
+        offsets = self.offsets("o.txt", [0, 2])
+        raw = self.path("in.bin", bytes(16))
+        flags = ["-d", "int32", "-s", "2", "--offsets", offsets]
+        self.assert_failed(self.dead("cumsum", raw, *flags, "--strides", "2"), 2, "with strides")
+        done = self.dead("cumsum", "--offsets", offsets, stdin=b'{"data":[1,2]}')
+        self.assert_failed(done, 2, "write the options into it")
 
 
 if __name__ == "__main__":
