@@ -142,6 +142,7 @@ static void hand_over_waiting(struct http_loop *loop)
 
 void accepting_resume(struct http_loop *loop)
 {
+    loop->conn_ended = false;
     hand_over_waiting(loop);
     const bool can_accept = places_can_accept(&loop->http->places, is_draining(loop));
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -150,12 +151,6 @@ void accepting_resume(struct http_loop *loop)
             listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
         }
     }
-}
-
-void accepting_ended(struct http_loop *loop)
-{
-    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
-    accepting_resume(loop);
 }
 
 /* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
@@ -168,8 +163,11 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     accepted->tls = newcomer->tls;
     accepted->probe = newcomer->probe;
     newcomer->client = NULL;
-    struct http_daemon *daemon =
-        http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
+    struct error ignored = ERROR_INIT;
+    struct http_daemon *daemon = NULL;
+    if (http_daemon_ensure(loop, accepted->tls, &ignored) == STATUS_OK) {
+        daemon = http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
+    }
     if (daemon == NULL) {
         (void)close(newcomer->fd);
     } else {
@@ -190,7 +188,11 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
         if (daemon != NULL) {
             http_daemon_leave(daemon);
         }
-        accepting_ended(loop);
+        (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+        loop->conn_ended = true;
+    }
+    if (loop->conn_ended) {
+        accepting_resume(loop);
     }
 }
 
@@ -257,7 +259,7 @@ static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
         oldest = TAILQ_NEXT(oldest, ring_link);
     }
     if (loop->probe_count >= MOST_PROBES && oldest != NULL) {
-        deadline_cut(oldest);
+        conn_cut(oldest);
     }
     (void)atomic_fetch_add(&loop->http->probes, 1);
     (void)atomic_fetch_add(&loop->conn_count, 1);

@@ -3,6 +3,7 @@
  * failure: no memory, and MHD closes the connection. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
@@ -62,39 +63,31 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     return conn;
 }
 
+void conn_destroy(struct conn *conn)
+{
+    struct http_loop *loop = conn->loop;
+    conn->daemon->conn = NULL;
+    if (conn->probe) {
+        TAILQ_REMOVE(&loop->probes, conn, ring_link);
+        loop->probe_count--;
+        (void)atomic_fetch_sub(&loop->http->probes, 1);
+    } else {
+        places_leave(&loop->http->places, conn);
+    }
+    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    loop->conn_ended = true;
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
+    conn->closed = true;
+    if (conn->exchange == NULL) {
+        conn_free(conn);
+    }
+}
+
 void conn_free(struct conn *conn)
 {
     client_release(conn->identity);
     client_release(conn->client);
     free(conn);
-}
-
-void conn_destroy(struct conn *conn)
-{
-    if (conn == NULL) {
-        return;
-    }
-    if (conn->exchange != NULL) {
-        /* MHD closes some connections, after chunks it cannot read for example, without saying
-         * that the request on it is over. */
-        exchange_end(conn->exchange);
-    }
-    conn->daemon->conn = NULL;
-    tls_end(conn);
-    http_daemon_leave(conn->daemon);
-    if (conn->probe) {
-        TAILQ_REMOVE(&conn->loop->probes, conn, ring_link);
-        conn->loop->probe_count--;
-        (void)atomic_fetch_sub(&conn->loop->http->probes, 1);
-    } else {
-        places_leave(&conn->loop->http->places, conn);
-    }
-    accepting_ended(conn->loop);
-    metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
-    conn->closed = true;
-    if (conn->exchange == NULL) {
-        conn_free(conn);
-    }
 }
 
 /* For places.c, which may look at it at any time. */
@@ -121,6 +114,31 @@ void conn_begin(struct conn *conn, uint64_t now_ns)
 bool conn_unread(const struct conn *conn)
 {
     return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+}
+
+/* If bytes wait in the socket, have close() reset the connection. close() does so by itself as long as
+ * bytes are unread, but libmicrohttpd may read all of them first. After shutdown() the system does not
+ * tell a client with a closed window that there is room again: the client would hang in its send() for
+ * a minute. */
+static void reset_if_unread(struct conn *conn)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (conn_unread(conn)) {
+        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+}
+
+void conn_cut(struct conn *conn)
+{
+    conn->cut = true;
+    reset_if_unread(conn);
+    (void)shutdown(conn->fd, SHUT_RDWR);
+}
+
+void conn_cut_because(struct conn *conn, const char *why)
+{
+    conn_cut(conn);
+    log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
 }
 
 void conn_count_request(struct conn *conn, uint64_t bytes)

@@ -25,7 +25,6 @@
  * connection by its own ways. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
@@ -55,33 +54,9 @@ enum {
     MOST_CUT = 8          /* in one sweep */
 };
 
-/* Where bytes wait, the close is to be a reset, as it is while some of them are left. MHD may read
- * them all first, and after shutdown() the system does not tell a client whose window is closed
- * that there is room again: it would hang in its send() for a minute. */
-static void reset_if_unread(struct conn *conn)
-{
-    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-    if (conn_unread(conn)) {
-        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    }
-}
-
-void deadline_cut(struct conn *conn)
-{
-    conn->cut = true;
-    reset_if_unread(conn);
-    (void)shutdown(conn->fd, SHUT_RDWR);
-}
-
-static void cut_because(struct conn *conn, const char *why)
-{
-    deadline_cut(conn);
-    log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
-}
-
 static void cut_slow(struct conn *conn, const char *why)
 {
-    cut_because(conn, why);
+    conn_cut_because(conn, why);
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
@@ -99,20 +74,9 @@ static bool is_receiving(const struct conn *conn)
            state == REQUEST_REFUSED || state == REQUEST_LINGERING;
 }
 
-/* Answer with an error first, if nothing else was answered yet. */
-static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
-{
-    struct exchange *exchange = conn->exchange;
-    if (exchange != NULL && state_of(conn) != REQUEST_LINGERING) {
-        (void)error_set(&exchange->request.error, status, "%s", why);
-        respond_early(exchange);
-    }
-    cut_because(conn, why);
-}
-
 static void time_out_request(struct conn *conn, const char *why)
 {
-    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    respond_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
@@ -166,7 +130,7 @@ static void check_dropping(struct exchange *exchange, uint64_t now_ns)
             respond_early(exchange);
         }
     } else if (age_ns > LINGER_S * NS_PER_S) {
-        deadline_cut(exchange->conn);
+        conn_cut(exchange->conn);
     }
 }
 
@@ -213,7 +177,7 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     check_pace(conn, age_ns);
     note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
-        refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
+        respond_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (state_of(conn) != REQUEST_BODY) {
         check_dropping(exchange, now_ns);
     } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
@@ -259,7 +223,7 @@ static void check_slice(struct exchange *exchange)
     if (body && slices_give_up(request)) {
         exchange_refuse(exchange);
     } else if (request_owner(request) == OWNER_SLICES && slices_give_up(request)) {
-        loop_resume(exchange);
+        exchange_resume(exchange);
     }
 }
 
@@ -280,11 +244,11 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     if (conn->exchange == NULL) {
         if (over_in_drain(conn, now_ns)) {
-            deadline_cut(conn);
+            conn_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
             cut_slow(conn, "no request line came in time (--header-timeout-ms)");
         } else if (conn->used && idles_too_long(conn, now_ns)) {
-            cut_because(conn, "no request came in time (--idle-timeout-s)");
+            conn_cut_because(conn, "no request came in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut_slow(conn, "a request line came too slowly");
         }
@@ -472,21 +436,21 @@ static void cut_evicted(struct conn *conn)
     struct exchange *exchange = conn->exchange;
     const enum request_state state = state_of(conn);
     if (state == REQUEST_HEADER) {
-        refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT,
-                       "all connections that the server has were taken (--max-connections), "
-                       "and this one had asked for nothing yet: send the request again");
+        respond_and_cut(conn, STATUS_REQUEST_TIMEOUT,
+                        "all connections that the server has were taken (--max-connections), "
+                        "and this one had asked for nothing yet: send the request again");
     } else if (is_receiving(conn)) {
         exchange->request.limit = METRICS_CLIENT_LIMIT_PART;
-        refuse_and_cut(conn, STATUS_THROTTLED,
-                       "all connections that the server has were taken (--max-connections), "
-                       "and this client had more than its equal part of them, which another "
-                       "one needed: use fewer, and send the request again");
+        respond_and_cut(conn, STATUS_THROTTLED,
+                        "all connections that the server has were taken (--max-connections), "
+                        "and this client had more than its equal part of them, which another "
+                        "one needed: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
             slices_cancel(&exchange->request);
         }
-        cut_because(conn, "another client needed it, and this one had most connections");
+        conn_cut_because(conn, "another client needed it, and this one had most connections");
     }
 }
 
@@ -514,13 +478,13 @@ static void client_hung_up(struct conn *conn, bool gone)
     }
     if (is_receiving(conn)) {
         if (exchange->request.body.received == conn->body_at_hangup) {
-            refuse_and_cut(conn, STATUS_LENGTH_MISMATCH,
-                           "the connection was closed inside the body");
+            respond_and_cut(conn, STATUS_LENGTH_MISMATCH,
+                            "the connection was closed inside the body");
         }
         conn->body_at_hangup = exchange->request.body.received;
     } else if (state_of(conn) == REQUEST_HEADER) {
         if (gone || !conn_unread(conn)) {
-            deadline_cut(conn);
+            conn_cut(conn);
         }
     } else if (state_of(conn) == REQUEST_BODY && !gone && conn_ended_early(conn)) {
         /* The owner of the request hands it back, and resume_body() ends it. */
@@ -534,29 +498,6 @@ static void client_hung_up(struct conn *conn, bool gone)
         exchange_cancel(exchange);
         slices_cancel(&exchange->request);
     }
-}
-
-bool deadline_left_inside_body(struct exchange *exchange)
-{
-    int64_t length = exchange->header.content_length;
-    if (exchange->left_inside) {
-        /* With unread bytes the close would be a reset, which destroys the answer on its way. */
-        client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
-        refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                       "the connection was closed inside the body");
-        return true;
-    }
-    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
-     * until nothing is left, so that it meets the end. */
-    if (length < 0 || exchange->conn->tls != NULL ||
-        exchange->request.body.received >= (uint64_t)length ||
-        !client_socket_closed(exchange->conn->fd)) {
-        return false;
-    }
-    refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                   "the connection was closed inside the body");
-    return true;
 }
 
 static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)

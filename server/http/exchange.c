@@ -8,7 +8,6 @@
  * bytes would destroy the answer on its way. */
 #include "server/http/exchange.h"
 
-#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
@@ -30,8 +29,6 @@ enum {
     LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
-    PAGES_BYTES = 16 << 20,          /* of all pages that are made and not read yet ... */
-    CLIENT_PAGES_BYTES = 4 << 20,    /* ... and of those of one client */
     KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
     FIRST_TARGET_BYTES = 256,
@@ -128,11 +125,6 @@ void exchange_free(struct exchange *exchange)
     }
 }
 
-void exchange_make_id(struct exchange *exchange)
-{
-    (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.id);
-}
-
 bool exchange_comes_too_late(struct exchange *exchange)
 {
     const bool stopping = atomic_load(&exchange->loop->http->stopping);
@@ -141,49 +133,6 @@ bool exchange_comes_too_late(struct exchange *exchange)
                         "the service is shutting down");
     }
     return stopping;
-}
-
-/* ---- what is counted for its client ---- */
-
-/* --per-client-bytes-per-s, 0: not for this request. */
-static uint64_t rate_of(const struct exchange *exchange)
-{
-    return exchange->request.limited ? exchange->loop->server->config->per_client_bytes_per_s
-                                     : 0;
-}
-
-enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
-{
-    uint64_t rate = rate_of(exchange);
-    uint64_t wait_ns = 0;
-    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
-        return STATUS_OK;
-    }
-    if (client_may_send(exchange->request.client, exchange->request.ticket,
-                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
-        exchange->counted_bytes = whole;
-        return STATUS_OK;
-    }
-    char limit[32];
-    char ahead[32];
-    byte_size_text(rate, limit, sizeof limit);
-    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
-    exchange->request.limit = METRICS_CLIENT_LIMIT_BYTES;
-    request_retry_after(&exchange->request, wait_ns);
-    return error_set(err, STATUS_THROTTLED,
-                     "this client has sent %s more than %s a second allow, the server's "
-                     "--per-client-bytes-per-s: try again after Retry-After seconds",
-                     ahead, limit);
-}
-
-void exchange_uncount_request(struct exchange *exchange)
-{
-    struct request *request = &exchange->request;
-    if (exchange->client_counted) {
-        client_end_request(request->client,
-                           clock_span_ns(request->times.arrived, clock_now_ns()));
-        exchange->client_counted = false;
-    }
 }
 
 /* ---- refused ---- */
@@ -291,65 +240,27 @@ enum exchange_step exchange_land_kept(struct exchange *exchange)
     return step;
 }
 
-/* Count bytes unless the sum would then be more than `most`. */
-static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
+bool exchange_left_inside_body(struct exchange *exchange)
 {
-    const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
-    const bool fits = before + bytes <= most;
-    if (!fits) {
-        (void)atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
+    int64_t length = exchange->header.content_length;
+    if (exchange->left_inside) {
+        /* With unread bytes the close would be a reset, which destroys the answer on its way. */
+        client_socket_discard(exchange->conn->fd);
+        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
+        respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
+                        "the connection was closed inside the body");
+        return true;
     }
-    return fits;
-}
-
-/* Count a page until the kernel has taken all of it. Pages have no part of the memory budget, so
- * that an operator gets /metrics when that is used up; clients that do not read them must not have
- * any number of them. */
-static enum status count_page(struct exchange *exchange, struct error *err)
-{
-    struct request *request = &exchange->request;
-    const uint64_t bytes = exchange->page.bytes;
-    char most[32];
-    if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
-        return STATUS_OK; /* a probe of health is answered whatever others do */
+    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
+     * until nothing is left, so that it meets the end. */
+    if (length < 0 || exchange->conn->tls != NULL ||
+        exchange->request.body.received >= (uint64_t)length ||
+        !client_socket_closed(exchange->conn->fd)) {
+        return false;
     }
-    if (request->limited &&
-        !count_within(&request->client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
-        byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
-        request->limit = METRICS_CLIENT_LIMIT_PAGES;
-        return error_set(
-            err, STATUS_THROTTLED,
-            "this client has not read pages that it asked for, of nearly %s "
-            "together: read those answers, and try again after Retry-After seconds",
-            most);
-    }
-    if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, bytes,
-                                            memory_order_relaxed);
-        }
-        byte_size_text(PAGES_BYTES, most, sizeof most);
-        return error_set(err, STATUS_OUT_OF_MEMORY,
-                         "clients have not read pages that they asked for, of nearly %s "
-                         "together: try again after Retry-After seconds",
-                         most);
-    }
-    exchange->page_bytes = bytes;
-    return STATUS_OK;
-}
-
-static void uncount_page(struct exchange *exchange)
-{
-    struct request *request = &exchange->request;
-    if (exchange->page_bytes > 0) {
-        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
-                                        memory_order_relaxed);
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, exchange->page_bytes,
-                                            memory_order_relaxed);
-        }
-        exchange->page_bytes = 0;
-    }
+    respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
+                    "the connection was closed inside the body");
+    return true;
 }
 
 static void make_page(struct exchange *exchange)
@@ -382,7 +293,7 @@ static void make_page(struct exchange *exchange)
     json_writer_deinit(&page->json);
     request->answer.head = page->text; /* freed with the request */
     if (request->error.status == STATUS_OK) {
-        (void)count_page(exchange, &request->error);
+        exchange_count_page(exchange);
     }
 }
 
@@ -412,6 +323,13 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
     return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_AWAY;
 }
 
+void exchange_resume(struct exchange *exchange)
+{
+    request_set_owner(&exchange->request, OWNER_LOOP);
+    request_enter(&exchange->request, REQUEST_READY);
+    http_daemon_resume(exchange->conn->daemon);
+}
+
 /* ---- the end ---- */
 
 /* Nobody needs the exchange any more: all that it holds goes back. */
@@ -429,12 +347,7 @@ static void end_exchange(struct exchange *exchange)
     free(exchange->kept);
     forget_long_target(exchange);
     give_memory_back(exchange);
-    exchange_uncount_request(exchange);
-    uncount_page(exchange);
-    if (exchange->counted_bytes > request->body.received) {
-        client_sends_less(request->client, exchange->counted_bytes, request->body.received,
-                          rate_of(exchange));
-    }
+    exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
     conn_begin(exchange->conn, loop->run_ns);

@@ -107,7 +107,7 @@ struct exchange {
 
     unsigned http_status; /* of the answer */
     struct page page;     /* of a page; its text is answer.head, too, and freed as that */
-    uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange.c) */
+    uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange_limits.c) */
     bool in_blocks;       /* the answer goes to the socket in blocks (respond.c) */
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
@@ -129,11 +129,19 @@ static inline struct exchange *exchange_of(struct request *request)
     return (struct exchange *)(void *)request; /* its first member */
 }
 
-/* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
+/* conn.c: the record of the connection in loop->accepted, which libmicrohttpd has begun. NULL: no
+ * memory. */
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
-/* The record lives on as long as an exchange on it that is an orphan. */
+/* libmicrohttpd closes the connection. Its place is free; its record is freed, unless an orphan still
+ * needs the record: then conn_free() is due after exchange_end_orphan(). */
 void conn_destroy(struct conn *conn);
-void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
+void conn_free(struct conn *conn);
+
+/* End the connection: the socket is shut down, and libmicrohttpd closes it in the daemon's next run.
+ * The client reads what was sent before. */
+void conn_cut(struct conn *conn);
+/* The same, with a line in the log. */
+void conn_cut_because(struct conn *conn, const char *why);
 
 /* The time of the connection's next deadline begins at now_ns. */
 void conn_begin(struct conn *conn, uint64_t now_ns);
@@ -167,7 +175,7 @@ void exchange_free(struct exchange *exchange);
 /* What on_access() does after a step. */
 enum exchange_step {
     EXCHANGE_GO_ON,  /* more calls will follow */
-    EXCHANGE_AWAY,   /* another thread owns the request until loop_resume() */
+    EXCHANGE_AWAY,   /* another thread owns the request */
     EXCHANGE_PAUSE,  /* the same inside the body: these bytes have not been stored */
     EXCHANGE_ANSWER, /* queue the answer now */
     EXCHANGE_CLOSE   /* close the connection without an answer */
@@ -176,9 +184,6 @@ enum exchange_step {
 /* The loop is being taken down, and so is whatever a request could be handed over to: true, and
  * request.error says so (DRAINING). */
 bool exchange_comes_too_late(struct exchange *exchange);
-
-/* An id of our own for a request that brought none. */
-void exchange_make_id(struct exchange *exchange);
 
 /* MHD's calls, in order: once with the headers, for each piece of the body, at its end. */
 enum exchange_step exchange_header(struct exchange *exchange, const char *method);
@@ -192,14 +197,6 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
  * exchange_data() does. */
 enum exchange_step exchange_land_kept(struct exchange *exchange);
 
-/* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
- * What is dropped after a refusal does not count, or Retry-After would not be true. */
-MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
-                                            struct error *err);
-/* The last block of the answer is about to be sent: the request no longer counts among its
- * client's. */
-void exchange_uncount_request(struct exchange *exchange);
-
 /* exchange_report.c: its header has been seen, and its route is known if there is one. The
  * trace of who calls goes on, or one begins: without a traceparent only for a tensor, and if
  * --otlp-rate lets it. */
@@ -207,8 +204,36 @@ void exchange_begin_trace(struct exchange *exchange);
 /* exchange_report.c: the exchange ends. Tell metrics, the log and the tracer. */
 void exchange_report(struct exchange *exchange);
 
+/* The loop owns the request again, and the request is complete: have its answer sent. */
+void exchange_resume(struct exchange *exchange);
+
+/* After a piece of a body: true if the client has closed its side before the end of the body. The
+ * client was answered, if it still reads, and the connection was cut. libmicrohttpd 0.9.75 does not
+ * notice an end that arrives together with data, and the next sweep (deadlines.c) would be late: the
+ * memory that the body reserved would wait, too. */
+bool exchange_left_inside_body(struct exchange *exchange);
+
 /* Refuse the rest of a body, in REQUEST_BODY and between MHD's calls: request.error says why. */
 void exchange_refuse(struct exchange *exchange);
+
+/* ---- exchange_limits.c: accounting against the limits of the client ---- */
+
+/* Count the request among those of its client. Fails with THROTTLED if the client has
+ * --per-client-requests in flight. */
+MUST_CHECK enum status exchange_count_request(struct exchange *exchange, struct error *err);
+/* The last block of the answer is about to be sent: the request no longer counts among its
+ * client's. */
+void exchange_uncount_request(struct exchange *exchange);
+/* Count `bytes` of the body, as far as its length is known or it has arrived. Fails with THROTTLED
+ * if they exceed --per-client-bytes-per-s. Discarded body bytes are not counted; otherwise
+ * Retry-After would be wrong. */
+MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t bytes,
+                                            struct error *err);
+/* Count the page of the exchange as unread. If its client or all clients together have too many
+ * unread pages, request.error says so (THROTTLED, OUT_OF_MEMORY). */
+void exchange_count_page(struct exchange *exchange);
+/* The exchange ends: give back all that was counted for it. */
+void exchange_uncount(struct exchange *exchange);
 
 /* ---- respond.c: the outcome as an HTTP answer, with as little copying as MHD lets us ---- */
 
@@ -220,6 +245,10 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * sending, and close our side of the connection for writing. MHD has sent nothing of this
  * exchange yet, so nothing is mixed up. */
 void respond_early(struct exchange *exchange);
+
+/* Cut the connection. If a request is on it that was not answered early, answer that with this error
+ * first. */
+void respond_and_cut(struct conn *conn, enum status status, const char *why);
 
 /* ---- client_socket.c: what a socket is asked and told, beside its bytes. Thread: any ---- */
 

@@ -170,33 +170,12 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-/* Count the request among those of its client, unless these are --per-client-requests already. */
-static enum status count_request(struct exchange *exchange, struct error *err)
-{
-    uint64_t most = exchange->loop->server->config->per_client_requests;
-    uint64_t wait_ns = 0;
-    if (most > 0 && exchange->request.limited) {
-        if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
-            exchange->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
-            request_retry_after(&exchange->request, wait_ns);
-            return error_set(err, STATUS_THROTTLED,
-                             "this client has %" PRIu64
-                             " requests in flight, the server's --per-client-requests: wait "
-                             "for an answer before the next request, and try again after "
-                             "Retry-After seconds",
-                             most);
-        }
-        exchange->client_counted = true;
-    }
-    return STATUS_OK;
-}
-
 /* Whether a tensor may begin: not while the queue is full, or its client has reached a limit. */
 static enum status admit(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.client, err));
-    TRY(count_request(exchange, err));
+    TRY(exchange_count_request(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
@@ -305,7 +284,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
-        TRY(count_request(exchange, err));
+        TRY(exchange_count_request(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
@@ -357,7 +336,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
         exchange->request.id[header->request_id_bytes] = '\0';
     } else {
-        exchange_make_id(exchange);
+        ids_name_request(exchange);
     }
     request_enter(&exchange->request, REQUEST_BODY);
     conn_begin(exchange->conn, exchange->loop->run_ns);

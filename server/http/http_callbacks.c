@@ -23,6 +23,7 @@
 #include <microhttpd.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -60,6 +61,20 @@ static void shut_down(struct MHD_Connection *connection)
     }
 }
 
+/* libmicrohttpd is about to close the connection. */
+static void end_connection(struct conn *conn)
+{
+    struct http_daemon *daemon = conn->daemon;
+    if (conn->exchange != NULL) {
+        /* libmicrohttpd closes some connections, for example after chunks that it cannot read,
+         * without saying that the request is over. */
+        exchange_end(conn->exchange);
+    }
+    tls_end(conn);
+    conn_destroy(conn);
+    http_daemon_leave(daemon);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -72,8 +87,8 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
             tls_begin(conn);
         }
         *socket_context = conn;
-    } else {
-        conn_destroy(*socket_context);
+    } else if (*socket_context != NULL) {
+        end_connection(*socket_context);
         *socket_context = NULL;
     }
 }
@@ -248,7 +263,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
         bool left = request_state(&exchange->request) == REQUEST_BODY &&
-                    !request_is_away(&exchange->request) && deadline_left_inside_body(exchange);
+                    !request_is_away(&exchange->request) && exchange_left_inside_body(exchange);
         return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {
@@ -270,7 +285,7 @@ static size_t buffer_size(const struct http_daemon *daemon)
     return roomy && bytes < ROOMY_BUFFER ? ROOMY_BUFFER : bytes;
 }
 
-enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
+static enum status start_daemon(struct http_daemon *daemon, struct error *err)
 {
     daemon->buffer_bytes = buffer_size(daemon);
     struct MHD_OptionItem options[] = {
@@ -303,5 +318,25 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     if (daemon->mhd == NULL) {
         return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot start");
     }
+    return STATUS_OK;
+}
+
+enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err)
+{
+    if (!TAILQ_EMPTY(&loop->unused[tls])) {
+        return STATUS_OK;
+    }
+    struct http_daemon *daemon = calloc(1, sizeof *daemon);
+    if (daemon == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another connection");
+    }
+    daemon->loop = loop;
+    daemon->tls = tls;
+    const enum status status = start_daemon(daemon, err);
+    if (status != STATUS_OK) {
+        free(daemon);
+        return status;
+    }
+    http_daemons_add(daemon);
     return STATUS_OK;
 }

@@ -60,23 +60,11 @@ static void keep_unused(struct http_daemon *daemon)
     }
 }
 
-enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err)
+void http_daemons_add(struct http_daemon *daemon)
 {
-    struct http_daemon *daemon = calloc(1, sizeof *daemon);
-    if (daemon == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another connection");
-    }
-    daemon->loop = loop;
-    daemon->tls = tls;
-    const enum status status = http_daemon_start(daemon, err);
-    if (status != STATUS_OK) {
-        free(daemon);
-        return status;
-    }
-    TAILQ_INSERT_TAIL(&loop->daemons, daemon, link);
-    loop->daemon_count++;
+    TAILQ_INSERT_TAIL(&daemon->loop->daemons, daemon, link);
+    daemon->loop->daemon_count++;
     keep_unused(daemon);
-    return STATUS_OK;
 }
 
 /* The client's crowd, perhaps a new one; the crowd of first connections if there are too many. */
@@ -103,12 +91,8 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
 {
     struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
-    struct error ignored = ERROR_INIT;
-    if (TAILQ_EMPTY(unused) &&
-        http_daemons_add(loop, loop->accepted.tls, &ignored) != STATUS_OK) {
-        return NULL;
-    }
     struct http_daemon *daemon = TAILQ_FIRST(unused);
+    assert(daemon != NULL);
     const bool first =
         client == NULL || atomic_load_explicit(&client->connections, memory_order_relaxed) <= 1;
     TAILQ_REMOVE(unused, daemon, unused_link);
@@ -146,6 +130,12 @@ void http_daemon_wake(struct http_daemon *daemon)
     if (crowd->ready_count++ == 0) {
         TAILQ_INSERT_TAIL(&daemon->loop->ready_crowds, crowd, ready_link);
     }
+}
+
+void http_daemon_resume(struct http_daemon *daemon)
+{
+    daemon->loop->completion.expected--;
+    http_daemon_wake(daemon);
 }
 
 static void daemon_unready(struct http_daemon *daemon)

@@ -36,7 +36,6 @@
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -54,20 +53,6 @@ enum {
 static void on_noop(uv_idle_t *idle)
 {
     (void)idle;
-}
-
-/* The connection's request is back on this thread. */
-static void wake_conn(struct conn *conn)
-{
-    conn->loop->completion.expected--;
-    http_daemon_wake(conn->daemon);
-}
-
-void loop_resume(struct exchange *exchange)
-{
-    request_set_owner(&exchange->request, OWNER_LOOP);
-    request_enter(&exchange->request, REQUEST_READY);
-    wake_conn(exchange->conn);
 }
 
 /* The body of a request that was PAUSED may continue, or request.error says why the request is
@@ -91,11 +76,11 @@ static void resume_body(struct exchange *exchange)
         return; /* it waits for something else now */
     }
     if (step == EXCHANGE_CLOSE) {
-        deadline_cut(conn);
+        conn_cut(conn);
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
-        (void)deadline_left_inside_body(exchange);
+        (void)exchange_left_inside_body(exchange);
     }
-    wake_conn(conn);
+    http_daemon_resume(conn->daemon);
 }
 
 /* Carry on with a request that another thread returned. The connection's crowd is charged with the
@@ -109,7 +94,7 @@ static void advance(struct exchange *exchange)
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
     if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
         job_run(request)) {
-        loop_resume(exchange);
+        exchange_resume(exchange);
     }
     if (converts) {
         http_daemon_served(daemon, clock_now_ns() - begin_ns);
@@ -209,6 +194,9 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->loop->running = daemon;
     (void)MHD_run(daemon->mhd);
     daemon->loop->running = NULL;
+    if (daemon->loop->conn_ended) {
+        accepting_resume(daemon->loop);
+    }
     const struct exchange *exchange = daemon->conn == NULL ? NULL : daemon->conn->exchange;
     if (daemon->acknowledge && exchange != NULL) {
         const enum request_state state = request_state(&exchange->request);
@@ -383,16 +371,6 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
-/* SplitMix64. */
-uint64_t loop_draw_id(struct http_loop *loop)
-{
-    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t id = loop->id_seed;
-    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return id ^ (id >> 31);
-}
-
 /* Give the descriptor of the completion list a number above those of connections and daemons. libuv
  * has a table with an entry for each number up to the highest that it watches, and aborts where the
  * table cannot grow; so the table has its final length when the loop starts. */
@@ -435,12 +413,6 @@ static enum status start_handles(struct http_loop *loop, struct error *err)
     return STATUS_OK;
 }
 
-/* So that there is always one that speaks TLS, or does not. */
-static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error *err)
-{
-    return TAILQ_EMPTY(&loop->unused[tls]) ? http_daemons_add(loop, tls, err) : STATUS_OK;
-}
-
 enum status loop_start(struct http_loop *loop, struct http *http, struct error *err)
 {
     const struct listen_set *sockets = &http->listeners;
@@ -455,14 +427,12 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->opened = true;
-    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
-        loop->id_seed = uv_hrtime(); /* ids need not be secret */
-    }
+    ids_init(loop);
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);
         if (status == STATUS_OK) {
-            status = ensure_daemon(loop, loop->listeners[i].tls, err);
+            status = http_daemon_ensure(loop, loop->listeners[i].tls, err);
         }
     }
     if (status == STATUS_OK) {

@@ -1,4 +1,29 @@
-/* The state of one HTTP thread; private to server/http. */
+/* The state of one HTTP thread; private to server/http.
+ *
+ * The files of the folder, from the top down: a file calls files further down only.
+ *
+ *     http.c               starts and stops everything
+ *     listen.c             listening sockets
+ *     http_loop.c          turns of a loop: events, runs of daemons, requests that come back
+ *     deadlines.c          time limits of clients, at every heartbeat
+ *     accepting.c          new connections
+ *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
+ *     unreadable.c         refusals of malformed requests
+ *     exchange_header.c    a request: its header ...
+ *     tls.c                (handshakes and certificates)
+ *     exchange.c           ... its body and its end
+ *     respond.c            its answer
+ *     exchange_report.c    metrics, log and trace of a request
+ *     exchange_limits.c    accounting against the limits of its client
+ *     ids.c                ids of requests, traces and spans
+ *     conn.c               a connection: clock, byte counts, cut
+ *     tls_session.c        its TLS session
+ *     places.c             its place among --max-connections
+ *     http_daemons.c       its daemon: which one runs next
+ *     client_socket.c      its socket
+ *
+ * routes.c, header_check.c, cors.c, proxies.c, tokens.c and client_chain.c are pure or independent
+ * of connections. */
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
@@ -116,6 +141,7 @@ struct http_loop {
     uint64_t run_ns;             /* when the current run of a daemon began, or the last one */
     atomic_size_t conn_count;    /* with those that are handed to it */
     atomic_bool accepting;       /* some listener is not closed */
+    bool conn_ended; /* since accepting_resume(): a connection has ended, or could not begin */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
@@ -124,7 +150,7 @@ struct http_loop {
     bool stood_still;     /* before it, and no heartbeat has come since */
     unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
     bool refused_files;   /* the last connection was: for want of a descriptor, or memory */
-    uint64_t id_seed;     /* of loop_draw_id() */
+    uint64_t id_seed;     /* state of ids_draw() */
 };
 
 /* The HTTP side as a whole: what its loops share. */
@@ -136,9 +162,10 @@ struct http {
     struct proxies proxies;
     atomic_bool draining; /* orders to the loops */
     atomic_bool stopping;
-    struct places places;             /* of --max-connections */
-    atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* of pages that no client has read (exchange.c) */
+    struct places places; /* of --max-connections */
+    atomic_size_t probes; /* connections of --probe-listen */
+    atomic_uint_fast64_t
+        page_bytes; /* bytes of pages that no client has read (exchange_limits.c) */
     atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
     int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;
@@ -169,15 +196,15 @@ void loop_join(struct http_loop *loop);
 /* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
-/* A number that it has not given before, and others hardly will: for ids of requests, traces and
- * spans made here. */
-uint64_t loop_draw_id(struct http_loop *loop);
+/* ids.c: before any other call. */
+void ids_init(struct http_loop *loop);
+/* Returns the next number of the loop's sequence, for an id of a request, trace or span. */
+uint64_t ids_draw(struct http_loop *loop);
+/* Give the request an id, because it came without one. */
+void ids_name_request(struct exchange *exchange);
 
-/* The request of the exchange is complete: its answer can be sent. */
-void loop_resume(struct exchange *exchange);
-
-/* http_callbacks.c: have libmicrohttpd make a daemon. */
-MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
+/* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
+MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err);
 
 /* http_daemons.c: before any other call. */
 void http_daemons_init(struct http_loop *loop);
@@ -185,17 +212,20 @@ void http_daemons_init(struct http_loop *loop);
 void http_daemons_trim(struct http_loop *loop);
 /* Stop all daemons, which closes their connections. */
 void http_daemons_deinit(struct http_loop *loop);
-/* Start one more daemon, which is unused. */
-MUST_CHECK enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err);
-/* Returns an unused daemon for a new connection of the client, until http_daemon_leave(). client is
- * NULL: the connection shares turns with first connections. Returns NULL if no daemon starts. */
+/* Take over a daemon that was started. The daemon is unused. */
+void http_daemons_add(struct http_daemon *daemon);
+/* Returns an unused daemon for the connection in loop->accepted, until http_daemon_leave(). The loop
+ * has such a daemon (http_daemon_ensure()). client: whose connection it is; NULL: the connection
+ * shares turns with first connections. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);
 /* Whether another thread owns the request on the daemon's connection. Such a daemon does not run. */
 bool http_daemon_is_away(const struct http_daemon *daemon);
 /* Have the daemon run. Nothing to do while it runs, because its run looks at everything that it has;
- * nor while another thread owns its request, because loop_resume() wakes it. */
+ * nor while another thread owns its request, because http_daemon_resume() wakes it. */
 void http_daemon_wake(struct http_daemon *daemon);
+/* The loop owns the request on the daemon's connection again: have the daemon run. */
+void http_daemon_resume(struct http_daemon *daemon);
 /* The daemon runs now. */
 void http_daemon_begin_run(struct http_daemon *daemon);
 /* The next daemon to run: one of the crowd that was served least; NULL: none is ready. */
@@ -214,8 +244,6 @@ void accepting_take_handed(struct http_loop *loop);
 /* Hand newcomers that wait for a place to their loops, as far as there are places or connections
  * can be evicted for them; go on accepting after a pause. */
 void accepting_resume(struct http_loop *loop);
-/* A connection has ended, or could not begin: its place is another's. */
-void accepting_ended(struct http_loop *loop);
 /* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting
  * is false. */
 void accepting_end(struct http_loop *loop, uint64_t now_ns);
@@ -224,14 +252,6 @@ void accepting_stop(struct http_loop *loop);
 
 /* deadlines.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
-/* End the connection: MHD closes it by its own ways. */
-void deadline_cut(struct conn *conn);
 /* Cut the connections of this loop that were evicted. */
 void deadline_cut_evicted(struct http_loop *loop);
-/* After a piece of a body: true if the client has closed its side before the end. It is
- * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
- * an end that comes together with data, and a sweep would be late: what the body reserved waits
- * with it. */
-bool deadline_left_inside_body(struct exchange *exchange);
-
 #endif

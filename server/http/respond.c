@@ -395,7 +395,7 @@ void respond_early(struct exchange *exchange)
     exchange_uncount_request(exchange);
     exchange->close = true;
     if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
-        exchange_make_id(exchange);
+        ids_name_request(exchange);
     }
     exchange->http_status = error_code(exchange);
     json_writer_init_fixed(&w, body, sizeof body);
@@ -420,4 +420,14 @@ void respond_early(struct exchange *exchange)
         exchange->conn->answer_bytes = body_bytes;
     }
     (void)shutdown(exchange->conn->fd, SHUT_WR);
+}
+
+void respond_and_cut(struct conn *conn, enum status status, const char *why)
+{
+    struct exchange *exchange = conn->exchange;
+    if (exchange != NULL && request_state(&exchange->request) != REQUEST_LINGERING) {
+        (void)error_set(&exchange->request.error, status, "%s", why);
+        respond_early(exchange);
+    }
+    conn_cut_because(conn, why);
 }

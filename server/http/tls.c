@@ -243,7 +243,7 @@ static void make_handshake_room(struct http_loop *loop)
         }
     }
     if (chosen != NULL) {
-        deadline_cut(chosen);
+        conn_cut(chosen);
     }
 }
 
@@ -571,7 +571,7 @@ void tls_begin(struct conn *conn)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     if (info == NULL || info->tls_session == NULL) {
-        deadline_cut(conn);
+        conn_cut(conn);
         return;
     }
     gnutls_session_t session = info->tls_session;
@@ -587,7 +587,7 @@ void tls_begin(struct conn *conn)
     gnutls_handshake_set_max_packet_length(session, MESSAGE_BYTES);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
         0) {
-        deadline_cut(conn); /* the session still has libmicrohttpd's credentials: none */
+        conn_cut(conn); /* the session still has libmicrohttpd's credentials: none */
     }
     if (conn->credentials->authorities != NULL) {
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
@@ -605,29 +605,6 @@ void tls_end(struct conn *conn)
     credentials_release(conn->credentials);
     conn->credentials = NULL;
     conn->tls = NULL;
-}
-
-bool tls_unread(const struct conn *conn)
-{
-    return gnutls_record_check_pending(conn->tls) > 0;
-}
-
-/* Each record that came has the same overhead. GnuTLS numbers the records that it has decrypted,
- * with TLS 1.2 from the client's Finished on, which is one. A renewed key begins with 0 again, and a
- * padded record has more overhead: both are bytes too many here. */
-bool tls_received(const struct conn *conn, uint64_t *bytes)
-{
-    unsigned char number[8];
-    uint64_t records = 0;
-    if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof number; i++) {
-        records = records << 8 | number[i];
-    }
-    records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
-    *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
-    return true;
 }
 
 static bool name_subject(gnutls_x509_crt_t certificate, char name[TLS_SUBJECT_CHARS + 1])
@@ -659,13 +636,6 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
                  name_subject(certificate, name);
     gnutls_x509_crt_deinit(certificate);
     return known;
-}
-
-ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
-{
-    ssize_t sent = gnutls_record_send(conn->tls, bytes, count);
-    (void)gnutls_bye(conn->tls, GNUTLS_SHUT_WR);
-    return sent;
 }
 
 /* ---- what MHD's daemons are started with ---- */

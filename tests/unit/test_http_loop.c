@@ -6,9 +6,11 @@
 #include "tests/lib/unit.h"
 
 #include <dirent.h>
+#include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,29 @@ int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
     return atomic_load(&polls_left) > 0 && atomic_fetch_sub(&polls_left, 1) == 1
                ? UV_ENOMEM
                : __real_uv_poll_init(loop, poll, fd);
+}
+
+static atomic_bool no_daemon_starts;
+
+/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd's signature */
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback accept, void *accept_cls,
+                                           MHD_AccessHandlerCallback access, void *access_cls,
+                                           ...);
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback accept, void *accept_cls,
+                                           MHD_AccessHandlerCallback access, void *access_cls,
+                                           ...)
+{
+    va_list options;
+    struct MHD_Daemon *daemon = NULL;
+    va_start(options, access_cls);
+    if (!atomic_load(&no_daemon_starts)) {
+        daemon =
+            MHD_start_daemon_va(flags, port, accept, accept_cls, access, access_cls, options);
+    }
+    va_end(options);
+    return daemon;
 }
 
 /* libuv ends the process where this one fails. */
@@ -222,6 +247,45 @@ static void libuv_takes_no_memory_for_connections_that_come(void **state)
     }
 }
 
+/* False: the service has closed the connection without an answer. */
+static bool is_answered(int fd)
+{
+    char answer[512];
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    if (send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL) < 0) {
+        return false;
+    }
+    assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+    return recv(fd, answer, sizeof answer, 0) > 0;
+}
+
+/* The loops have some unused daemons at first. In the drain at the end the service waits for all
+ * connections that count: the closed one does not. */
+static void
+a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served(void **state)
+{
+    enum {
+        CONNECTIONS = 100
+    };
+    const struct world *world = *state;
+    int fds[CONNECTIONS] = {connect_to(world)};
+    int count = 1;
+    await_ready(fds[0]);
+    atomic_store(&no_daemon_starts, true);
+    do {
+        assert_true(count < CONNECTIONS);
+        fds[count] = connect_to(world);
+    } while (is_answered(fds[count++]));
+    atomic_store(&no_daemon_starts, false);
+    const int next = connect_to(world);
+    assert_int_equal(ask(next, ready, sizeof ready - 1, "}"), 200);
+    assert_int_equal(ask(fds[0], ready, sizeof ready - 1, "}"), 200);
+    (void)close(next);
+    for (int i = 0; i < count; i++) {
+        (void)close(fds[i]);
+    }
+}
+
 static size_t open_files(void)
 {
     size_t count = 0;
@@ -285,6 +349,9 @@ int main(void)
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(libuv_takes_no_memory_for_connections_that_come, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served, set_up,
+            tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
     };
     assert_int_equal(uv_replace_allocator(malloc, grow_table, calloc, free), 0);
