@@ -50,7 +50,7 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
         client_socket_begin_count(conn->fd);
     }
     daemon->conn = conn;
-    conn_begin(conn, clock_now_ns());
+    conn_begin(conn);
     conn->probe = accepted->probe;
     if (conn->probe) {
         TAILQ_INSERT_TAIL(&loop->probes, conn, ring_link);
@@ -99,9 +99,10 @@ static void note_activity(struct conn *conn)
     atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
 }
 
-void conn_begin(struct conn *conn, uint64_t now_ns)
+void conn_begin(struct conn *conn)
 {
-    conn->since_ns = now_ns;
+    const struct http_loop *loop = conn->loop;
+    conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
     note_activity(conn);
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);
@@ -109,6 +110,12 @@ void conn_begin(struct conn *conn, uint64_t now_ns)
     conn->moved_ns = conn->since_ns;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;
+}
+
+void exchange_enter(struct exchange *exchange, enum request_state state)
+{
+    request_enter(&exchange->request, state);
+    conn_begin(exchange->conn);
 }
 
 bool conn_unread(const struct conn *conn)

@@ -100,7 +100,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.client = conn->client;
     conn->exchange = exchange;
     conn->used = true;
-    conn_begin(conn, loop->run_ns);
+    conn_begin(conn);
     exchange->request.times.arrived = conn->since_ns;
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
@@ -165,8 +165,7 @@ static void give_memory_back(struct exchange *exchange)
 void exchange_refuse(struct exchange *exchange)
 {
     const int64_t length = exchange->header.content_length;
-    request_enter(&exchange->request, REQUEST_REFUSED);
-    conn_begin(exchange->conn, clock_now_ns());
+    exchange_enter(exchange, REQUEST_REFUSED);
     give_memory_back(exchange);
     if (length >= 0 &&
         (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DROP_BYTES) {
@@ -350,7 +349,7 @@ static void end_exchange(struct exchange *exchange)
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
-    conn_begin(exchange->conn, loop->run_ns);
+    conn_begin(exchange->conn);
     exchange->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
         exchange_free(exchange);

@@ -143,8 +143,13 @@ void conn_cut(struct conn *conn);
 /* The same, with a line in the log. */
 void conn_cut_because(struct conn *conn, const char *why);
 
-/* The time of the connection's next deadline begins at now_ns. */
-void conn_begin(struct conn *conn, uint64_t now_ns);
+/* Restart the connection's clock, against which deadlines.c holds the time limits: now, or in a run of
+ * the daemon, at the beginning of that run, which saves a look at the clock. */
+void conn_begin(struct conn *conn);
+/* Change the state of the request on the connection and restart the connection's clock. States that
+ * continue the time limit of the state before (LINGERING, and those after the body) are entered by
+ * request_enter(). */
+void exchange_enter(struct exchange *exchange, enum request_state state);
 
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);

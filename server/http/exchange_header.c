@@ -338,8 +338,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     } else {
         ids_name_request(exchange);
     }
-    request_enter(&exchange->request, REQUEST_BODY);
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }

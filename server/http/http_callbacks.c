@@ -209,7 +209,7 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
 static void hand_away(struct exchange *exchange)
 {
     exchange->loop->completion.expected++;
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    conn_begin(exchange->conn);
 }
 
 static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)

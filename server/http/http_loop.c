@@ -60,7 +60,7 @@ static void on_noop(uv_idle_t *idle)
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    conn_begin(conn, clock_now_ns());
+    conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
     enum exchange_step step = EXCHANGE_CLOSE;

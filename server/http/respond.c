@@ -350,8 +350,7 @@ bool respond(struct exchange *exchange)
     bool queued = MHD_queue_response(exchange->conn->connection, exchange->http_status,
                                      response) == MHD_YES;
     MHD_destroy_response(response);
-    request_enter(request, REQUEST_ANSWERING);
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    exchange_enter(exchange, REQUEST_ANSWERING);
     return queued;
 }
 
