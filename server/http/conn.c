@@ -1,6 +1,10 @@
-/* The record of a connection, from MHD's first word of it to its last; an exchange that is an
- * orphan keeps it longer. How long a connection may take for what is deadlines.c's. Possible
- * failure: no memory, and MHD closes the connection. Thread: the loop. */
+/* The record of a connection. libmicrohttpd's announcement of the connection creates the
+ * record, and its end destroys the record; an orphaned exchange keeps it longer. The record has
+ * the clock of the current phase, whose limits are in deadlines.c, and counts the bytes of
+ * requests to find out whether the client has sent another one.
+ *
+ * Possible failure: no memory or no entry in the epoll set, and libmicrohttpd closes the
+ * connection. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -17,9 +21,10 @@
 #include <sys/socket.h>
 
 enum {
-    RECOUNT_BYTES = 1 << 30, /* of a Unix socket, which counts twice as far */
-    LAST_CHUNK_BYTES = 5,
-    CHUNK_ENDS_BYTES = 4 /* two line ends */
+    RECOUNT_BYTES =
+        1 << 30, /* the count of a Unix socket restarts here; its limit is twice this */
+    LAST_CHUNK_BYTES = 5, /* "0" and two line ends */
+    CHUNK_ENDS_BYTES = 4  /* the two line ends of a chunk */
 };
 
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
@@ -90,7 +95,7 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-/* For places.c, which may look at it at any time. */
+/* Publish the activity for places.c, whose callers are threads of other loops, too. */
 static void note_activity(struct conn *conn)
 {
     const struct exchange *exchange = conn->exchange;
@@ -123,10 +128,10 @@ bool conn_unread(const struct conn *conn)
     return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
-/* If bytes wait in the socket, have close() reset the connection. close() does so by itself as long as
- * bytes are unread, but libmicrohttpd may read all of them first. After shutdown() the system does not
- * tell a client with a closed window that there is room again: the client would hang in its send() for
- * a minute. */
+/* If bytes wait in the socket, have close() reset the connection. close() does so by itself as
+ * long as bytes are unread, but libmicrohttpd may read all of them first. After shutdown() the
+ * system does not tell a client with a closed window that there is room again: the client would
+ * hang in its send() for a minute. */
 static void reset_if_unread(struct conn *conn)
 {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -160,18 +165,19 @@ void conn_count_request(struct conn *conn, uint64_t bytes)
     conn->asked_bytes += bytes;
 }
 
-/* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and behind the last one "0" CRLF CRLF
- * (RFC 9112, 7.1): fewest bytes frame the data as one chunk. */
+/* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and after the last chunk "0" CRLF
+ * CRLF (RFC 9112, 7.1). A single chunk has the fewest bytes of framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes)
 {
     uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);
     for (uint64_t rest = bytes; rest > 0; rest >>= 4) {
-        frames++; /* a digit of the size */
+        frames++; /* one hexadecimal digit of the chunk's size */
     }
     conn->asked_bytes += bytes + frames;
 }
 
-/* Bytes of requests that were received, over TLS as they were before they were encrypted. */
+/* Get the number of bytes received so far; over TLS, of decrypted bytes. Returns false if the
+ * number is not known. */
 static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {
     if (conn->tls != NULL) {
@@ -191,7 +197,8 @@ bool conn_ended_early(const struct conn *conn)
            sent < conn->asked_bytes;
 }
 
-/* MHD does not say what it has read of the next request, so bytes are counted. */
+/* libmicrohttpd does not tell how much of the next request it has read, so bytes are
+ * counted. */
 bool conn_has_next(const struct conn *conn)
 {
     uint64_t came = 0;

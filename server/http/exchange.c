@@ -1,11 +1,23 @@
-/* The life of one request between MHD's calls: headers, body, answer; see exchange.h.
+/* The life of one request from its request line to its end; exchange_header.c has the header,
+ * respond.c the answer. The records are in exchange.h.
  *
- * A refusal is delivered even though the client may still be sending. Nothing sent yet
- * (Expect: 100-continue): answered at once. A short rest: read, dropped, answered at the end,
- * and the connection lives on. A long one, or one that does not come: the answer is written to
- * the socket right away and our side closed, then what the client still sends is read and
- * dropped for a bounded number of bytes and seconds (deadlines.c), because closing with unread
- * bytes would destroy the answer on its way. */
+ * The happy path: exchange_begin(), exchange_header(), exchange_data() for each piece of the
+ * body, exchange_body_end(), which makes a page or runs the steps of a tensor, respond(),
+ * exchange_end().
+ *
+ * A refusal is delivered even though the client may still be sending:
+ *
+ *   - If the client has sent nothing of the body yet (Expect: 100-continue), it is answered at
+ *     once.
+ *   - If the rest of the body is short, the rest is read and discarded. The answer follows, and
+ *     the connection stays open.
+ *   - If the rest is long, or does not arrive, the answer is written to the socket at once, and
+ *     our side is closed. Later bytes are read and discarded, up to a number of bytes and
+ *     seconds (deadlines.c): closing a socket with unread bytes would destroy the answer on its
+ *     way.
+ *
+ * Possible failures: no memory for a record, and libmicrohttpd closes the connection; the
+ * refusals of body.h, of pages and of exchange_limits.c. Thread: the loop. */
 #include "server/http/exchange.h"
 
 #include "server/base/clock.h"
@@ -25,14 +37,15 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
-    LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
-                                       * than the buffers of two sockets hold, so that the
-                                       * client had the answer when it sent what follows */
-    KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
-    KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
-    FIRST_TARGET_BYTES = 256,
-    KEPT_TARGET_BYTES = 1024
+    KEEP_ALIVE_DROP_BYTES =
+        1 << 20,              /* most bytes of a body that are discarded before the answer */
+    LINGER_BYTES = 16 << 20,  /* most bytes discarded of a refused body: more than the
+                                       * buffers of two sockets hold, so that the client had
+                                       * the answer when it sent the bytes behind them */
+    KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
+    KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
+    FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
+    KEPT_TARGET_BYTES = 1024  /* size up to which a record keeps that memory */
 };
 
 /* ---- records, kept between requests ---- */
@@ -120,7 +133,7 @@ void exchange_free(struct exchange *exchange)
 {
     if (exchange != NULL) {
         free(exchange->target);
-        free(exchange->request.head.bytes); /* a long one went back before */
+        free(exchange->request.head.bytes); /* a long text was freed before */
         free(exchange);
     }
 }
@@ -137,8 +150,8 @@ bool exchange_comes_too_late(struct exchange *exchange)
 
 /* ---- refused ---- */
 
-/* The tensor and texts of a refused request are not needed any more: others may have their
- * memory. */
+/* Release the memory of the request's tensor and texts, which is not needed any more, and its
+ * place among the large requests. */
 static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -159,7 +172,9 @@ static void give_memory_back(struct exchange *exchange)
         request->client_bytes = 0;
     }
     admission_leave(server->admission, request);
-    admission_wake(server->admission); /* a small one has given memory back, too */
+    admission_wake(
+        server
+            ->admission); /* also for a small request, which has no place but releases memory */
 }
 
 void exchange_refuse(struct exchange *exchange)
@@ -191,7 +206,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* it left while its body waited: these bytes would wait, too */
+        return EXCHANGE_CLOSE; /* the client left while its body waited */
     }
     if (request_state(request) == REQUEST_BODY && exchange_comes_too_late(exchange)) {
         exchange_refuse(exchange);
@@ -213,7 +228,8 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    const size_t room = exchange->conn->daemon->buffer_bytes; /* MHD has read no more */
+    const size_t room = exchange->conn->daemon
+                            ->buffer_bytes; /* libmicrohttpd reads no more than that in a run */
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
     }
@@ -243,15 +259,16 @@ bool exchange_left_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
     if (exchange->left_inside) {
-        /* With unread bytes the close would be a reset, which destroys the answer on its way. */
+        /* With unread bytes the close would be a reset, which destroys the answer on its
+         * way. */
         client_socket_discard(exchange->conn->fd);
         exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
         respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
                         "the connection was closed inside the body");
         return true;
     }
-    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
-     * until nothing is left, so that it meets the end. */
+    /* Of a chunked body, libmicrohttpd may have the rest in its buffer already. Over TLS,
+     * libmicrohttpd reads until nothing is left and so notices the end itself. */
     if (length < 0 || exchange->conn->tls != NULL ||
         exchange->request.body.received >= (uint64_t)length ||
         !client_socket_closed(exchange->conn->fd)) {
@@ -331,7 +348,7 @@ void exchange_resume(struct exchange *exchange)
 
 /* ---- the end ---- */
 
-/* Nobody needs the exchange any more: all that it holds goes back. */
+/* Release everything that the exchange holds, and keep its record for another request. */
 static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;
@@ -360,8 +377,9 @@ static void end_exchange(struct exchange *exchange)
     loop->free_count++;
 }
 
-/* The device may still write to its memory, and whoever has the request gives it back. If only
- * a slice of it is out, that is left with what it needs. */
+/* The connection has ended while another thread owns the request, whose memory a device may
+ * still write to. The exchange ends when the request returns. If only slices are in flight, the
+ * exchange ends now: the slices keep the memory that they need. */
 static void make_orphan(struct exchange *exchange)
 {
     exchange_cancel(exchange);

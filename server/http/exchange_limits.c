@@ -2,12 +2,12 @@
  *
  *   - its request, among those in flight (--per-client-requests);
  *   - the bytes of its body (--per-client-bytes-per-s);
- *   - its page, until the kernel has taken all of it. Pages are outside the memory budget, so that an
- *     operator gets /metrics when the budget is used up. Clients that do not read their pages would
- *     otherwise make the service keep any number of pages.
+ *   - its page, until the kernel has taken all of it. Pages are outside the memory budget, so
+ *     that an operator gets /metrics when the budget is used up. Clients that do not read their
+ *     pages would otherwise make the service keep any number of pages.
  *
- * Possible failures: THROTTLED, and OUT_OF_MEMORY for pages of all clients together. Thread: the
- * loop. */
+ * Possible failures: THROTTLED, and OUT_OF_MEMORY for pages of all clients together. Thread:
+ * the loop. */
 #include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"

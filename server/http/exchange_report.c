@@ -1,4 +1,4 @@
-/* What metrics, log and trace say of an exchange. Thread: the loop. */
+/* The report of an exchange to metrics, log and tracer. Thread: the loop. */
 #include "proto/attributes.h"
 #include "server/base/clock.h"
 #include "server/base/log.h"
@@ -19,7 +19,7 @@ void exchange_begin_trace(struct exchange *exchange)
     struct tracer *tracer = loop->server->tracer;
     const struct header_list *states = &header->tracestate;
     bool there = header->traceparent.came > 0;
-    /* Two of them are as good as none. */
+    /* Of two traceparent fields neither is valid. */
     if (header->traceparent.came == 1 &&
         trace_context_read(header->traceparent.texts[0], ids_draw(loop), &exchange->trace)) {
         if (states->came == states->count) {

@@ -1,18 +1,19 @@
 /* Which connection of a loop runs next.
  *
- * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which connection
- * runs, and looks at its other work between two runs. A daemon without a connection is kept in a
- * list for the next connection: starting a daemon costs more than running it.
+ * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which
+ * connection runs, and looks at its other work between two runs. A daemon without a connection
+ * is kept in a list for the next connection: starting a daemon costs more than running it.
  *
- * The first connections of all clients are a crowd. If a client opens more connections, these are
- * a crowd of their own. Crowds take turns by the thread's time that they were charged with: the
- * crowd with the least time is next. A crowd that was idle has no claim on the time that it missed.
- * The crowd of first connections is charged with its time divided by the number of its ready
- * connections, because each of them belongs to another client.
+ * The first connections of all clients are a crowd. If a client opens more connections, these
+ * are a crowd of their own. Crowds take turns by the thread's time that they were charged with:
+ * the crowd with the least time is next. A crowd that was idle has no claim on the time that it
+ * missed. The crowd of first connections is charged with its time divided by the number of its
+ * ready connections, because each of them belongs to another client.
  *
- * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection that
- * was accepted since its last run, if there is one: the first request of a new connection does not
- * wait for the whole queue, which takes seconds where thousands of connections ask for pages.
+ * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection
+ * that was accepted since its last run, if there is one: the first request of a new connection
+ * does not wait for the whole queue, which takes seconds where thousands of connections ask for
+ * pages.
  *
  * A crowd is charged with the processor time of its runs, however long they are.
  *
@@ -67,7 +68,8 @@ void http_daemons_add(struct http_daemon *daemon)
     keep_unused(daemon);
 }
 
-/* The client's crowd, perhaps a new one; the crowd of first connections if there are too many. */
+/* The client's crowd, perhaps a new one; the crowd of first connections if there are too
+ * many. */
 static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 {
     struct crowd *unused = NULL;
@@ -104,8 +106,8 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
     return daemon;
 }
 
-/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may need
- * one more run, in which libmicrohttpd frees the connection. */
+/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may
+ * need one more run, in which libmicrohttpd frees the connection. */
 static struct crowd *crowd_served(const struct http_daemon *daemon)
 {
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
@@ -216,9 +218,9 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* True if enough texts of the daemon's client wait to be converted: texts that are read long before
- * their turn would have left the processor's caches by then. Connections of the client that bring no
- * texts are read all the same. */
+/* True if enough texts of the daemon's client wait to be converted: texts that are read long
+ * before their turn would have left the processor's caches by then. Connections of the client
+ * that bring no texts are read all the same. */
 static bool has_read_enough(struct http_daemon *daemon)
 {
     return daemon->brings_texts &&
@@ -268,10 +270,11 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     return next;
 }
 
-/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The clock also
- * counts time in which the thread had none, and a client is not charged with that. Asking for the
- * thread's processor time costs as much as a small request, so it is done for long spans only. Spans
- * that were charged since the last time are subtracted; a long span counts as SHORT_RUN_US at least. */
+/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The
+ * clock also counts time in which the thread had none, and a client is not charged with that.
+ * Asking for the thread's processor time costs as much as a small request, so it is done for
+ * long spans only. Spans that were charged since the last time are subtracted; a long span
+ * counts as SHORT_RUN_US at least. */
 static uint64_t own_time(struct http_loop *loop, uint64_t ns)
 {
     loop->paid_ns += ns;

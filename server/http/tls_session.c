@@ -1,4 +1,5 @@
-/* Bytes of a connection's TLS session, whose handshake is tls.c's. Thread: the loop. */
+/* Bytes of a connection's TLS session after the handshake (tls.c). Possible failures: GnuTLS
+ * does not tell the number of bytes received, or cannot send. Thread: the loop. */
 #include "server/http/exchange.h"
 #include "server/http/tls.h"
 
@@ -9,9 +10,9 @@ bool tls_unread(const struct conn *conn)
     return gnutls_record_check_pending(conn->tls) > 0;
 }
 
-/* Each record that came has the same overhead. GnuTLS numbers the records that it has decrypted,
- * with TLS 1.2 from the client's Finished on, which is one. A renewed key begins with 0 again, and a
- * padded record has more overhead: both are bytes too many here. */
+/* Each received record has the same overhead. GnuTLS counts the records that it has decrypted;
+ * in TLS 1.2 the client's Finished is the first of them. The count restarts with a new key, and
+ * a padded record has more overhead: in both cases the result here is too large. */
 bool tls_received(const struct conn *conn, uint64_t *bytes)
 {
     unsigned char number[8];
