@@ -37,15 +37,14 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DROP_BYTES =
-        1 << 20,              /* most bytes of a body that are discarded before the answer */
-    LINGER_BYTES = 16 << 20,  /* most bytes discarded of a refused body: more than the
-                                       * buffers of two sockets hold, so that the client had
-                                       * the answer when it sent the bytes behind them */
-    KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
-    KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
-    FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
-    KEPT_TARGET_BYTES = 1024  /* size up to which a record keeps that memory */
+    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* bytes of a body discarded before the answer, at most */
+    LINGER_BYTES = 16 << 20,         /* bytes discarded of a refused body, at most: more than
+                                      * the buffers of two sockets hold, so that the client had
+                                      * the answer when it sent the bytes behind them */
+    KEPT_EXCHANGES = 1024,           /* unused records that a loop keeps */
+    KEPT_TEXT_BYTES = 4097,          /* text that a record keeps: a short body and its NUL */
+    FIRST_TARGET_BYTES = 256,        /* first size of a target's memory */
+    KEPT_TARGET_BYTES = 1024         /* size up to which a record keeps that memory */
 };
 
 /* ---- records, kept between requests ---- */
@@ -172,9 +171,8 @@ static void give_memory_back(struct exchange *exchange)
         request->client_bytes = 0;
     }
     admission_leave(server->admission, request);
-    admission_wake(
-        server
-            ->admission); /* also for a small request, which has no place but releases memory */
+    /* Also for a small request, which has no place but releases memory. */
+    admission_wake(server->admission);
 }
 
 void exchange_refuse(struct exchange *exchange)
@@ -228,8 +226,8 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    const size_t room = exchange->conn->daemon
-                            ->buffer_bytes; /* libmicrohttpd reads no more than that in a run */
+    /* libmicrohttpd reads no more than that in a run. */
+    const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
     }

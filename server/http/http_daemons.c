@@ -17,9 +17,8 @@
  *
  * A crowd is charged with the processor time of its runs, however long they are.
  *
- * Possible failures: if no daemon starts, for want of a descriptor or memory, the connection is
- * closed. The number of crowds is limited: a client that gets no crowd shares turns with first
- * connections.
+ * The number of crowds is limited: a client that gets no crowd shares turns with first
+ * connections. Possible failures: none; daemons are started by http_daemon_ensure().
  *
  * Thread: the loop. */
 #include "server/base/clock.h"

@@ -113,6 +113,20 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     __real_http_daemon_served(daemon, ns);
 }
 
+static atomic_size_t newcomers_waiting; /* that got no place at once */
+
+enum places_answer __real_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit);
+enum places_answer __wrap_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit);
+enum places_answer __wrap_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit)
+{
+    const enum places_answer answer = __real_places_ask(places, newcomer, limit);
+    atomic_fetch_add(&newcomers_waiting, answer == PLACES_WAITS);
+    return answer;
+}
+
 struct world {
     char folder[32];
     struct sockaddr_un address;
@@ -129,7 +143,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static int set_up(void **state)
+static int start_service(void **state, const char *option)
 {
     struct world *world = calloc(1, sizeof *world);
     struct error err = ERROR_INIT;
@@ -141,7 +155,8 @@ static int set_up(void **state)
     (void)snprintf(world->address.sun_path, sizeof world->address.sun_path, "%s/socket",
                    world->folder);
     (void)snprintf(listen, sizeof listen, "--listen=unix:%s", world->address.sun_path);
-    const char *const words[] = {"tallyd", listen, "--log-level=error", "--drain-delay-ms=0"};
+    const char *const words[] = {"tallyd", listen, "--log-level=error", "--drain-delay-ms=0",
+                                 option};
     const char *const none[] = {NULL};
     assert_int_equal(config_parse(ARRAY_COUNT(words), words, none, &world->config, &err),
                      STATUS_OK);
@@ -149,6 +164,16 @@ static int set_up(void **state)
     assert_int_equal(pthread_create(&world->service, NULL, serve, world), 0);
     *state = world;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return start_service(state, "--max-connections=1000");
+}
+
+static int set_up_with_one_place(void **state)
+{
+    return start_service(state, "--max-connections=1");
 }
 
 static int tear_down(void **state)
@@ -286,6 +311,25 @@ a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served(void **
     }
 }
 
+/* The first connection is in the middle of a body, so it is not evicted. */
+static void a_newcomer_gets_the_place_of_a_connection_as_soon_as_that_ends(void **state)
+{
+    static const char half[] = "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Type: application/json\r\n"
+                               "Content-Length: 20\r\n\r\n{\"data\":";
+    const struct world *world = *state;
+    const int first = connect_to(world);
+    await_ready(first);
+    assert_int_equal(send(first, half, sizeof half - 1, MSG_NOSIGNAL), sizeof half - 1);
+    const int second = connect_to(world);
+    while (atomic_load(&newcomers_waiting) == 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    (void)close(first);
+    assert_int_equal(ask(second, ready, sizeof ready - 1, "}"), 200);
+    (void)close(second);
+}
+
 static size_t open_files(void)
 {
     size_t count = 0;
@@ -352,6 +396,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_newcomer_gets_the_place_of_a_connection_as_soon_as_that_ends,
+            set_up_with_one_place, tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
     };
     assert_int_equal(uv_replace_allocator(malloc, grow_table, calloc, free), 0);
