@@ -6,7 +6,6 @@
  * Possible failure: no memory or no entry in the epoll set, and libmicrohttpd closes the
  * connection. Thread: the loop. */
 #include "server/base/clock.h"
-#include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"

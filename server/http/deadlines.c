@@ -36,7 +36,6 @@
 #include "server/sched/client.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 enum {
     GRACE_S = 10, /* age of a body from which its rate counts */

@@ -21,7 +21,6 @@
 #include "server/http/exchange.h"
 
 #include "server/base/clock.h"
-#include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
 #include "server/job/body.h"
