@@ -380,8 +380,8 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
     }
     loop->listener_count++;
     listener->poll.data = listener;
-    MUST(uv_poll_start(&listener->poll, UV_READABLE,
-                       on_waiting)); /* fails only for invalid arguments */
+    /* uv_poll_start() fails for invalid arguments only. */
+    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_waiting));
     atomic_store(&loop->accepting, true);
     return STATUS_OK;
 }
