@@ -158,15 +158,13 @@ $(B)/tests/unit/test_shm_map: LDFLAGS += -Wl,--wrap=sysconf,--wrap=mmap
 # Shared memory without a page left.
 $(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite
 
-# Whose turn it is, without libmicrohttpd.
-$(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
-
 # A device on a clock of its own.
 $(B)/tests/unit/test_slices: LDFLAGS += -Wl,--wrap=clock_gettime
 
-# No heartbeat, and who pays for texts that wait.
+# No heartbeat, who pays for texts that wait, daemons that do not start, newcomers that wait.
 $(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \
-    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=uv_poll_init
+    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=uv_poll_init \
+    -Wl,--wrap=MHD_start_daemon,--wrap=places_ask
 
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \

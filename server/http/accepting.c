@@ -1,30 +1,34 @@
-/* How a loop takes connections from its listening sockets, and how it stops in a drain.
+/* How a loop accepts connections from its listening sockets, and how it stops in a drain.
  *
- * All loops listen. The loop that wakes first accepts, and the connection goes to the loop that is
- * least crowded, by a list that this one takes at its next wake-up: otherwise a burst of
- * connections would all be with one loop, and one core. There it gets a daemon of
- * libmicrohttpd (http_daemons.c). In a drain a loop keeps what it accepts.
+ * All loops listen. The loop that wakes first accepts the connection and hands it to the least
+ * crowded loop, in a list that the other loop empties at its next wake-up. Otherwise one loop,
+ * and so one core, would serve a whole burst of connections. The serving loop gives the
+ * connection a daemon of libmicrohttpd (http_daemons.c). In a drain a loop serves the
+ * connections that it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
  *                               --> PLACES_WAITS --> places_next(), at once and whenever a
  *                                                    connection ends or a heartbeat passes
  *                               --> refused: 429, closed
  *
- * Every turn of a loop accepts some newcomers, whether or not the earlier ones were served: the
- * backlog has one order for all clients, and a newcomer behind thousands of connections of another
- * client would wait until all of those were served. At the limit of connections newcomers are
- * accepted, too, because only that tells whose they are; places.c decides which connection is evicted
- * for them. Connections of --probe-listen are outside of all this: a few on each loop, of which the
- * oldest ends for the newest. The backlog waits while the process has no descriptor left: libuv does
- * not watch the sockets until a connection has ended or a heartbeat has passed.
+ * Every turn of a loop accepts some newcomers, even if earlier ones were not served yet: the
+ * backlog is one queue for all clients, and a newcomer behind thousands of connections of
+ * another client would wait until all of those were served. Newcomers are accepted at the limit
+ * of connections, too, because only accept() tells their address; places.c decides which
+ * connection is evicted for them. Connections of --probe-listen have no place: each loop has a
+ * few, and cuts the oldest for the newest. While the process has no descriptor left, newcomers
+ * stay in the backlog: libuv does not watch the sockets until a connection has ended or a
+ * heartbeat has passed.
  *
- * Closing a listening socket resets the connections in its backlog, on which their clients may have
- * sent requests. listen_end() lets nobody else in, but for handshakes that have begun; when these
- * are over and the backlog is empty, the socket is closed. At the limit of connections that takes
- * until enough of them have ended: in a drain no connection is evicted, and no newcomer refused. A
- * socket that systemd has, too, is left at once: its backlog waits for the next service.
+ * Closing a listening socket resets the connections in its backlog, on which clients may have
+ * sent requests. After listen_end() no new handshake begins. When the handshakes that had begun
+ * are over and the backlog is empty, the socket is closed. At the limit of connections the
+ * backlog empties only as connections end: in a drain no connection is evicted, and no newcomer
+ * is refused. A socket that systemd holds open is closed at once: its backlog waits for the
+ * next service.
  *
- * Thread: the loop. */
+ * Possible failures: no descriptor or memory for a newcomer, which then waits in the backlog;
+ * no daemon for a newcomer, whose connection is closed. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -44,17 +48,16 @@
 #include <unistd.h>
 
 enum {
-    MOST_PROBES = 16, /* connections of --probe-listen on a loop */
-    MOST_ACCEPTED =
-        32, /* connections in one turn of the loop, or on their way to another loop */
-    FEW_CONNECTIONS = 4, /* of a loop */
-    HANDSHAKE_MS = 250   /* from a SYN to the ACK that ends it: a round trip, or how long a
-                        * machine that is overloaded takes to look at what it sends to itself */
+    MOST_PROBES = 16,    /* connections of --probe-listen on a loop */
+    MOST_ACCEPTED = 32,  /* connections accepted in one turn, or handed over to one loop */
+    FEW_CONNECTIONS = 4, /* connections of a loop that is not crowded */
+    HANDSHAKE_MS = 250   /* time from a SYN to the ACK that ends the handshake: a round trip, or
+                          * the delay of loopback packets on an overloaded machine */
 };
 
 static void on_waiting(uv_poll_t *poll, int status, int events);
 
-/* Accept nobody for now; unless `all`, probes are still accepted. */
+/* Stop watching the listening sockets; those of probes only if `all`. */
 static void pause_listeners(struct http_loop *loop, bool all)
 {
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -72,7 +75,7 @@ static bool backlog_is_empty(const struct listener *listener)
     return poll(&waiting, 1, 0) == 0;
 }
 
-/* In a drain idle connections end by themselves, and every newcomer is served. */
+/* In a drain idle connections are closed without eviction, and every newcomer is served. */
 static bool is_draining(const struct http_loop *loop)
 {
     return loop->draining_ns != 0 || atomic_load(&loop->http->draining);
@@ -84,17 +87,17 @@ static void free_newcomer(struct newcomer *newcomer)
     free(newcomer);
 }
 
-/* ---- to the loop that serves it ---- */
+/* ---- the loop that serves a newcomer ---- */
 
-/* How crowded the loop is. A few connections count as none: one thread serves them at less cost
- * than two that wait for each other's turns. */
+/* Returns the number of connections on the loop. A few connections count as none: one thread
+ * serves them at less cost than two threads that wait for each other. */
 static size_t crowding(struct http_loop *loop)
 {
     size_t count = atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
     return count < FEW_CONNECTIONS ? 0 : count;
 }
 
-/* The loop that a connection which this one has accepted is best with. */
+/* Returns the loop that should serve a connection which `loop` has accepted. */
 static struct http_loop *least_crowded(struct http_loop *loop)
 {
     struct http *http = loop->http;
@@ -111,7 +114,8 @@ static struct http_loop *least_crowded(struct http_loop *loop)
     return least;
 }
 
-/* The loop opens the connection at its next wake-up. Thread: any. */
+/* Give the newcomer to the loop `to`, which opens the connection at its next wake-up. Thread:
+ * any. */
 static void hand_over(struct http_loop *to, struct newcomer *newcomer)
 {
     (void)atomic_fetch_add(&to->conn_count, 1);
@@ -122,7 +126,8 @@ static void hand_over(struct http_loop *to, struct newcomer *newcomer)
     completion_wake(&to->completion);
 }
 
-/* After a stand-still nobody knows which of the idle connections have sent a request meanwhile. */
+/* Hand over the newcomers for which there are places now. If the thread has stood still, no
+ * connection is evicted: connections that look idle may have sent a request meanwhile. */
 static void hand_over_waiting(struct http_loop *loop)
 {
     const bool may_evict = !is_draining(loop) && !loop->stood_still;
@@ -142,6 +147,7 @@ static void hand_over_waiting(struct http_loop *loop)
 
 void accepting_resume(struct http_loop *loop)
 {
+    loop->conn_ended = false;
     hand_over_waiting(loop);
     const bool can_accept = places_can_accept(&loop->http->places, is_draining(loop));
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -152,14 +158,9 @@ void accepting_resume(struct http_loop *loop)
     }
 }
 
-void accepting_ended(struct http_loop *loop)
-{
-    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
-    accepting_resume(loop);
-}
-
-/* Hand a connection to a daemon, which closes it whatever becomes of it. libmicrohttpd calls
- * conn_create() meanwhile. */
+/* Hand a connection to a daemon of libmicrohttpd, which owns the socket from then on, even on
+ * failure. MHD_add_connection() calls on_connection() (http_callbacks.c), which makes the
+ * record. */
 static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct accepted *accepted = &loop->accepted;
@@ -168,18 +169,21 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     accepted->tls = newcomer->tls;
     accepted->probe = newcomer->probe;
     newcomer->client = NULL;
-    struct http_daemon *daemon =
-        http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
+    struct error ignored = ERROR_INIT;
+    struct http_daemon *daemon = NULL;
+    if (http_daemon_ensure(loop, accepted->tls, &ignored) == STATUS_OK) {
+        daemon = http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
+    }
     if (daemon == NULL) {
         (void)close(newcomer->fd);
     } else {
-        http_daemon_wake(daemon); /* what the client has sent may be there already */
+        http_daemon_wake(daemon); /* the client may have sent a request already */
         (void)MHD_add_connection(daemon->mhd, newcomer->fd,
                                  (const struct sockaddr *)&newcomer->peer,
                                  newcomer->peer_bytes);
     }
     free_newcomer(newcomer);
-    if (accepted->client != NULL) { /* nothing became of it */
+    if (accepted->client != NULL) { /* no record was made: the connection is closed */
         if (accepted->probe) {
             (void)atomic_fetch_sub(&loop->http->probes, 1);
         } else {
@@ -190,7 +194,11 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
         if (daemon != NULL) {
             http_daemon_leave(daemon);
         }
-        accepting_ended(loop);
+        (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+        loop->conn_ended = true;
+    }
+    if (loop->conn_ended) {
+        accepting_resume(loop);
     }
 }
 
@@ -205,10 +213,10 @@ void accepting_take_handed(struct http_loop *loop)
     }
 }
 
-/* ---- accepted ---- */
+/* ---- newcomers ---- */
 
-/* Close a connection that gets no place. Without TLS its client reads why, as far as it reads before
- * it sends: nothing waits for its request. */
+/* Close a connection that gets no place. Without TLS the reason is sent first. The request is
+ * not awaited, so a client that sends its request before it reads may get a reset instead. */
 static void refuse(struct http_loop *loop, struct newcomer *newcomer,
                    enum metrics_client_limit limit)
 {
@@ -238,8 +246,8 @@ static void refuse(struct http_loop *loop, struct newcomer *newcomer,
     free_newcomer(newcomer);
 }
 
-/* Most connections of the newcomer's client, 0: no limit. A Unix socket and a trusted proxy stand
- * for any number of clients. */
+/* Returns the most connections that the newcomer's client may have; 0: no limit. A Unix socket
+ * and a trusted proxy carry connections of any number of clients. */
 static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *newcomer)
 {
     const struct address peer = address_of(&newcomer->peer);
@@ -248,7 +256,7 @@ static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *ne
                : loop->server->config->per_client_connections;
 }
 
-/* A probe is served at once, by this loop, at the cost of the oldest one that is still there. Takes
+/* Serve a probe at once, on this loop. If the loop has MOST_PROBES, the oldest is cut. Takes
  * over the newcomer. */
 static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
 {
@@ -257,14 +265,14 @@ static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
         oldest = TAILQ_NEXT(oldest, ring_link);
     }
     if (loop->probe_count >= MOST_PROBES && oldest != NULL) {
-        deadline_cut(oldest);
+        conn_cut(oldest);
     }
     (void)atomic_fetch_add(&loop->http->probes, 1);
     (void)atomic_fetch_add(&loop->conn_count, 1);
     add_connection(loop, newcomer);
 }
 
-/* Takes over the newcomer. */
+/* Get a place for the newcomer, or queue or refuse it. Takes over the newcomer. */
 static void receive(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct places *places = &loop->http->places;
@@ -293,7 +301,7 @@ static void receive(struct http_loop *loop, struct newcomer *newcomer)
     }
 }
 
-/* Accept a connection into *newcomer. False: errno says why there is none. */
+/* Accept a connection into *newcomer. Returns false if there is none; errno says why. */
 static bool accept_newcomer(const struct listener *listener, struct newcomer *newcomer)
 {
     *newcomer = (struct newcomer){
@@ -336,7 +344,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
         const int failure = errno;
         free(newcomer);
         if (failure == EMFILE || failure == ENFILE || failure == ENOBUFS || failure == ENOMEM) {
-            if (!loop->refused_files) { /* it tries again at every heartbeat */
+            if (!loop->refused_files) { /* accepting is tried again at every heartbeat */
                 log_message(
                     loop->server->log, LOG_WARN,
                     "no file descriptor or memory is left for another connection (ulimit -n)");
@@ -346,7 +354,7 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
             return;
         }
         if (failure != ECONNABORTED && failure != EINTR) {
-            return; /* nobody else waits, or another loop was first */
+            return; /* the backlog is empty */
         }
     }
 }
@@ -372,7 +380,8 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
     }
     loop->listener_count++;
     listener->poll.data = listener;
-    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_waiting)); /* it only takes a note */
+    /* uv_poll_start() fails for invalid arguments only. */
+    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_waiting));
     atomic_store(&loop->accepting, true);
     return STATUS_OK;
 }

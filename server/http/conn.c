@@ -1,8 +1,12 @@
-/* The record of a connection, from MHD's first word of it to its last; an exchange that is an
- * orphan keeps it longer. How long a connection may take for what is deadlines.c's. Possible
- * failure: no memory, and MHD closes the connection. Thread: the loop. */
+/* The record of a connection. libmicrohttpd's announcement of the connection creates the
+ * record, and its end destroys the record; an orphaned exchange keeps it longer. The record has
+ * the clock of the current phase, whose limits are in deadlines.c, and counts the bytes of
+ * requests to find out whether the client has sent another one.
+ *
+ * Possible failure: no memory or no entry in the epoll set, and libmicrohttpd closes the
+ * connection. Thread: the loop. */
 #include "server/base/clock.h"
-#include "server/base/config.h"
+#include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
@@ -16,9 +20,10 @@
 #include <sys/socket.h>
 
 enum {
-    RECOUNT_BYTES = 1 << 30, /* of a Unix socket, which counts twice as far */
-    LAST_CHUNK_BYTES = 5,
-    CHUNK_ENDS_BYTES = 4 /* two line ends */
+    RECOUNT_BYTES =
+        1 << 30, /* the count of a Unix socket restarts here; its limit is twice this */
+    LAST_CHUNK_BYTES = 5, /* "0" and two line ends */
+    CHUNK_ENDS_BYTES = 4  /* the two line ends of a chunk */
 };
 
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
@@ -49,7 +54,7 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
         client_socket_begin_count(conn->fd);
     }
     daemon->conn = conn;
-    conn_begin(conn, clock_now_ns());
+    conn_begin(conn);
     conn->probe = accepted->probe;
     if (conn->probe) {
         TAILQ_INSERT_TAIL(&loop->probes, conn, ring_link);
@@ -62,6 +67,26 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     return conn;
 }
 
+void conn_destroy(struct conn *conn)
+{
+    struct http_loop *loop = conn->loop;
+    conn->daemon->conn = NULL;
+    if (conn->probe) {
+        TAILQ_REMOVE(&loop->probes, conn, ring_link);
+        loop->probe_count--;
+        (void)atomic_fetch_sub(&loop->http->probes, 1);
+    } else {
+        places_leave(&loop->http->places, conn);
+    }
+    (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    loop->conn_ended = true;
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
+    conn->closed = true;
+    if (conn->exchange == NULL) {
+        conn_free(conn);
+    }
+}
+
 void conn_free(struct conn *conn)
 {
     client_release(conn->identity);
@@ -69,35 +94,7 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-void conn_destroy(struct conn *conn)
-{
-    if (conn == NULL) {
-        return;
-    }
-    if (conn->exchange != NULL) {
-        /* MHD closes some connections, after chunks it cannot read for example, without saying
-         * that the request on it is over. */
-        exchange_end(conn->exchange);
-    }
-    conn->daemon->conn = NULL;
-    tls_end(conn);
-    http_daemon_leave(conn->daemon);
-    if (conn->probe) {
-        TAILQ_REMOVE(&conn->loop->probes, conn, ring_link);
-        conn->loop->probe_count--;
-        (void)atomic_fetch_sub(&conn->loop->http->probes, 1);
-    } else {
-        places_leave(&conn->loop->http->places, conn);
-    }
-    accepting_ended(conn->loop);
-    metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
-    conn->closed = true;
-    if (conn->exchange == NULL) {
-        conn_free(conn);
-    }
-}
-
-/* For places.c, which may look at it at any time. */
+/* Publish the activity for places.c, whose callers are threads of other loops, too. */
 static void note_activity(struct conn *conn)
 {
     const struct exchange *exchange = conn->exchange;
@@ -106,9 +103,10 @@ static void note_activity(struct conn *conn)
     atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
 }
 
-void conn_begin(struct conn *conn, uint64_t now_ns)
+void conn_begin(struct conn *conn)
 {
-    conn->since_ns = now_ns;
+    const struct http_loop *loop = conn->loop;
+    conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
     note_activity(conn);
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);
@@ -118,9 +116,40 @@ void conn_begin(struct conn *conn, uint64_t now_ns)
     conn->stuck_sweeps = 0;
 }
 
+void exchange_enter(struct exchange *exchange, enum request_state state)
+{
+    request_enter(&exchange->request, state);
+    conn_begin(exchange->conn);
+}
+
 bool conn_unread(const struct conn *conn)
 {
     return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+}
+
+/* If bytes wait in the socket, have close() reset the connection. close() does so by itself as
+ * long as bytes are unread, but libmicrohttpd may read all of them first. After shutdown() the
+ * system does not tell a client with a closed window that there is room again: the client would
+ * hang in its send() for a minute. */
+static void reset_if_unread(struct conn *conn)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (conn_unread(conn)) {
+        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+}
+
+void conn_cut(struct conn *conn)
+{
+    conn->cut = true;
+    reset_if_unread(conn);
+    (void)shutdown(conn->fd, SHUT_RDWR);
+}
+
+void conn_cut_because(struct conn *conn, const char *why)
+{
+    conn_cut(conn);
+    log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
 }
 
 void conn_count_request(struct conn *conn, uint64_t bytes)
@@ -135,18 +164,19 @@ void conn_count_request(struct conn *conn, uint64_t bytes)
     conn->asked_bytes += bytes;
 }
 
-/* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and behind the last one "0" CRLF CRLF
- * (RFC 9112, 7.1): fewest bytes frame the data as one chunk. */
+/* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and after the last chunk "0" CRLF
+ * CRLF (RFC 9112, 7.1). A single chunk has the fewest bytes of framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes)
 {
     uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);
     for (uint64_t rest = bytes; rest > 0; rest >>= 4) {
-        frames++; /* a digit of the size */
+        frames++; /* one hexadecimal digit of the chunk's size */
     }
     conn->asked_bytes += bytes + frames;
 }
 
-/* Bytes of requests that were received, over TLS as they were before they were encrypted. */
+/* Get the number of bytes received so far; over TLS, of decrypted bytes. Returns false if the
+ * number is not known. */
 static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {
     if (conn->tls != NULL) {
@@ -166,7 +196,8 @@ bool conn_ended_early(const struct conn *conn)
            sent < conn->asked_bytes;
 }
 
-/* MHD does not say what it has read of the next request, so bytes are counted. */
+/* libmicrohttpd does not tell how much of the next request it has read, so bytes are
+ * counted. */
 bool conn_has_next(const struct conn *conn)
 {
     uint64_t came = 0;

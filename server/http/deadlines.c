@@ -1,31 +1,32 @@
-/* What the clients of a loop's connections must not do for ever, looked at every heartbeat: send a
- * header or a body slowly, read an answer slowly, be gone while somebody computes for them, idle
- * while the service drains.
+/* Time limits of connections. Every heartbeat looks at all connections of a loop for clients
+ * that send a header or a body slowly, read an answer slowly, have left while their request is
+ * computed, or are idle while the service drains.
  *
- * | its request         | bounded by                                                            |
+ * | the request is      | limits                                                                |
  * |---------------------|-----------------------------------------------------------------------|
- * | none yet            | --header-timeout-ms, with the TLS handshake                           |
- * | none since the last | --idle-timeout-s; where a request line trickles in,                   |
- * |                     | --header-timeout-ms more                                              |
+ * | not there, the      | --header-timeout-ms, with the TLS handshake                           |
+ * | first one           |                                                                       |
+ * | not there, another  | --idle-timeout-s; if a request line arrives in pieces,                |
+ * | one                 | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
  * | BODY                | --body-timeout-ms, rate; --idle-timeout-s without a byte              |
- * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
- * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
- * |                     | texts; --device-timeout-ms there                                      |
+ * | REFUSED, LINGERING  | 1 s until the early answer, 10 s and 16 MiB in all                    |
+ * | another thread's,   | --request-timeout-ms until a device has it, and between the pieces of |
+ * | or READY            | texts; --device-timeout-ms on the device                              |
  * | ANSWERING           | --answer-timeout-ms, rate; --idle-timeout-s without a byte            |
  *
- * All bounds except --idle-timeout-s are absolute: a byte now and then does not extend them.
- * The bounds are also long, for the sake of slow links. While reservations of memory are refused,
- * the requests that hold memory and hardly move are therefore cut, the slowest first. While all
- * connections are taken and a newcomer waits, connections are evicted: those that places.c chooses,
- * and those whose body or answer is too slow to be over within a minute.
+ * All limits except --idle-timeout-s are absolute: a byte now and then does not extend them.
+ * They are long, so that slow links work. While reservations of memory are refused, requests
+ * that hold memory and move few bytes are therefore cut, the slowest first. While all
+ * connections are taken and a newcomer waits, connections are evicted: those that places.c
+ * chooses, and those whose body or answer moves too slowly to be over within a minute.
  *
- * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
- * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
- * connection by its own ways. */
+ * A slow sender gets a 408 by respond_early(): libmicrohttpd can answer only when a request is
+ * complete. In all cases conn_cut() then makes libmicrohttpd close the connection.
+ *
+ * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
@@ -35,63 +36,40 @@
 #include "server/sched/client.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 enum {
-    GRACE_S = 10,    /* before the rate of a body or an answer counts */
-    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
-    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
-    QUIET_MS = 400,  /* a drain waits this long for a request on a connection without one */
-    YOUNG_MS = 250,  /* shorter phases are not worth a look */
-    POLL_BATCH = 128,
-    STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
+    GRACE_S = 10, /* age of a body from which its rate counts */
+    EARLY_MS =
+        1000,       /* time after which a refused request with an incomplete body is answered */
+    LINGER_S = 10,  /* time in which the client of a refused request may go on sending */
+    QUIET_MS = 400, /* time for which a drain waits for a request on an idle connection */
+    YOUNG_MS = 250, /* age up to which a phase needs no check for a client that left */
+    POLL_BATCH = 128, /* connections in one poll() */
+    STUCK_SWEEPS = 4, /* heartbeats without progress though bytes wait to be read */
 
     /* While memory is refused: */
-    PRESSED_MS = 1000,    /* a refusal counts for this long */
-    RELIEF_MS = 250,      /* what was cut off gives its memory back within this */
-    SLOW_AFTER_MS = 2000, /* nobody is called slow earlier */
-    TURNOVER_S = 60,      /* what a request holds is to be moved within this ... */
-    LINK_RATE = 1 << 20,  /* ... or at this many bytes a second: every working link does */
-    MOST_CUT = 8          /* in one sweep */
+    PRESSED_MS = 1000,    /* age up to which a refusal counts */
+    RELIEF_MS = 250,      /* time in which requests that were cut give their memory back */
+    SLOW_AFTER_MS = 2000, /* time over which a rate is measured */
+    TURNOVER_S = 60, /* a request should move as many bytes as it holds within this time ... */
+    LINK_RATE = 1 << 20, /* ... or at this many bytes a second, which every working link does */
+    MOST_CUT = 8         /* connections cut in one sweep */
 };
-
-/* Where bytes wait, the close is to be a reset, as it is while some of them are left. MHD may read
- * them all first, and after shutdown() the system does not tell a client whose window is closed
- * that there is room again: it would hang in its send() for a minute. */
-static void reset_if_unread(struct conn *conn)
-{
-    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-    if (conn_unread(conn)) {
-        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    }
-}
-
-void deadline_cut(struct conn *conn)
-{
-    conn->cut = true;
-    reset_if_unread(conn);
-    (void)shutdown(conn->fd, SHUT_RDWR);
-}
-
-static void cut_because(struct conn *conn, const char *why)
-{
-    deadline_cut(conn);
-    log_message(conn->loop->server->log, LOG_DEBUG, "connection cut: %s", why);
-}
 
 static void cut_slow(struct conn *conn, const char *why)
 {
-    cut_because(conn, why);
+    conn_cut_because(conn, why);
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Of a connection between two requests it is that of the next one. */
+/* Returns the state of the connection's request; between two requests that is the next
+ * one's. */
 static enum request_state state_of(const struct conn *conn)
 {
     return conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
 }
 
-/* Is the body of the connection's request arriving, or being dropped? */
+/* True if the body of the connection's request is arriving, or is being discarded. */
 static bool is_receiving(const struct conn *conn)
 {
     const enum request_state state = state_of(conn);
@@ -99,25 +77,14 @@ static bool is_receiving(const struct conn *conn)
            state == REQUEST_REFUSED || state == REQUEST_LINGERING;
 }
 
-/* Answer with an error first, if nothing else was answered yet. */
-static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
-{
-    struct exchange *exchange = conn->exchange;
-    if (exchange != NULL && state_of(conn) != REQUEST_LINGERING) {
-        (void)error_set(&exchange->request.error, status, "%s", why);
-        respond_early(exchange);
-    }
-    cut_because(conn, why);
-}
-
 static void time_out_request(struct conn *conn, const char *why)
 {
-    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+    respond_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* A client that has a place among the large requests and sends slowly gives it up, and the pages
- * that were made for what it would send next. */
+/* If a client sends slowly, its request gives up its place among the large requests, and the
+ * pages of memory that were prepared for the next bytes. */
 static void check_pace(const struct conn *conn, uint64_t age_ns)
 {
     struct request *request = &conn->exchange->request;
@@ -129,10 +96,11 @@ static void check_pace(const struct conn *conn, uint64_t age_ns)
     }
 }
 
-/* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
- * tries again and again: bytes wait in the socket, and nothing arrives. A connection whose turn
- * did not come between two heartbeats is not stuck: its bytes wait for the others. Nor is one whose
- * client reads nothing: there they wait for a 100 Continue to go out. */
+/* libmicrohttpd before 1.0 neither accepts nor refuses a chunk header larger than its buffer,
+ * but tries to read the header again and again: bytes wait in the socket, and the body does not
+ * grow. A connection is not stuck if it had no run between two heartbeats, because its bytes
+ * wait for runs of other connections. Nor is a connection stuck if its client reads nothing,
+ * because its bytes wait until a 100 Continue is sent. */
 static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -166,18 +134,18 @@ static void check_dropping(struct exchange *exchange, uint64_t now_ns)
             respond_early(exchange);
         }
     } else if (age_ns > LINGER_S * NS_PER_S) {
-        deadline_cut(exchange->conn);
+        conn_cut(exchange->conn);
     }
 }
 
-/* How much its client has sent of a body, or taken of an answer. */
+/* Returns how many bytes of the body the client has sent, or of the answer it has received. */
 static uint64_t bytes_moved(const struct conn *conn)
 {
     return is_receiving(conn) ? conn->exchange->request.body.received
                               : client_socket_taken(conn->fd, conn->answer_given);
 }
 
-/* Remember now and again how far it has come. */
+/* Remember the bytes moved, every SLOW_AFTER_MS. */
 static void note_progress(struct conn *conn, uint64_t now_ns)
 {
     if (conn->looks[0].at_ns == 0 ||
@@ -213,7 +181,7 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     check_pace(conn, age_ns);
     note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
-        refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
+        respond_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (state_of(conn) != REQUEST_BODY) {
         check_dropping(exchange, now_ns);
     } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
@@ -235,8 +203,8 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     }
 }
 
-/* The answer as a whole has its time; within that it may take as long as an idle connection,
- * and its bytes at the minimum rate. */
+/* True if the answer takes longer than --answer-timeout-ms, or longer than --idle-timeout-s and
+ * the time of its bytes at the minimum rate. */
 static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -251,7 +219,7 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* A device that hangs keeps the slice it has, but not the client. */
+/* If a device hangs, the request ends without the slice that the device has. */
 static void check_slice(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -259,12 +227,12 @@ static void check_slice(struct exchange *exchange)
     if (body && slices_give_up(request)) {
         exchange_refuse(exchange);
     } else if (request_owner(request) == OWNER_SLICES && slices_give_up(request)) {
-        loop_resume(exchange);
+        exchange_resume(exchange);
     }
 }
 
-/* In a drain a connection without a request is closed, but not while one is on its way: it may
- * have been sent before its client could know. */
+/* True if a drain should close the idle connection: not before QUIET_MS, because the client may
+ * have sent a request before it could notice the drain. */
 static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
 {
     uint64_t draining_ns = conn->loop->draining_ns;
@@ -280,11 +248,11 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     if (conn->exchange == NULL) {
         if (over_in_drain(conn, now_ns)) {
-            deadline_cut(conn);
+            conn_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
             cut_slow(conn, "no request line came in time (--header-timeout-ms)");
         } else if (conn->used && idles_too_long(conn, now_ns)) {
-            cut_because(conn, "no request came in time (--idle-timeout-s)");
+            conn_cut_because(conn, "no request came in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut_slow(conn, "a request line came too slowly");
         }
@@ -310,8 +278,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* Bytes a second that its client has sent or taken in the last two to four seconds; negative: that
- * is not known. */
+/* Returns the bytes a second that the client has sent or received in the last two to four
+ * seconds; negative: the rate is not known. */
 static double recent_rate(const struct conn *conn, uint64_t now_ns)
 {
     const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
@@ -325,21 +293,21 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused ---- */
 
-/* Bytes a second at which a request that holds so much memory has to move: what it holds is moved
- * within TURNOVER_S, unless that takes more than LINK_RATE, and within ADMISSION_TURNOVER_S in any
- * case. */
+/* Returns the least bytes a second for a request that holds `held` bytes of memory. At this
+ * rate `held` bytes move within TURNOVER_S, unless that needs more than LINK_RATE, and within
+ * ADMISSION_TURNOVER_S in any case. */
 static uint64_t least_rate(const struct config *config, uint64_t held)
 {
     const uint64_t rate = smaller_of(held / TURNOVER_S, LINK_RATE);
     return larger_of(larger_of(rate, held / ADMISSION_TURNOVER_S), config->min_upload_rate);
 }
 
-/* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
- * not slow, or not in our way. */
+/* Returns for how many seconds the request will hold its memory at its recent rate; 0: the
+ * request is fast enough, or its rate is not known. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
-    if (rate < 0) { /* or its memory is another thread's to count, while it is away */
+    if (rate < 0) { /* also while another thread owns the request and its count of memory */
         return 0;
     }
     const uint64_t held = conn->exchange->request.reserved_bytes;
@@ -347,7 +315,7 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
 
-/* The connection that will hold memory for longest; NULL: none is too slow. */
+/* Returns the connection that will hold memory for longest; NULL: none is too slow. */
 static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
 {
     struct conn *slowest = NULL;
@@ -363,8 +331,8 @@ static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
     return slowest;
 }
 
-/* Bytes of requests on connections that were cut: they are given back when the connection closes,
- * which takes a moment, or longer where the thread stands still. */
+/* Returns the reserved bytes of requests on connections that were cut. They are released when
+ * the connection is closed, in a later run. */
 static uint64_t leaving_bytes(const struct http_loop *loop)
 {
     uint64_t bytes = 0;
@@ -376,8 +344,8 @@ static uint64_t leaving_bytes(const struct http_loop *loop)
     return bytes;
 }
 
-/* Cut requests that hold memory and hardly move, the slowest first, until the reservation that was
- * refused last would fit. One loop does this for a refusal. */
+/* Cut requests that hold memory and move few bytes, the slowest first, until the reservation
+ * that was refused last would fit. Only one loop does this for a refusal. */
 static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 {
     uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
@@ -404,10 +372,9 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 
 /* ---- while all connections are taken ---- */
 
-/* For how many seconds the connection will keep its place at the rate at which its client has sent
- * or taken bytes lately; 0: the bytes move fast enough, or there are none to move. A body or an
- * answer is to be over within TURNOVER_S, or to move at LINK_RATE, and at --min-upload-rate at
- * least. */
+/* Returns for how many seconds the connection will keep its place at its recent rate; 0: the
+ * bytes move fast enough, or the rate is not known. A body or an answer should be over within
+ * TURNOVER_S, or move at LINK_RATE, and in any case move at --min-upload-rate. */
 static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
@@ -424,8 +391,8 @@ static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
     return rate < (double)wanted ? (double)(bytes + 1) / (rate + 1) : 0;
 }
 
-/* Of the connections whose clients hold `least` places or more, the one that will keep its place
- * for longest; NULL: all move fast enough. */
+/* Returns the connection that will keep its place for longest, among those whose clients hold
+ * `least` places or more; NULL: all move fast enough. */
 static struct conn *find_place(const struct http_loop *loop, uint64_t least, uint64_t now_ns)
 {
     struct conn *slowest = NULL;
@@ -444,7 +411,7 @@ static struct conn *find_place(const struct http_loop *loop, uint64_t least, uin
     return slowest;
 }
 
-/* Evict slow connections for newcomers for whom places.c found no other. */
+/* Evict slow connections for newcomers for which places.c found no idle connection. */
 static void relieve_places(struct http_loop *loop, uint64_t now_ns)
 {
     struct places *places = &loop->http->places;
@@ -472,21 +439,21 @@ static void cut_evicted(struct conn *conn)
     struct exchange *exchange = conn->exchange;
     const enum request_state state = state_of(conn);
     if (state == REQUEST_HEADER) {
-        refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT,
-                       "all connections that the server has were taken (--max-connections), "
-                       "and this one had asked for nothing yet: send the request again");
+        respond_and_cut(conn, STATUS_REQUEST_TIMEOUT,
+                        "all connections that the server has were taken (--max-connections), "
+                        "and this one had asked for nothing yet: send the request again");
     } else if (is_receiving(conn)) {
         exchange->request.limit = METRICS_CLIENT_LIMIT_PART;
-        refuse_and_cut(conn, STATUS_THROTTLED,
-                       "all connections that the server has were taken (--max-connections), "
-                       "and this client had more than its equal part of them, which another "
-                       "one needed: use fewer, and send the request again");
+        respond_and_cut(conn, STATUS_THROTTLED,
+                        "all connections that the server has were taken (--max-connections), "
+                        "and this client had more than its equal part of them, which another "
+                        "one needed: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
             slices_cancel(&exchange->request);
         }
-        cut_because(conn, "another client needed it, and this one had most connections");
+        conn_cut_because(conn, "another client needed it, and this one had most connections");
     }
 }
 
@@ -502,25 +469,25 @@ void deadline_cut_evicted(struct http_loop *loop)
     }
 }
 
-/* ---- clients that are gone ---- */
+/* ---- clients that have left ---- */
 
-/* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
- * not look at all while a connection is suspended. */
+/* The client has closed its side, or the connection was reset (`gone`). libmicrohttpd 0.9.75
+ * can miss that, and does not notice it while the daemon does not run. */
 static void client_hung_up(struct conn *conn, bool gone)
 {
     struct exchange *exchange = conn->exchange;
     if (state_of(conn) == REQUEST_ANSWERING) {
-        return; /* it may still read */
+        return; /* the client may still read */
     }
     if (is_receiving(conn)) {
         if (exchange->request.body.received == conn->body_at_hangup) {
-            refuse_and_cut(conn, STATUS_LENGTH_MISMATCH,
-                           "the connection was closed inside the body");
+            respond_and_cut(conn, STATUS_LENGTH_MISMATCH,
+                            "the connection was closed inside the body");
         }
         conn->body_at_hangup = exchange->request.body.received;
     } else if (state_of(conn) == REQUEST_HEADER) {
         if (gone || !conn_unread(conn)) {
-            deadline_cut(conn);
+            conn_cut(conn);
         }
     } else if (state_of(conn) == REQUEST_BODY && !gone && conn_ended_early(conn)) {
         /* The owner of the request hands it back, and resume_body() ends it. */
@@ -528,35 +495,12 @@ static void client_hung_up(struct conn *conn, bool gone)
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
         slices_cancel(&exchange->request);
     } else if (gone) {
-        /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
-         * who is gone nobody needs the result any more. The queue drops the request at its next
-         * tick; what runs already comes back in its own time. */
+        /* A client that has only closed its side may still read the answer
+         * (docs/design/decisions/015). After a reset the result is of no use. The queue drops
+         * the request at its next tick; a request that runs already is completed first. */
         exchange_cancel(exchange);
         slices_cancel(&exchange->request);
     }
-}
-
-bool deadline_left_inside_body(struct exchange *exchange)
-{
-    int64_t length = exchange->header.content_length;
-    if (exchange->left_inside) {
-        /* With unread bytes the close would be a reset, which destroys the answer on its way. */
-        client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
-        refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                       "the connection was closed inside the body");
-        return true;
-    }
-    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
-     * until nothing is left, so that it meets the end. */
-    if (length < 0 || exchange->conn->tls != NULL ||
-        exchange->request.body.received >= (uint64_t)length ||
-        !client_socket_closed(exchange->conn->fd)) {
-        return false;
-    }
-    refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                   "the connection was closed inside the body");
-    return true;
 }
 
 static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)

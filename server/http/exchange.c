@@ -1,16 +1,26 @@
-/* The life of one request between MHD's calls: headers, body, answer; see exchange.h.
+/* The life of one request from its request line to its end; exchange_header.c has the header,
+ * respond.c the answer. The records are in exchange.h.
  *
- * A refusal is delivered even though the client may still be sending. Nothing sent yet
- * (Expect: 100-continue): answered at once. A short rest: read, dropped, answered at the end,
- * and the connection lives on. A long one, or one that does not come: the answer is written to
- * the socket right away and our side closed, then what the client still sends is read and
- * dropped for a bounded number of bytes and seconds (deadlines.c), because closing with unread
- * bytes would destroy the answer on its way. */
+ * The happy path: exchange_begin(), exchange_header(), exchange_data() for each piece of the
+ * body, exchange_body_end(), which makes a page or runs the steps of a tensor, respond(),
+ * exchange_end().
+ *
+ * A refusal is delivered even though the client may still be sending:
+ *
+ *   - If the client has sent nothing of the body yet (Expect: 100-continue), it is answered at
+ *     once.
+ *   - If the rest of the body is short, the rest is read and discarded. The answer follows, and
+ *     the connection stays open.
+ *   - If the rest is long, or does not arrive, the answer is written to the socket at once, and
+ *     our side is closed. Later bytes are read and discarded, up to a number of bytes and
+ *     seconds (deadlines.c): closing a socket with unread bytes would destroy the answer on its
+ *     way.
+ *
+ * Possible failures: no memory for a record, and libmicrohttpd closes the connection; the
+ * refusals of body.h, of pages and of exchange_limits.c. Thread: the loop. */
 #include "server/http/exchange.h"
 
-#include "proto/byte_size.h"
 #include "server/base/clock.h"
-#include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
 #include "server/job/body.h"
@@ -26,16 +36,14 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
-    LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
-                                       * than the buffers of two sockets hold, so that the
-                                       * client had the answer when it sent what follows */
-    PAGES_BYTES = 16 << 20,          /* of all pages that are made and not read yet ... */
-    CLIENT_PAGES_BYTES = 4 << 20,    /* ... and of those of one client */
-    KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
-    KEPT_TEXT_BYTES = 4097,          /* of each: of a short body, and its NUL */
-    FIRST_TARGET_BYTES = 256,
-    KEPT_TARGET_BYTES = 1024
+    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* bytes of a body discarded before the answer, at most */
+    LINGER_BYTES = 16 << 20,         /* bytes discarded of a refused body, at most: more than
+                                      * the buffers of two sockets hold, so that the client had
+                                      * the answer when it sent the bytes behind them */
+    KEPT_EXCHANGES = 1024,           /* unused records that a loop keeps */
+    KEPT_TEXT_BYTES = 4097,          /* text that a record keeps: a short body and its NUL */
+    FIRST_TARGET_BYTES = 256,        /* first size of a target's memory */
+    KEPT_TARGET_BYTES = 1024         /* size up to which a record keeps that memory */
 };
 
 /* ---- records, kept between requests ---- */
@@ -103,7 +111,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.client = conn->client;
     conn->exchange = exchange;
     conn->used = true;
-    conn_begin(conn, loop->run_ns);
+    conn_begin(conn);
     exchange->request.times.arrived = conn->since_ns;
     exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
@@ -123,14 +131,9 @@ void exchange_free(struct exchange *exchange)
 {
     if (exchange != NULL) {
         free(exchange->target);
-        free(exchange->request.head.bytes); /* a long one went back before */
+        free(exchange->request.head.bytes); /* a long text was freed before */
         free(exchange);
     }
-}
-
-void exchange_make_id(struct exchange *exchange)
-{
-    (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.id);
 }
 
 bool exchange_comes_too_late(struct exchange *exchange)
@@ -143,53 +146,10 @@ bool exchange_comes_too_late(struct exchange *exchange)
     return stopping;
 }
 
-/* ---- what is counted for its client ---- */
-
-/* --per-client-bytes-per-s, 0: not for this request. */
-static uint64_t rate_of(const struct exchange *exchange)
-{
-    return exchange->request.limited ? exchange->loop->server->config->per_client_bytes_per_s
-                                     : 0;
-}
-
-enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
-{
-    uint64_t rate = rate_of(exchange);
-    uint64_t wait_ns = 0;
-    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
-        return STATUS_OK;
-    }
-    if (client_may_send(exchange->request.client, exchange->request.ticket,
-                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
-        exchange->counted_bytes = whole;
-        return STATUS_OK;
-    }
-    char limit[32];
-    char ahead[32];
-    byte_size_text(rate, limit, sizeof limit);
-    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
-    exchange->request.limit = METRICS_CLIENT_LIMIT_BYTES;
-    request_retry_after(&exchange->request, wait_ns);
-    return error_set(err, STATUS_THROTTLED,
-                     "this client has sent %s more than %s a second allow, the server's "
-                     "--per-client-bytes-per-s: try again after Retry-After seconds",
-                     ahead, limit);
-}
-
-void exchange_uncount_request(struct exchange *exchange)
-{
-    struct request *request = &exchange->request;
-    if (exchange->client_counted) {
-        client_end_request(request->client,
-                           clock_span_ns(request->times.arrived, clock_now_ns()));
-        exchange->client_counted = false;
-    }
-}
-
 /* ---- refused ---- */
 
-/* The tensor and texts of a refused request are not needed any more: others may have their
- * memory. */
+/* Release the memory of the request's tensor and texts, which is not needed any more, and its
+ * place among the large requests. */
 static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -210,14 +170,14 @@ static void give_memory_back(struct exchange *exchange)
         request->client_bytes = 0;
     }
     admission_leave(server->admission, request);
-    admission_wake(server->admission); /* a small one has given memory back, too */
+    /* Also for a small request, which has no place but releases memory. */
+    admission_wake(server->admission);
 }
 
 void exchange_refuse(struct exchange *exchange)
 {
     const int64_t length = exchange->header.content_length;
-    request_enter(&exchange->request, REQUEST_REFUSED);
-    conn_begin(exchange->conn, clock_now_ns());
+    exchange_enter(exchange, REQUEST_REFUSED);
     give_memory_back(exchange);
     if (length >= 0 &&
         (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DROP_BYTES) {
@@ -243,7 +203,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* it left while its body waited: these bytes would wait, too */
+        return EXCHANGE_CLOSE; /* the client left while its body waited */
     }
     if (request_state(request) == REQUEST_BODY && exchange_comes_too_late(exchange)) {
         exchange_refuse(exchange);
@@ -265,7 +225,8 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    const size_t room = exchange->conn->daemon->buffer_bytes; /* MHD has read no more */
+    /* libmicrohttpd reads no more than that in a run. */
+    const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
     }
@@ -291,65 +252,28 @@ enum exchange_step exchange_land_kept(struct exchange *exchange)
     return step;
 }
 
-/* Count bytes unless the sum would then be more than `most`. */
-static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
+bool exchange_left_inside_body(struct exchange *exchange)
 {
-    const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
-    const bool fits = before + bytes <= most;
-    if (!fits) {
-        (void)atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
+    int64_t length = exchange->header.content_length;
+    if (exchange->left_inside) {
+        /* With unread bytes the close would be a reset, which destroys the answer on its
+         * way. */
+        client_socket_discard(exchange->conn->fd);
+        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
+        respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
+                        "the connection was closed inside the body");
+        return true;
     }
-    return fits;
-}
-
-/* Count a page until the kernel has taken all of it. Pages have no part of the memory budget, so
- * that an operator gets /metrics when that is used up; clients that do not read them must not have
- * any number of them. */
-static enum status count_page(struct exchange *exchange, struct error *err)
-{
-    struct request *request = &exchange->request;
-    const uint64_t bytes = exchange->page.bytes;
-    char most[32];
-    if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
-        return STATUS_OK; /* a probe of health is answered whatever others do */
+    /* Of a chunked body, libmicrohttpd may have the rest in its buffer already. Over TLS,
+     * libmicrohttpd reads until nothing is left and so notices the end itself. */
+    if (length < 0 || exchange->conn->tls != NULL ||
+        exchange->request.body.received >= (uint64_t)length ||
+        !client_socket_closed(exchange->conn->fd)) {
+        return false;
     }
-    if (request->limited &&
-        !count_within(&request->client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
-        byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
-        request->limit = METRICS_CLIENT_LIMIT_PAGES;
-        return error_set(
-            err, STATUS_THROTTLED,
-            "this client has not read pages that it asked for, of nearly %s "
-            "together: read those answers, and try again after Retry-After seconds",
-            most);
-    }
-    if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, bytes,
-                                            memory_order_relaxed);
-        }
-        byte_size_text(PAGES_BYTES, most, sizeof most);
-        return error_set(err, STATUS_OUT_OF_MEMORY,
-                         "clients have not read pages that they asked for, of nearly %s "
-                         "together: try again after Retry-After seconds",
-                         most);
-    }
-    exchange->page_bytes = bytes;
-    return STATUS_OK;
-}
-
-static void uncount_page(struct exchange *exchange)
-{
-    struct request *request = &exchange->request;
-    if (exchange->page_bytes > 0) {
-        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
-                                        memory_order_relaxed);
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, exchange->page_bytes,
-                                            memory_order_relaxed);
-        }
-        exchange->page_bytes = 0;
-    }
+    respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
+                    "the connection was closed inside the body");
+    return true;
 }
 
 static void make_page(struct exchange *exchange)
@@ -382,7 +306,7 @@ static void make_page(struct exchange *exchange)
     json_writer_deinit(&page->json);
     request->answer.head = page->text; /* freed with the request */
     if (request->error.status == STATUS_OK) {
-        (void)count_page(exchange, &request->error);
+        exchange_count_page(exchange);
     }
 }
 
@@ -412,9 +336,16 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
     return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_AWAY;
 }
 
+void exchange_resume(struct exchange *exchange)
+{
+    request_set_owner(&exchange->request, OWNER_LOOP);
+    request_enter(&exchange->request, REQUEST_READY);
+    http_daemon_resume(exchange->conn->daemon);
+}
+
 /* ---- the end ---- */
 
-/* Nobody needs the exchange any more: all that it holds goes back. */
+/* Release everything that the exchange holds, and keep its record for another request. */
 static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;
@@ -429,15 +360,10 @@ static void end_exchange(struct exchange *exchange)
     free(exchange->kept);
     forget_long_target(exchange);
     give_memory_back(exchange);
-    exchange_uncount_request(exchange);
-    uncount_page(exchange);
-    if (exchange->counted_bytes > request->body.received) {
-        client_sends_less(request->client, exchange->counted_bytes, request->body.received,
-                          rate_of(exchange));
-    }
+    exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
-    conn_begin(exchange->conn, loop->run_ns);
+    conn_begin(exchange->conn);
     exchange->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
         exchange_free(exchange);
@@ -448,8 +374,9 @@ static void end_exchange(struct exchange *exchange)
     loop->free_count++;
 }
 
-/* The device may still write to its memory, and whoever has the request gives it back. If only
- * a slice of it is out, that is left with what it needs. */
+/* The connection has ended while another thread owns the request, whose memory a device may
+ * still write to. The exchange ends when the request returns. If only slices are in flight, the
+ * exchange ends now: the slices keep the memory that they need. */
 static void make_orphan(struct exchange *exchange)
 {
     exchange_cancel(exchange);

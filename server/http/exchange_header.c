@@ -1,11 +1,10 @@
-/* What a request's header decides, in this order: by its path which route it is for, by its token
- * whether it may use that, and by its method; whose request it is, and what the limits of one
- * client and of the queue say of it; then the codec of its body and answer. A refusal is an answer
- * (exchange.c), whatever of the body is still to come.
+/* The checks of a request's header, in this order: the route of its path; its token and the
+ * scopes of the route; its method; its client, and the limits of the client and the queue; the
+ * codecs of body and answer. exchange.c delivers a refusal, even if the body is still arriving.
  *
- * Possible failures: what header_check.h and infer_check() say; INVALID_REQUEST, UNAUTHORIZED,
- * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL, DRAINING;
- * THROTTLED (wrong tokens, or a limit of its client). Thread: the loop. */
+ * Possible failures: those of header_check.h and infer_check(); INVALID_REQUEST, UNAUTHORIZED,
+ * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL,
+ * DRAINING; THROTTLED (wrong tokens, or a limit of the client). Thread: the loop. */
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -23,14 +22,13 @@
 #include <string.h>
 
 enum {
-    ENDED_CHECK_BYTES =
-        64 << 10 /* bodies whose memory is worth a look at the client's socket */
+    ENDED_CHECK_BYTES = 64 << 10 /* for a body this long, the end of the client is looked for */
 };
 
-/* ---- its route ---- */
+/* ---- the route ---- */
 
-/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/"; a path without the prefix stays: health
- * checks come so. */
+/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/". A path without the prefix is left
+ * unchanged, for health checks. */
 static char *strip_base_path(const struct exchange *exchange, char *path)
 {
     const char *base = exchange->loop->server->config->base_path;
@@ -39,20 +37,21 @@ static char *strip_base_path(const struct exchange *exchange, char *path)
         return path;
     }
     if (path[bytes] == '\0') {
-        path[1] = '\0'; /* behind the slash that every prefix begins with */
+        path[1] = '\0'; /* every prefix begins with a slash */
         return path;
     }
     return path[bytes] == '/' ? path + bytes : path;
 }
 
-/* A browser asks for the console, which asks for a token then. It holds no secret. */
+/* True if a browser requests the console. The console has no secret, and asks its user for a
+ * token. */
 static bool wants_console(const struct exchange *exchange)
 {
     return exchange->route != NULL && exchange->route->page == page_index &&
            exchange->header.accept_html && exchange->loop->server->config->console;
 }
 
-/* Has it a token for this route, or for any where there is none? */
+/* Check that the request has a token for its route, or any valid token if it has no route. */
 static enum status check_token(struct exchange *exchange, struct error *err)
 {
     unsigned scopes =
@@ -63,14 +62,14 @@ static enum status check_token(struct exchange *exchange, struct error *err)
     }
     union {
         const char *read;
-        char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
+        char *overwrite; /* in libmicrohttpd's buffer of this connection; read here only */
     } field = {.read = exchange->header.authorization};
-    exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
+    exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* counts if THROTTLED */
     return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
                         scopes, exchange->token_name, err);
 }
 
-/* sent: the path with the prefix that it may have come with. */
+/* sent: the path as it arrived, perhaps with the prefix. */
 static enum status refuse_path(const struct exchange *exchange, const char *sent,
                                const char *path, struct error *err)
 {
@@ -87,7 +86,7 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
-/* The connections of --probe-listen are few, so each has one answer. */
+/* Connections of --probe-listen are few, so each of them serves one request. */
 static enum status check_probe(struct exchange *exchange, struct error *err)
 {
     exchange->close = true;
@@ -116,7 +115,7 @@ static enum status find_route(struct exchange *exchange, const char *method, str
     exchange->preflight = exchange->preflight && match.route != NULL;
     exchange->bodiless = exchange->preflight;
     if (exchange->preflight) {
-        return STATUS_OK; /* browsers ask without a token, which the request itself needs */
+        return STATUS_OK; /* browsers send preflights without a token */
     }
     TRY(check_token(exchange, err));
     if (strcmp(method, "OPTIONS") == 0 && strcmp(path, "*") == 0) {
@@ -136,12 +135,12 @@ static enum status find_route(struct exchange *exchange, const char *method, str
     return STATUS_OK;
 }
 
-/* ---- whose it is ---- */
+/* ---- the client ---- */
 
-/* Whom shares and limits count the request for: the name of its token, else the subject of its
- * certificate, else its address. What a trusted proxy passes on has no certificate but the proxy's.
- * Requests of a connection mostly have the same. All at a Unix socket without a name are one, and
- * have no limits. */
+/* Set the client that the request is counted for: the name of its token, else the subject of
+ * its certificate, else its address. The certificate of a trusted proxy is not the client's, so
+ * a request that a proxy forwards is counted for the address that the proxy names. Requests at
+ * a Unix socket without a token all belong to one client, which has no limits. */
 static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
@@ -164,44 +163,23 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     if (client == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
     }
-    client_release(conn->identity); /* the request before is over */
+    client_release(conn->identity); /* the client of the request before */
     conn->identity = client;
     exchange->request.client = client;
     return STATUS_OK;
 }
 
-/* Count the request among those of its client, unless these are --per-client-requests already. */
-static enum status count_request(struct exchange *exchange, struct error *err)
-{
-    uint64_t most = exchange->loop->server->config->per_client_requests;
-    uint64_t wait_ns = 0;
-    if (most > 0 && exchange->request.limited) {
-        if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
-            exchange->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
-            request_retry_after(&exchange->request, wait_ns);
-            return error_set(err, STATUS_THROTTLED,
-                             "this client has %" PRIu64
-                             " requests in flight, the server's --per-client-requests: wait "
-                             "for an answer before the next request, and try again after "
-                             "Retry-After seconds",
-                             most);
-        }
-        exchange->client_counted = true;
-    }
-    return STATUS_OK;
-}
-
-/* Whether a tensor may begin: not while the queue is full, or its client has reached a limit. */
+/* Refuse a tensor if the queue is full, or its client has reached a limit. */
 static enum status admit(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.client, err));
-    TRY(count_request(exchange, err));
+    TRY(exchange_count_request(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
 
-/* ---- its codec ---- */
+/* ---- the codec ---- */
 
 static enum status refuse_media(const struct exchange *exchange, struct error *err)
 {
@@ -250,7 +228,7 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     enum codec_format format = (enum codec_format)media;
     unsigned accepted = exchange->header.accept_formats;
     request->codec = codec_cumsum(format);
-    /* Exactly one named: that one. */
+    /* If Accept names exactly one format, the answer has that one. */
     if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
         format = (enum codec_format)__builtin_ctz(accepted);
     }
@@ -258,9 +236,9 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- in order ---- */
+/* ---- the checks in order ---- */
 
-/* The client's time, or the server's own where that is shorter; 0 is none. */
+/* Set the deadline: the client's time limit, or the server's if that is shorter; 0: none. */
 static void choose_deadline(struct exchange *exchange)
 {
     const uint64_t asked_ms = (uint64_t)exchange->header.timeout_ms;
@@ -274,7 +252,7 @@ static void choose_deadline(struct exchange *exchange)
     exchange->request.deadline_ns = at;
 }
 
-/* All that is checked while nothing of the body was read. */
+/* All checks that are made before the body is read. */
 static enum status check_header(struct exchange *exchange, const char *method)
 {
     struct request *request = &exchange->request;
@@ -296,7 +274,8 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (exchange_comes_too_late(exchange)) {
         return err->status;
     }
-    /* Pages read what is posted. Of anything else strangers may send it without a token. */
+    /* Only POST has a body that is read. Strangers could send other bodies without a token, so
+     * those bodies are discarded. */
     request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
@@ -305,14 +284,14 @@ static enum status check_header(struct exchange *exchange, const char *method)
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
-        TRY(count_request(exchange, err));
+        TRY(exchange_count_request(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
     request->accept_coding = exchange->header.accept_coding;
-    /* Clients that connect, send the beginning of a body and leave would hold memory for all of it
-     * until the loop has read that beginning. */
+    /* A client that sends the beginning of a body and leaves would otherwise hold memory for
+     * the whole body until the loop has read that beginning. */
     if (exchange->header.content_length >= ENDED_CHECK_BYTES &&
         conn_ended_early(exchange->conn)) {
         return error_set(err, STATUS_LENGTH_MISMATCH,
@@ -326,7 +305,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
 
 static void read_method(struct exchange *exchange, const char *method)
 {
-    /* Those of RFC 9110 and PATCH (RFC 5789), as OpenTelemetry has them. */
+    /* The methods of RFC 9110 and PATCH (RFC 5789), like in OpenTelemetry. */
     static const struct {
         const char *name;
         unsigned asks;
@@ -347,7 +326,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     const struct header_check *header = &exchange->header;
     read_method(exchange, method);
     if (header->origin != NULL) {
-        exchange->request.local = false; /* a browser's page may be anybody's */
+        exchange->request.local = false; /* the page in the browser may be from any machine */
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
         exchange->preflight = exchange->allowed_origin != NULL &&
@@ -357,10 +336,9 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
         exchange->request.id[header->request_id_bytes] = '\0';
     } else {
-        exchange_make_id(exchange);
+        ids_name_request(exchange);
     }
-    request_enter(&exchange->request, REQUEST_BODY);
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
@@ -371,7 +349,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     exchange_refuse(exchange);
     if (request_state(&exchange->request) == REQUEST_REFUSED &&
         conn_ended_early(exchange->conn)) {
-        respond_early(exchange); /* the end of the body never comes */
+        respond_early(exchange); /* the end of the body will not arrive */
     }
     return EXCHANGE_GO_ON;
 }

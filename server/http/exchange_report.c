@@ -1,4 +1,4 @@
-/* What metrics, log and trace say of an exchange. Thread: the loop. */
+/* The report of an exchange to metrics, log and tracer. Thread: the loop. */
 #include "proto/attributes.h"
 #include "server/base/clock.h"
 #include "server/base/log.h"
@@ -19,10 +19,9 @@ void exchange_begin_trace(struct exchange *exchange)
     struct tracer *tracer = loop->server->tracer;
     const struct header_list *states = &header->tracestate;
     bool there = header->traceparent.came > 0;
-    /* Two of them are as good as none. */
+    /* Of two traceparent fields neither is valid. */
     if (header->traceparent.came == 1 &&
-        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop),
-                           &exchange->trace)) {
+        trace_context_read(header->traceparent.texts[0], ids_draw(loop), &exchange->trace)) {
         if (states->came == states->count) {
             trace_context_read_state(states->texts, states->count, &exchange->trace);
         }
@@ -31,7 +30,7 @@ void exchange_begin_trace(struct exchange *exchange)
     bool tensor = exchange->route != NULL && exchange->route->kind != ROUTE_PAGE;
     bool sampled = (there || tensor) && tracer_begins(tracer, exchange->request.times.arrived);
     if (there || sampled) {
-        const uint64_t random[] = {loop_draw_id(loop), loop_draw_id(loop), loop_draw_id(loop)};
+        const uint64_t random[] = {ids_draw(loop), ids_draw(loop), ids_draw(loop)};
         trace_context_begin(&exchange->trace, random);
         exchange->trace.flags |= sampled ? TRACE_SAMPLED : 0;
     }

@@ -1,16 +1,17 @@
-/* The callbacks of libmicrohttpd, from a connection's start to its end, and the start of a daemon.
+/* The callbacks of libmicrohttpd, from a connection's start to its end, and the start of a
+ * daemon, which is given the callbacks.
  *
- *     on_connection      begins              conn_create()
+ *     on_connection      begins              conn_create(), tls_begin()
  *     on_request_line    a request begins    exchange_begin()
  *     on_access          header, body, end   exchange_header(), _data(), _body_end(), respond()
  *     on_completed       the request is over exchange_end()
- *     on_connection      ends                conn_destroy()
+ *     on_connection      ends                end_connection()
  *
- * When on_access() has handed the request over to another thread, it returns without an answer, and
- * the daemon does not run until loop_resume() (http_loop.c).
+ * When on_access() has handed the request over to another thread, it returns without an answer,
+ * and the daemon does not run until http_daemon_resume().
  *
- * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not start.
- * Thread: the loop. */
+ * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not
+ * start. Thread: the loop. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
@@ -23,6 +24,7 @@
 #include <microhttpd.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -30,7 +32,7 @@ enum {
     ROOMY_DAEMONS = 32 /* daemons of a loop with large buffers: they are used first */
 };
 
-/* ---- MHD's callbacks ---- */
+/* ---- callbacks ---- */
 
 PRINTF_LIKE(2, 0)
 static void on_mhd_log(void *cls, const char *format, va_list args)
@@ -60,6 +62,20 @@ static void shut_down(struct MHD_Connection *connection)
     }
 }
 
+/* libmicrohttpd is about to close the connection. */
+static void end_connection(struct conn *conn)
+{
+    struct http_daemon *daemon = conn->daemon;
+    if (conn->exchange != NULL) {
+        /* libmicrohttpd closes some connections, for example after chunks that it cannot read,
+         * without saying that the request is over. */
+        exchange_end(conn->exchange);
+    }
+    tls_end(conn);
+    conn_destroy(conn);
+    http_daemon_leave(daemon);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -72,8 +88,8 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
             tls_begin(conn);
         }
         *socket_context = conn;
-    } else {
-        conn_destroy(*socket_context);
+    } else if (*socket_context != NULL) {
+        end_connection(*socket_context);
         *socket_context = NULL;
     }
 }
@@ -100,15 +116,15 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     }
 }
 
-/* A head whose fields are read from where libmicrohttpd has them: in the buffer that they came by,
- * one behind the other, with NULs in place of line ends. */
+/* Reads the fields of a header in libmicrohttpd's buffer, where they lie one behind the other,
+ * with NULs in place of line ends. */
 struct head_reader {
     struct header_check *check;
-    const char *end; /* of what was read */
-    bool gap;        /* between two of them is more than a line end */
+    const char *end; /* end of the last field */
+    bool gap;        /* more than a line end lies between two fields */
 };
 
-/* Nothing but the ends of so many lines lies behind what was read. */
+/* True if only the ends of `lines` lines lie between reader->end and `next`. */
 static bool only_line_ends(const struct head_reader *reader, const char *next, size_t lines)
 {
     const uintptr_t bytes = (uintptr_t)next - (uintptr_t)reader->end;
@@ -132,9 +148,9 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
-/* Turn the field Expect, if that says something, into an expectation that nobody knows, so that
- * libmicrohttpd sends no 100. The text lies in its buffer for this connection, and nothing else
- * reads it. */
+/* Change the value of the field Expect into an unknown expectation, so that libmicrohttpd sends
+ * no 100. The text lies in libmicrohttpd's buffer of this connection, and nothing else reads
+ * it. */
 static void forget_expectation(struct MHD_Connection *connection)
 {
     const char *value =
@@ -148,9 +164,10 @@ static void forget_expectation(struct MHD_Connection *connection)
     }
 }
 
-/* libmicrohttpd before 1.0 glues what continues a field's value to the field's name, cuts lines at
- * a NUL, and ends the head at a line without a name, as if it were empty: a proxy in front sees
- * other fields, and the body elsewhere. None of these lie as they came. */
+/* Feed the header to the exchange's check. libmicrohttpd before 1.0 appends the continuation of
+ * a field's value to the field's name, cuts lines at a NUL, and ends the header at a line
+ * without a name, as if that line were empty. A proxy in front would see other fields, and
+ * another begin of the body. In all these cases the fields have gaps in the buffer. */
 static void read_head(struct exchange *exchange, const char *url, const char *method,
                       const char *version)
 {
@@ -164,8 +181,8 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     const union MHD_ConnectionInfo *head = MHD_get_connection_info(
         exchange->conn->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 #if MHD_VERSION < 0x00097701
-    /* In the request line, too, nothing but blanks lies between its parts. The target was copied
-     * before it was unescaped where it lies. */
+    /* Only blanks lie between the parts of the request line, too. `url` is unescaped in place
+     * by now; exchange->target is the copy from before. */
     const char *behind = method + strlen(method) + 1;
     const bool cut =
         behind + strspn(behind, " ") != url || version != url + strlen(exchange->target) + 1;
@@ -174,27 +191,27 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
         header_check_odd_line(check);
     }
 #else
-    (void)url; /* it refuses such lines */
+    (void)url; /* libmicrohttpd refuses such lines */
     (void)method;
 #endif
     conn_count_request(exchange->conn,
                        (head != NULL ? head->header_size : 0) +
                            (check->content_length > 0 ? (uint64_t)check->content_length : 0));
-    /* libmicrohttpd sends a 100 for a body of no bytes, too, and then takes the next request, if
-     * that is there already, for a piece of it: it asks for an answer that it does not take yet,
-     * and closes the connection. "A server MAY omit sending a 100 (Continue) response ... if the
-     * framing indicates that there is no content" (RFC 9110, 10.1.1). */
+    /* libmicrohttpd sends a 100 for a body of no bytes, too. If the next request has arrived
+     * already, libmicrohttpd takes that for a piece of the body, and closes the connection. "A
+     * server MAY omit sending a 100 (Continue) response ... if the framing indicates that there
+     * is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {
         forget_expectation(exchange->conn->connection);
     }
 }
 
-/* Another thread owns the request. It gives the request back to this thread, which takes requests
- * back between two runs of daemons. */
+/* Another thread owns the request, and returns it by the loop's completion list, which is read
+ * between two runs of daemons. */
 static void hand_away(struct exchange *exchange)
 {
     exchange->loop->completion.expected++;
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    conn_begin(exchange->conn);
 }
 
 static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
@@ -230,7 +247,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     assert(exchange->magic == EXCHANGE_MAGIC);
     if (request_is_away(&exchange->request)) {
-        if (*data_bytes > 0) { /* chunks behind the one that waits */
+        if (*data_bytes > 0) { /* bytes behind those that wait */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         }
         return MHD_YES;
@@ -248,7 +265,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
         bool left = request_state(&exchange->request) == REQUEST_BODY &&
-                    !request_is_away(&exchange->request) && deadline_left_inside_body(exchange);
+                    !request_is_away(&exchange->request) && exchange_left_inside_body(exchange);
         return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {
@@ -259,9 +276,9 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
 
 /* ---- a daemon ---- */
 
-/* Bytes of the buffer of the daemon's connection. libmicrohttpd reads a body by half a buffer, so
- * large buffers are faster. But libmicrohttpd clears the whole buffer after each request, and the
- * large buffers of hundreds of connections do not stay in the processor's cache. */
+/* Bytes of the buffer of the daemon's connection. libmicrohttpd reads a body by half a buffer,
+ * so large buffers are faster. But libmicrohttpd clears the whole buffer after each request,
+ * and the large buffers of hundreds of connections do not stay in the processor's cache. */
 static size_t buffer_size(const struct http_daemon *daemon)
 {
     const struct http_loop *loop = daemon->loop;
@@ -270,7 +287,7 @@ static size_t buffer_size(const struct http_daemon *daemon)
     return roomy && bytes < ROOMY_BUFFER ? ROOMY_BUFFER : bytes;
 }
 
-enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
+static enum status start_daemon(struct http_daemon *daemon, struct error *err)
 {
     daemon->buffer_bytes = buffer_size(daemon);
     struct MHD_OptionItem options[] = {
@@ -280,8 +297,8 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
 #if MHD_VERSION >= 0x00097701
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
 #else
-        /* What 1 would refuse, without Host or with blanks in the target, the header check and
-         * target_parse() refuse as well, in JSON. */
+        /* Level 1 would refuse requests without Host or with blanks in the target.
+         * header_check.c and target_parse() refuse them in JSON. */
         {MHD_OPTION_STRICT_FOR_CLIENT, 0, NULL},
 #endif
         {daemon->tls ? MHD_OPTION_HTTPS_PRIORITIES : MHD_OPTION_END, 0, tls_priorities()},
@@ -291,8 +308,8 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
     flags |= daemon->tls ? (unsigned)MHD_USE_TLS : 0;
 #if MHD_VERSION >= 0x00097707
-    /* Without it MHD_add_connection() only queues the connection, and on_connection() comes when
-     * nothing is known any more of who was accepted. */
+    /* Without this flag MHD_add_connection() only queues the connection, and on_connection() is
+     * called when loop->accepted is overwritten. */
     flags |= MHD_USE_NO_THREAD_SAFETY;
 #endif
     daemon->mhd = MHD_start_daemon(
@@ -303,5 +320,25 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     if (daemon->mhd == NULL) {
         return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot start");
     }
+    return STATUS_OK;
+}
+
+enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err)
+{
+    if (!TAILQ_EMPTY(&loop->unused[tls])) {
+        return STATUS_OK;
+    }
+    struct http_daemon *daemon = calloc(1, sizeof *daemon);
+    if (daemon == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another connection");
+    }
+    daemon->loop = loop;
+    daemon->tls = tls;
+    const enum status status = start_daemon(daemon, err);
+    if (status != STATUS_OK) {
+        free(daemon);
+        return status;
+    }
+    http_daemons_add(daemon);
     return STATUS_OK;
 }

@@ -1,24 +1,24 @@
 /* Which connection of a loop runs next.
  *
- * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which connection
- * runs, and looks at its other work between two runs. A daemon without a connection is kept in a
- * list for the next connection: starting a daemon costs more than running it.
+ * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which
+ * connection runs, and looks at its other work between two runs. A daemon without a connection
+ * is kept in a list for the next connection: starting a daemon costs more than running it.
  *
- * The first connections of all clients are a crowd. If a client opens more connections, these are
- * a crowd of their own. Crowds take turns by the thread's time that they were charged with: the
- * crowd with the least time is next. A crowd that was idle has no claim on the time that it missed.
- * The crowd of first connections is charged with its time divided by the number of its ready
- * connections, because each of them belongs to another client.
+ * The first connections of all clients are a crowd. If a client opens more connections, these
+ * are a crowd of their own. Crowds take turns by the thread's time that they were charged with:
+ * the crowd with the least time is next. A crowd that was idle has no claim on the time that it
+ * missed. The crowd of first connections is charged with its time divided by the number of its
+ * ready connections, because each of them belongs to another client.
  *
- * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection that
- * was accepted since its last run, if there is one: the first request of a new connection does not
- * wait for the whole queue, which takes seconds where thousands of connections ask for pages.
+ * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection
+ * that was accepted since its last run, if there is one: the first request of a new connection
+ * does not wait for the whole queue, which takes seconds where thousands of connections ask for
+ * pages.
  *
  * A crowd is charged with the processor time of its runs, however long they are.
  *
- * Possible failures: if no daemon starts, for want of a descriptor or memory, the connection is
- * closed. The number of crowds is limited: a client that gets no crowd shares turns with first
- * connections.
+ * The number of crowds is limited: a client that gets no crowd shares turns with first
+ * connections. Possible failures: none; daemons are started by http_daemon_ensure().
  *
  * Thread: the loop. */
 #include "server/base/clock.h"
@@ -60,26 +60,15 @@ static void keep_unused(struct http_daemon *daemon)
     }
 }
 
-enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err)
+void http_daemons_add(struct http_daemon *daemon)
 {
-    struct http_daemon *daemon = calloc(1, sizeof *daemon);
-    if (daemon == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another connection");
-    }
-    daemon->loop = loop;
-    daemon->tls = tls;
-    const enum status status = http_daemon_start(daemon, err);
-    if (status != STATUS_OK) {
-        free(daemon);
-        return status;
-    }
-    TAILQ_INSERT_TAIL(&loop->daemons, daemon, link);
-    loop->daemon_count++;
+    TAILQ_INSERT_TAIL(&daemon->loop->daemons, daemon, link);
+    daemon->loop->daemon_count++;
     keep_unused(daemon);
-    return STATUS_OK;
 }
 
-/* The client's crowd, perhaps a new one; the crowd of first connections if there are too many. */
+/* The client's crowd, perhaps a new one; the crowd of first connections if there are too
+ * many. */
 static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 {
     struct crowd *unused = NULL;
@@ -103,12 +92,8 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
 {
     struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
-    struct error ignored = ERROR_INIT;
-    if (TAILQ_EMPTY(unused) &&
-        http_daemons_add(loop, loop->accepted.tls, &ignored) != STATUS_OK) {
-        return NULL;
-    }
     struct http_daemon *daemon = TAILQ_FIRST(unused);
+    assert(daemon != NULL);
     const bool first =
         client == NULL || atomic_load_explicit(&client->connections, memory_order_relaxed) <= 1;
     TAILQ_REMOVE(unused, daemon, unused_link);
@@ -120,8 +105,8 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
     return daemon;
 }
 
-/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may need
- * one more run, in which libmicrohttpd frees the connection. */
+/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may
+ * need one more run, in which libmicrohttpd frees the connection. */
 static struct crowd *crowd_served(const struct http_daemon *daemon)
 {
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
@@ -146,6 +131,12 @@ void http_daemon_wake(struct http_daemon *daemon)
     if (crowd->ready_count++ == 0) {
         TAILQ_INSERT_TAIL(&daemon->loop->ready_crowds, crowd, ready_link);
     }
+}
+
+void http_daemon_resume(struct http_daemon *daemon)
+{
+    daemon->loop->completion.expected--;
+    http_daemon_wake(daemon);
 }
 
 static void daemon_unready(struct http_daemon *daemon)
@@ -226,9 +217,9 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* True if enough texts of the daemon's client wait to be converted: texts that are read long before
- * their turn would have left the processor's caches by then. Connections of the client that bring no
- * texts are read all the same. */
+/* True if enough texts of the daemon's client wait to be converted: texts that are read long
+ * before their turn would have left the processor's caches by then. Connections of the client
+ * that bring no texts are read all the same. */
 static bool has_read_enough(struct http_daemon *daemon)
 {
     return daemon->brings_texts &&
@@ -278,10 +269,11 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     return next;
 }
 
-/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The clock also
- * counts time in which the thread had none, and a client is not charged with that. Asking for the
- * thread's processor time costs as much as a small request, so it is done for long spans only. Spans
- * that were charged since the last time are subtracted; a long span counts as SHORT_RUN_US at least. */
+/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The
+ * clock also counts time in which the thread had none, and a client is not charged with that.
+ * Asking for the thread's processor time costs as much as a small request, so it is done for
+ * long spans only. Spans that were charged since the last time are subtracted; a long span
+ * counts as SHORT_RUN_US at least. */
 static uint64_t own_time(struct http_loop *loop, uint64_t ns)
 {
     loop->paid_ns += ns;

@@ -3,24 +3,26 @@
  * One turn of a loop:
  *   uv polls --> on_events: sockets are readable or writable; their daemons become ready
  *            --> accepting.c: new connections; each gets a daemon
- *            --> on_done: requests are back from other threads; connections that another loop
+ *            --> on_done: requests return from other threads; connections that another loop
  *                accepted for this one
- *            --> on_heartbeat: deadlines, clients that are gone
+ *            --> on_heartbeat: time limits, clients that have left (deadlines.c)
  *   uv_check --> convert_waiting_texts: texts for which the turn before had no time
  *            --> run_daemons: MHD_run() for ready daemons in the order of http_daemons.c, for at
  *                most TURN_US
  *
- * An event during a turn is looked at in the next turn. As long as a daemon is ready, an idle handle
- * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a turn
- * wakes the devices for what was queued.
+ * An event during a turn is processed in the next turn. While a daemon is ready, an idle handle
+ * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a
+ * turn wakes the devices for the requests that were queued. When a run has ended a connection,
+ * accepting_resume() gives the free place to a newcomer.
  *
- * A daemon does not run while another thread owns its request (http_daemon_is_away()): bytes that
- * the client sends meanwhile stay in the socket. The event set is edge-triggered, and so is the set
- * of each daemon, so an event that nobody looks at does not keep the loop awake. If libmicrohttpd has
- * work that no event will announce, MHD_get_timeout() returns 0: daemon_has_pending() asks it after
- * every run.
+ * A daemon does not run while another thread owns its request (http_daemon_is_away()): bytes
+ * that the client sends meanwhile stay in the socket. The event set is edge-triggered, and so
+ * is the set of each daemon, so an event that nobody looks at does not keep the loop awake. If
+ * libmicrohttpd has work that no event will announce, MHD_get_timeout() returns 0:
+ * daemon_has_pending() asks it after every run.
  *
- * Possible failures: a handle, a thread or a descriptor cannot be made at the start. */
+ * Possible failures: a handle, a thread or a descriptor cannot be made at the start. Thread:
+ * the loop, and main for start and end. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
@@ -36,16 +38,15 @@
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
     TURN_US = 150,       /* longest time for runs of daemons in one turn */
-    MOST_EVENTS = 256,   /* events that are taken from the sockets' set at once */
+    MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* runs of each daemon before the loop is taken down */
-    STOPPED_MS = 1000, /* a turn that is longer means SIGSTOP, or a container that was paused */
-    PAID_BYTES = 1024, /* a shorter body with its sums is converted in a microsecond */
-    MOST_UNSWEPT = 4,  /* heartbeats in a row that may leave out their sweep */
+    STOPPED_MS = 1000,   /* a longer turn means SIGSTOP, or a paused container */
+    PAID_BYTES = 1024,   /* shorter texts with their sums are converted in a microsecond */
+    MOST_UNSWEPT = 4,    /* heartbeats in a row that may leave out their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
 
@@ -56,31 +57,17 @@ static void on_noop(uv_idle_t *idle)
     (void)idle;
 }
 
-/* The connection's request is back on this thread. */
-static void wake_conn(struct conn *conn)
-{
-    conn->loop->completion.expected--;
-    http_daemon_wake(conn->daemon);
-}
-
-void loop_resume(struct exchange *exchange)
-{
-    request_set_owner(&exchange->request, OWNER_LOOP);
-    request_enter(&exchange->request, REQUEST_READY);
-    wake_conn(exchange->conn);
-}
-
-/* The body of a request that was PAUSED may continue, or request.error says why the request is
- * refused. */
+/* A request that was PAUSED has returned: continue its body, or refuse it if request.error says
+ * so. */
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    conn_begin(conn, clock_now_ns());
+    conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
     enum exchange_step step = EXCHANGE_CLOSE;
     if (exchange->left_inside) {
-        step = EXCHANGE_GO_ON; /* to its refusal */
+        step = EXCHANGE_GO_ON; /* exchange_left_inside_body() refuses it */
     } else if (status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK || slices_lost(&exchange->request)) {
             exchange_refuse(exchange);
@@ -88,19 +75,19 @@ static void resume_body(struct exchange *exchange)
         step = exchange_land_kept(exchange);
     }
     if (step == EXCHANGE_PAUSE) {
-        return; /* it waits for something else now */
+        return; /* another thread owns the request again */
     }
     if (step == EXCHANGE_CLOSE) {
-        deadline_cut(conn);
+        conn_cut(conn);
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
-        (void)deadline_left_inside_body(exchange);
+        (void)exchange_left_inside_body(exchange);
     }
-    wake_conn(conn);
+    http_daemon_resume(conn->daemon);
 }
 
-/* Carry on with a request that another thread returned. The connection's crowd is charged with the
- * time of a text that this step converts. Reading the clock costs more than a step without a text, so such a step is
- * free. */
+/* Continue with a request that another thread returned. The connection's crowd is charged with
+ * the time of a text that this step converts. A step without a text is not charged, because
+ * reading the clock costs more than the step. */
 static void advance(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -109,7 +96,7 @@ static void advance(struct exchange *exchange)
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
     if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
         job_run(request)) {
-        loop_resume(exchange);
+        exchange_resume(exchange);
     }
     if (converts) {
         http_daemon_served(daemon, clock_now_ns() - begin_ns);
@@ -172,8 +159,8 @@ static void on_done(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* Sockets have become readable or writable. The set is edge-triggered, as libmicrohttpd's own are: a
- * daemon that does not run now finds the same event when it runs. */
+/* Sockets have become readable or writable. libmicrohttpd's own sets have the same events, so a
+ * daemon that does not run now finds its event later. */
 static void on_events(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
@@ -191,8 +178,9 @@ static void on_events(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* After a run: true if libmicrohttpd can do more without another event. A TLS handshake that waits
- * for its client always looks so to libmicrohttpd: there, a run that moved no bytes is the last. */
+/* After a run: true if libmicrohttpd has work without another event. During a TLS handshake
+ * libmicrohttpd always says so, even if the handshake waits for the client: then a run that
+ * moved no bytes is the last one. */
 static bool daemon_has_pending(struct http_daemon *daemon)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
@@ -209,6 +197,9 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->loop->running = daemon;
     (void)MHD_run(daemon->mhd);
     daemon->loop->running = NULL;
+    if (daemon->loop->conn_ended) {
+        accepting_resume(daemon->loop);
+    }
     const struct exchange *exchange = daemon->conn == NULL ? NULL : daemon->conn->exchange;
     if (daemon->acknowledge && exchange != NULL) {
         const enum request_state state = request_state(&exchange->request);
@@ -218,8 +209,9 @@ static void daemon_run_once(struct http_daemon *daemon)
     }
 }
 
-/* A run reads once from the connection, half a buffer at most. Where the buffer is small, a body that
- * fills it has several runs, so that all bodies on the loop are read at the same pace. */
+/* A run reads once from the connection, half a buffer at most. Where the buffer is small, a
+ * body that fills it has several runs, so that all bodies on the loop are read at the same
+ * pace. */
 static void daemon_run(struct http_daemon *daemon)
 {
     size_t runs = 0;
@@ -249,7 +241,7 @@ static bool run_daemons(struct http_loop *loop)
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
     }
-    return true; /* perhaps: the next turn decides */
+    return true; /* perhaps none is ready; the next turn finds out */
 }
 
 /* Convert the texts that wait for this turn. */
@@ -269,9 +261,9 @@ static void convert_waiting_texts(struct http_loop *loop)
     }
 }
 
-/* Returns the time. After the process was stopped, all deadlines of clients seem to have passed, and
- * the bytes that clients sent meanwhile are unread: the next sweep is left out, so that runs read
- * these bytes first. */
+/* Returns the time. After the process was stopped, all deadlines of clients seem to have
+ * passed, and the bytes that clients sent meanwhile are unread: the next sweep is left out, so
+ * that runs read these bytes first. */
 static uint64_t notice_stop(struct http_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -347,8 +339,8 @@ static void on_heartbeat(uv_timer_t *timer)
     http_daemons_trim(loop);
 }
 
-/* End the requests of a loop whose thread has ended. Requests that other threads own are back by
- * now, or a hung device has them. */
+/* End the requests of a loop whose thread has ended. Requests that other threads own are back
+ * by now, or a hung device has them. */
 static void end_requests(struct http_loop *loop)
 {
     while (text_turn_waits(&loop->completion.texts)) {
@@ -383,19 +375,9 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
-/* SplitMix64. */
-uint64_t loop_draw_id(struct http_loop *loop)
-{
-    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t id = loop->id_seed;
-    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return id ^ (id >> 31);
-}
-
-/* Give the descriptor of the completion list a number above those of connections and daemons. libuv
- * has a table with an entry for each number up to the highest that it watches, and aborts where the
- * table cannot grow; so the table has its final length when the loop starts. */
+/* Give the descriptor of the completion list a number above those of connections and daemons.
+ * libuv has a table with an entry for each number up to the highest that it watches, and aborts
+ * where the table cannot grow; so the table has its final length when the loop starts. */
 static enum status raise_descriptor(struct http_loop *loop, struct error *err)
 {
     const int low = loop->completion.fd;
@@ -435,12 +417,6 @@ static enum status start_handles(struct http_loop *loop, struct error *err)
     return STATUS_OK;
 }
 
-/* So that there is always one that speaks TLS, or does not. */
-static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error *err)
-{
-    return TAILQ_EMPTY(&loop->unused[tls]) ? http_daemons_add(loop, tls, err) : STATUS_OK;
-}
-
 enum status loop_start(struct http_loop *loop, struct http *http, struct error *err)
 {
     const struct listen_set *sockets = &http->listeners;
@@ -455,14 +431,12 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->opened = true;
-    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
-        loop->id_seed = uv_hrtime(); /* ids need not be secret */
-    }
+    ids_init(loop);
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);
         if (status == STATUS_OK) {
-            status = ensure_daemon(loop, loop->listeners[i].tls, err);
+            status = http_daemon_ensure(loop, loop->listeners[i].tls, err);
         }
     }
     if (status == STATUS_OK) {

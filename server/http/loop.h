@@ -1,4 +1,29 @@
-/* The state of one HTTP thread; private to server/http. */
+/* The state of one HTTP thread; private to server/http.
+ *
+ * The files of the folder, from the top down: a file calls files further down only.
+ *
+ *     http.c               starts and stops everything
+ *     listen.c             listening sockets
+ *     http_loop.c          turns of a loop: events, runs of daemons, requests that come back
+ *     deadlines.c          time limits of clients, at every heartbeat
+ *     accepting.c          new connections
+ *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
+ *     unreadable.c         refusals of malformed requests
+ *     exchange_header.c    a request: its header ...
+ *     tls.c                (handshakes and certificates)
+ *     exchange.c           ... its body and its end
+ *     respond.c            its answer
+ *     exchange_report.c    metrics, log and trace of a request
+ *     exchange_limits.c    accounting against the limits of its client
+ *     ids.c                ids of requests, traces and spans
+ *     conn.c               a connection: clock, byte counts, cut
+ *     tls_session.c        its TLS session
+ *     places.c             its place among --max-connections
+ *     http_daemons.c       its daemon: which one runs next
+ *     client_socket.c      its socket
+ *
+ * routes.c, header_check.c, cors.c, proxies.c, tokens.c and client_chain.c are pure or
+ * independent of connections. */
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
@@ -16,8 +41,8 @@
 struct MHD_Daemon;
 struct tls_files;
 
-/* A daemon of libmicrohttpd with one connection, or an unused one. MHD_run() of the daemon runs that
- * connection and no other. */
+/* A daemon of libmicrohttpd with one connection, or an unused one. MHD_run() of the daemon runs
+ * that connection and no other. */
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd;
@@ -63,23 +88,23 @@ struct listener {
     struct http_loop *loop;
     uv_poll_t poll; /* on fd */
     int fd;         /* owned, until closed */
-    bool closed;    /* accepts nobody any more */
-    bool paused;    /* accepts nobody for now: too many connections, or no descriptor left */
-    bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
-    bool tls;       /* whoever comes here speaks TLS */
-    bool probe;     /* of --probe-listen */
+    bool closed;    /* fd is closed */
+    bool paused;    /* not watched for now: too many connections, or no descriptor left */
+    bool inherited; /* systemd keeps the socket open for the next service, with its backlog */
+    bool tls;       /* connections speak TLS */
+    bool probe;     /* a socket of --probe-listen */
 };
 
-/* A connection that libmicrohttpd is about to be given. */
+/* The connection that is about to be handed to libmicrohttpd. */
 struct accepted {
     struct address peer;
-    struct client *client; /* held; NULL: conn_create() has taken it over */
+    struct client *client; /* held; NULL: conn_create() has taken the reference over */
     bool tls;
     bool probe;
 };
 
 struct http_loop {
-    bool opened; /* loop_stop() has something to do */
+    bool opened; /* loop_stop() has something to close */
     struct http *http;
     struct server *server;
     pthread_t thread;
@@ -96,50 +121,50 @@ struct http_loop {
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
-    _Atomic(struct newcomer *)
-        handed; /* owned: newcomers that have a place, and that it serves */
+    _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop is to serve */
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */
     size_t probe_count;
     struct conn_ring evicted;      /* connections to cut; guarded by the lock of places.c */
     size_t handshaking;            /* connections in their TLS handshake */
     struct daemon_queue daemons;   /* owned: all daemons */
-    struct daemon_queue unused[2]; /* those without a connection; [true]: with TLS */
+    struct daemon_queue unused[2]; /* daemons without a connection; [true]: with TLS */
     size_t daemon_count;
     size_t unused_count;
-    struct crowd crowds[CROWDS_MAX]; /* the first: of clients' first connections */
+    struct crowd crowds[CROWDS_MAX]; /* [0]: the first connections of all clients */
     TAILQ_HEAD(crowd_queue, crowd) ready_crowds;
-    uint64_t served_ns; /* of the crowd whose turn was last, before that */
+    uint64_t served_ns; /* served_ns of the crowd whose turn was last, before that turn */
     uint64_t cpu_ns;    /* processor time of the thread when the loop last asked for it */
-    uint64_t paid_ns;   /* time that crowds have paid for since */
+    uint64_t paid_ns;   /* time charged to crowds since */
     struct http_daemon *running; /* the daemon that runs now; NULL: none */
-    uint64_t run_ns;             /* when the current run of a daemon began, or the last one */
-    atomic_size_t conn_count;    /* with those that are handed to it */
+    uint64_t run_ns;             /* begin of the current or last run of a daemon */
+    atomic_size_t conn_count;    /* with newcomers in `handed` */
     atomic_bool accepting;       /* some listener is not closed */
+    bool conn_ended; /* since accepting_resume(): a connection has ended, or could not begin */
     struct exchange *free_exchanges;
     size_t free_count;
-    uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
-    uint64_t swept_ns;    /* the last heartbeat that was due a deadline_sweep() */
-    uint64_t awake_ns;    /* the last turn */
-    bool stood_still;     /* before it, and no heartbeat has come since */
-    unsigned unswept;     /* heartbeats in a row that left their sweep out for that */
-    bool refused_files;   /* the last connection was: for want of a descriptor, or memory */
-    uint64_t id_seed;     /* of loop_draw_id() */
+    uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
+    uint64_t swept_ns;    /* last heartbeat for which a deadline_sweep() was due */
+    uint64_t awake_ns;    /* last turn */
+    bool stood_still;   /* before that turn the thread stood still; until the next heartbeat */
+    unsigned unswept;   /* heartbeats in a row that left out their sweep because of that */
+    bool refused_files; /* no descriptor or memory was left for the last newcomer */
+    uint64_t id_seed;   /* state of ids_draw() */
 };
 
-/* The HTTP side as a whole: what its loops share. */
+/* The state that all loops share. */
 struct http {
     struct server *server;
     struct listen_set listeners;
     struct tls_files *tls; /* NULL: no listener has TLS */
-    struct tokens *tokens; /* NULL: nobody needs one */
+    struct tokens *tokens; /* NULL: requests need no token */
     struct proxies proxies;
-    atomic_bool draining; /* orders to the loops */
-    atomic_bool stopping;
-    struct places places;             /* of --max-connections */
+    atomic_bool draining;             /* order to the loops: drain */
+    atomic_bool stopping;             /* order to the loops: end their threads */
+    struct places places;             /* places of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* of pages that no client has read (exchange.c) */
-    atomic_uint_fast64_t relieved_ns; /* refusals of memory before had their relief */
+    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages (exchange_limits.c) */
+    atomic_uint_fast64_t relieved_ns; /* refusals of memory before this time are dealt with */
     int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
@@ -147,10 +172,10 @@ struct http {
 
 enum {
     HEARTBEAT_MS = 250,
-    ROOMY_BUFFER = 64 << 10 /* of a connection, in which a body comes fast */
+    ROOMY_BUFFER = 64 << 10 /* bytes of a large buffer of a connection, for fast bodies */
 };
 
-/* All connections of a loop, one after the other: from NULL to NULL. */
+/* Iterate over the connections of a loop: returns the first for NULL, NULL after the last. */
 static inline struct conn *loop_next_conn(const struct http_loop *loop, const struct conn *conn)
 {
     const struct http_daemon *daemon =
@@ -161,23 +186,24 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
     return daemon == NULL ? NULL : daemon->conn;
 }
 
-/* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is due.
- * Thread: main. */
+/* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is
+ * due. Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, struct http *http, struct error *err);
-/* The stopping order was given: join the thread, if that was not done. Thread: main. */
+/* Join the thread, if that was not done; http->stopping is set. Thread: main. */
 void loop_join(struct http_loop *loop);
-/* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
+/* The thread was joined: end requests and connections, free everything that no hung device
+ * uses. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
-/* A number that it has not given before, and others hardly will: for ids of requests, traces and
- * spans made here. */
-uint64_t loop_draw_id(struct http_loop *loop);
+/* ids.c: before any other call. */
+void ids_init(struct http_loop *loop);
+/* Returns the next number of the loop's sequence, for an id of a request, trace or span. */
+uint64_t ids_draw(struct http_loop *loop);
+/* Give the request an id, because it came without one. */
+void ids_name_request(struct exchange *exchange);
 
-/* The request of the exchange is complete: its answer can be sent. */
-void loop_resume(struct exchange *exchange);
-
-/* http_callbacks.c: have libmicrohttpd make a daemon. */
-MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
+/* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
+MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err);
 
 /* http_daemons.c: before any other call. */
 void http_daemons_init(struct http_loop *loop);
@@ -185,53 +211,49 @@ void http_daemons_init(struct http_loop *loop);
 void http_daemons_trim(struct http_loop *loop);
 /* Stop all daemons, which closes their connections. */
 void http_daemons_deinit(struct http_loop *loop);
-/* Start one more daemon, which is unused. */
-MUST_CHECK enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err);
-/* Returns an unused daemon for a new connection of the client, until http_daemon_leave(). client is
- * NULL: the connection shares turns with first connections. Returns NULL if no daemon starts. */
+/* Take over a daemon that was started. The daemon is unused. */
+void http_daemons_add(struct http_daemon *daemon);
+/* Returns an unused daemon for the connection in loop->accepted, until http_daemon_leave(). The
+ * loop has such a daemon (http_daemon_ensure()). client: whose connection it is; NULL: the
+ * connection shares turns with first connections. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);
-/* Whether another thread owns the request on the daemon's connection. Such a daemon does not run. */
+/* Whether another thread owns the request on the daemon's connection. Such a daemon does not
+ * run. */
 bool http_daemon_is_away(const struct http_daemon *daemon);
-/* Have the daemon run. Nothing to do while it runs, because its run looks at everything that it has;
- * nor while another thread owns its request, because loop_resume() wakes it. */
+/* Have the daemon run. No effect while it runs, because a run processes everything that is
+ * there; nor while another thread owns its request, because http_daemon_resume() wakes it. */
 void http_daemon_wake(struct http_daemon *daemon);
+/* The loop owns the request on the daemon's connection again: have the daemon run. */
+void http_daemon_resume(struct http_daemon *daemon);
 /* The daemon runs now. */
 void http_daemon_begin_run(struct http_daemon *daemon);
-/* The next daemon to run: one of the crowd that was served least; NULL: none is ready. */
+/* Returns the next daemon to run, one of the crowd that was served least; NULL: none is
+ * ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* Charge the daemon's crowd with `ns` of the thread's time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
-/* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */
+/* unreadable.c: libmicrohttpd is about to refuse a request of the daemon's connection with this
+ * page of HTML; refuse it in JSON instead. */
 void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page);
 
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
-/* Take over the newcomers that this loop serves. */
+/* Open the connections of the newcomers that were handed to this loop. */
 void accepting_take_handed(struct http_loop *loop);
-/* Hand newcomers that wait for a place to their loops, as far as there are places or connections
- * can be evicted for them; go on accepting after a pause. */
+/* Hand waiting newcomers to loops, while there are places or connections that can be evicted;
+ * resume accepting after a pause. Due after each end of a connection, and at each heartbeat. */
 void accepting_resume(struct http_loop *loop);
-/* A connection has ended, or could not begin: its place is another's. */
-void accepting_ended(struct http_loop *loop);
-/* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting
- * is false. */
+/* In a drain: stop accepting without losing a connection. Due until loop->accepting is
+ * false. */
 void accepting_end(struct http_loop *loop, uint64_t now_ns);
-/* Close what is left. */
+/* Close listening sockets and newcomers. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadlines.c: cut slow clients, notice dead ones, close idle ones while draining. */
+/* deadlines.c: check all connections of the loop against their time limits. */
 void deadline_sweep(struct http_loop *loop);
-/* End the connection: MHD closes it by its own ways. */
-void deadline_cut(struct conn *conn);
 /* Cut the connections of this loop that were evicted. */
 void deadline_cut_evicted(struct http_loop *loop);
-/* After a piece of a body: true if the client has closed its side before the end. It is
- * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
- * an end that comes together with data, and a sweep would be late: what the body reserved waits
- * with it. */
-bool deadline_left_inside_body(struct exchange *exchange);
-
 #endif

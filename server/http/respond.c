@@ -1,6 +1,10 @@
-/* Answers: code, headers, body. Everything sent belongs to the exchange until MHD is through with
- * it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. Without memory for
- * these an error goes out past it, from the stack. */
+/* Answers: status code, header fields, body. respond() queues an answer with libmicrohttpd. The
+ * exchange owns the body until libmicrohttpd has sent it (on_completed()), so only header
+ * fields are copied. respond_early() writes a refusal to the socket, from the stack and without
+ * libmicrohttpd: while the client is still sending, or without memory for an answer.
+ *
+ * Possible failures: no memory for the answer: the client gets OUT_OF_MEMORY early. Thread: the
+ * loop. */
 #include "server/http/exchange.h"
 
 #include "proto/json/number_text.h"
@@ -24,21 +28,21 @@
 
 enum {
     EARLY_BYTES = 8192,
-    SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() goes on for as
-                                 * long as the client reads, and the loop stands still */
+    SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() would last as
+                                 * long as the client reads, and block the loop */
     SEND_BLOCK_BYTES = 256 << 10,
-    PAGE_BLOCK_BYTES = 64 << 10,  /* longer pages are sent in blocks, so that a page that is not
-                                   * read counts among the requests of its client */
-    LARGE_ANSWER_BYTES = 1 << 20, /* for these the kernel takes as much as a block, ... */
-    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the loop sends a block */
+    PAGE_BLOCK_BYTES = 64 << 10,  /* longer pages are sent in blocks, so that an unread page
+                                   * counts among the requests of its client */
+    LARGE_ANSWER_BYTES = 1 << 20, /* for answers this long the kernel buffers a block, ... */
+    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the daemon sends a block */
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 14 + CORS_FIELDS_MAX
 };
 
-/* ---- which code, which error ---- */
+/* ---- status codes and errors ---- */
 
-/* In Triton's protocol a deadline that passed is one way of being busy. */
+/* Returns the status code of the error. In Triton's protocol a passed deadline is a 503. */
 static unsigned error_code(const struct exchange *exchange)
 {
     const unsigned code = (unsigned)status_http(exchange->request.error.status);
@@ -74,7 +78,7 @@ static void put_field(struct fields *fields, const char *name, const char *value
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
-/* What a refusal says about tokens, if it is about those. */
+/* Add the challenge of a refusal that concerns the token. */
 static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
     const struct error *error = &exchange->request.error;
@@ -118,7 +122,7 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* Those that do not depend on how the answer is sent, whose status is known. */
+/* Collect the fields of all answers, however they are sent. exchange->http_status is set. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;
@@ -146,19 +150,19 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
     }
 }
 
-/* ---- MHD responses ---- */
+/* ---- libmicrohttpd's responses ---- */
 
 static struct MHD_Response *make_response(struct byte_view bytes)
 {
     union {
         const void *read;
-        void *mhd; /* MHD only reads, its prototype forgot const before 1.0 */
+        void *mhd; /* libmicrohttpd only reads; before 1.0 its prototype lacks const */
     } data = {.read = bytes.bytes};
     return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
 }
 
-/* False without memory: an answer that lacks a field may say something else. Packed bytes would be
- * taken for numbers. */
+/* Returns false without memory: an answer without one of its fields would be wrong, for example
+ * packed bytes without Content-Encoding. */
 static bool add_fields(struct MHD_Response *response, const struct fields *fields)
 {
     for (size_t i = 0; i < fields->count; i++) {
@@ -223,7 +227,7 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
     return count;
 }
 
-/* MHD wants the next bytes of a long answer. */
+/* Copy the next bytes of a long answer into libmicrohttpd's block. */
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
     struct exchange *exchange = cls;
@@ -241,9 +245,11 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
     return (ssize_t)count;
 }
 
-/* While a large answer is sent in blocks, the kernel may take more of it than of others: the request
- * still has the memory for all of it, so what the kernel has is bounded by the memory budget. Before
- * the last block, behind which the request gives its memory back, the kernel's bound is as usual. */
+/* Make the response of answer_head and answer_payload. While a large answer is sent in blocks,
+ * the kernel may buffer more of it than of others: the request still holds the memory of the
+ * whole answer, so the memory budget bounds the kernel's memory. After the last block the
+ * request releases its memory, so before that block the kernel's limit becomes the usual
+ * one. */
 static struct MHD_Response *body_response(struct exchange *exchange, size_t whole_bytes,
                                           size_t block_bytes)
 {
@@ -297,16 +303,17 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
     return body_response(exchange, SEND_WHOLE_BYTES, SEND_BLOCK_BYTES);
 }
 
-/* A drain says close from its first moment on, so that clients and balancers go elsewhere by
- * themselves. What was sent meanwhile on this connection is answered first, but not for ever: some
- * clients always have another request on its way. */
+/* True if the answer ends the connection because of a drain. All answers do so from the start
+ * of the drain, so that clients and balancers go elsewhere. Requests that have arrived
+ * meanwhile are answered first, for half of --drain-timeout-s: some clients always have another
+ * request in flight. */
 static bool ends_in_drain(const struct exchange *exchange)
 {
     const struct http_loop *loop = exchange->loop;
     const uint64_t most_ns = loop->server->config->drain_timeout_s * NS_PER_S / 2;
     return server_phase(loop->server) >= SERVER_DRAINING &&
            (!conn_has_next(exchange->conn) ||
-            (loop->draining_ns != 0 && /* this loop has heard of it */
+            (loop->draining_ns != 0 && /* the loop has noticed the drain */
              clock_span_ns(loop->draining_ns, clock_now_ns()) > most_ns));
 }
 
@@ -336,13 +343,13 @@ bool respond(struct exchange *exchange)
     }
     if (response == NULL || !add_fields(response, &fields)) {
         MHD_destroy_response(response);
-        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, /* unless it is one already */
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, /* keeps an earlier error */
                         "no memory for the answer; try again");
         respond_early(exchange);
         return false;
     }
     if (exchange->head || exchange->http_status == PAGE_NOT_MODIFIED) {
-        exchange->conn->answer_bytes = 0; /* MHD sends their length, not them */
+        exchange->conn->answer_bytes = 0; /* libmicrohttpd sends Content-Length, and no body */
     }
     if (!exchange->in_blocks || exchange->conn->answer_bytes == 0) {
         exchange_uncount_request(exchange);
@@ -350,14 +357,13 @@ bool respond(struct exchange *exchange)
     bool queued = MHD_queue_response(exchange->conn->connection, exchange->http_status,
                                      response) == MHD_YES;
     MHD_destroy_response(response);
-    request_enter(request, REQUEST_ANSWERING);
-    conn_begin(exchange->conn, exchange->loop->run_ns);
+    exchange_enter(exchange, REQUEST_ANSWERING);
     return queued;
 }
 
-/* ---- past MHD ---- */
+/* ---- without libmicrohttpd ---- */
 
-/* The bytes of the head; -1: it has no room. */
+/* Write the head of an early answer. Returns its length; -1: the head does not fit. */
 static int early_head(const struct exchange *exchange, char *text, size_t room,
                       size_t body_bytes)
 {
@@ -394,8 +400,8 @@ void respond_early(struct exchange *exchange)
     request_enter(&exchange->request, REQUEST_LINGERING);
     exchange_uncount_request(exchange);
     exchange->close = true;
-    if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
-        exchange_make_id(exchange);
+    if (exchange->request.id[0] == '\0') { /* the header is not complete */
+        ids_name_request(exchange);
     }
     exchange->http_status = error_code(exchange);
     json_writer_init_fixed(&w, body, sizeof body);
@@ -410,8 +416,8 @@ void respond_early(struct exchange *exchange)
     }
     size_t body_bytes = exchange->head ? 0 : w.bytes;
     memcpy(text + head, w.text, body_bytes);
-    /* A socket that has sent nothing of this exchange has room for it; if not, the client has
-     * stopped reading and would not see it anyway. */
+    /* The socket has room for the answer, because nothing of this exchange was sent before.
+     * Otherwise the client has stopped reading, and would not read this answer either. */
     size_t bytes = (size_t)head + body_bytes;
     ssize_t sent = exchange->conn->tls != NULL
                        ? tls_send_last(exchange->conn, text, bytes)
@@ -420,4 +426,14 @@ void respond_early(struct exchange *exchange)
         exchange->conn->answer_bytes = body_bytes;
     }
     (void)shutdown(exchange->conn->fd, SHUT_WR);
+}
+
+void respond_and_cut(struct conn *conn, enum status status, const char *why)
+{
+    struct exchange *exchange = conn->exchange;
+    if (exchange != NULL && request_state(&exchange->request) != REQUEST_LINGERING) {
+        (void)error_set(&exchange->request.error, status, "%s", why);
+        respond_early(exchange);
+    }
+    conn_cut_because(conn, why);
 }

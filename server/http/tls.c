@@ -1,4 +1,4 @@
-/* Certificates from files, and GnuTLS's sessions; see tls.h. */
+/* Handshakes, and certificates from files; see tls.h. */
 #include "server/http/tls.h"
 
 #include "server/base/clock.h"
@@ -26,11 +26,11 @@
 #include <time.h>
 
 enum {
-    FILE_BYTES_MAX = 16 << 20, /* all authorities that Debian knows are 220 KB */
-    MOST_HANDSHAKES = 256,     /* of a loop at a time */
-    REST_BYTES = 16 << 10,     /* of a flight of handshake messages: more than clients send */
-    MESSAGE_BYTES = 32 << 10, /* of a handshake: a chain that is longer ends without an alert */
-    ALPN_EXTENSION = 16       /* application_layer_protocol_negotiation (RFC 7301) */
+    FILE_BYTES_MAX = 16 << 20, /* all authorities of Debian are 220 KB */
+    MOST_HANDSHAKES = 256,     /* handshakes of a loop at a time */
+    REST_BYTES = 16 << 10,     /* a flight of handshake messages; clients send less */
+    MESSAGE_BYTES = 32 << 10,  /* a handshake message; a longer one ends without an alert */
+    ALPN_EXTENSION = 16        /* application_layer_protocol_negotiation (RFC 7301) */
 };
 
 enum file {
@@ -43,12 +43,12 @@ enum file {
 struct tls_files {
     struct log *log;         /* borrowed */
     struct metrics *metrics; /* borrowed */
-    struct file_watch watch; /* main's */
+    struct file_watch watch; /* used by the main thread only */
     pthread_mutex_t lock;
     struct tls_credentials *current; /* a reference, guarded by the lock */
 };
 
-/* The time in which all certificates that are shown to clients are valid. */
+/* The time in which all certificates of the server's chain are valid. */
 struct validity {
     time_t begin;
     time_t end;
@@ -57,7 +57,7 @@ struct validity {
 /* Certificate, key and authorities that were read together. */
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls; /* owned */
-    gnutls_x509_trust_list_t authorities; /* of clients, owned by `gnutls`; NULL: not asked */
+    gnutls_x509_trust_list_t authorities;    /* for clients; owned by `gnutls`; NULL: none */
     struct validity validity;
     struct tls_files *files; /* borrowed */
     size_t references;       /* guarded by the lock of the files */
@@ -65,22 +65,22 @@ struct tls_credentials {
 
 /* ---- bytes ---- */
 
-/* Read what the client has sent behind the bytes that end its connection, for the close would be a
- * reset otherwise: a client that meets a reset in its send() reads no reason. */
+/* Read bytes that the client has sent after those that end its connection. Otherwise closing
+ * would reset the connection, and the client would not read the reason. */
 static void drop_rest(const struct conn *conn)
 {
     char rest[REST_BYTES];
     (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
 }
 
-/* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for a
- * handshake, so no client that speaks TLS gets an answer in plain text. */
+/* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
+ * a handshake, so no client that speaks TLS gets an answer in plain text. */
 static bool begins_plain_http(const char *bytes)
 {
     return bytes[0] >= 'A' && bytes[0] <= 'Z';
 }
 
-/* Tell a client that speaks plain HTTP so, in plain HTTP; its connection is about to end. */
+/* Refuse a client that speaks plain HTTP, in plain HTTP. The caller ends the connection. */
 static void answer_plain_http(struct conn *conn)
 {
     struct exchange *exchange = exchange_begin(conn, "");
@@ -122,7 +122,7 @@ static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int 
 
 /* ---- handshakes ---- */
 
-/* Returns true if it was in its handshake until now. */
+/* The handshake of the connection is over. Returns false if it was over before. */
 static bool handshake_over(struct conn *conn)
 {
     if (!conn->handshaking) {
@@ -133,7 +133,7 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
-/* Tell the client why the handshake ends now. */
+/* Send the client an alert; the caller ends the handshake. */
 static void refuse_client(gnutls_session_t session, gnutls_alert_description_t why)
 {
     (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, why);
@@ -158,9 +158,9 @@ static int notice_alpn(void *offers, unsigned extension, const unsigned char *by
     return 0;
 }
 
-/* "In the event that the server supports no protocols that the client advertises, then the server
- * SHALL respond with a fatal "no_application_protocol" alert" (RFC 7301, 3.2). GnuTLS has chosen
- * among those that libmicrohttpd set, if it could. */
+/* "In the event that the server supports no protocols that the client advertises, then the
+ * server SHALL respond with a fatal "no_application_protocol" alert" (RFC 7301, 3.2). By now
+ * GnuTLS has chosen one of the protocols that libmicrohttpd set, if the client offers one. */
 static int check_protocols(gnutls_session_t session, const gnutls_datum_t *hello)
 {
     gnutls_datum_t chosen;
@@ -179,9 +179,9 @@ static int check_protocols(gnutls_session_t session, const gnutls_datum_t *hello
     return GNUTLS_E_NO_APPLICATION_PROTOCOL;
 }
 
-/* Check the client's certificates before GnuTLS decodes them. Where the client has none, GnuTLS
- * ends the handshake and says nothing, so the alert is ours: the message is a list of no bytes, in
- * TLS 1.3 behind a byte of another length. */
+/* Check the client's certificates before GnuTLS decodes them. If the client has no certificate,
+ * the message is an empty list, in TLS 1.3 behind a byte with another length. Then GnuTLS ends
+ * the handshake without an alert, so this function sends one. */
 static int check_certificates(gnutls_session_t session, const gnutls_datum_t *message)
 {
     const struct conn *conn = gnutls_transport_get_ptr(session);
@@ -202,7 +202,8 @@ static int check_certificates(gnutls_session_t session, const gnutls_datum_t *me
     return GNUTLS_E_CERTIFICATE_ERROR;
 }
 
-/* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
+/* GnuTLS has received a handshake message. The client's Finished is the last message of the
+ * handshake that the server waits for, in TLS 1.2 and in 1.3. */
 static int on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                       const gnutls_datum_t *message)
 {
@@ -218,13 +219,13 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
         return check_certificates(session, message);
     }
     if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
-        client_socket_acknowledge(conn->fd); /* TLS 1.3 has nothing to send behind it */
+        client_socket_acknowledge(conn->fd); /* in TLS 1.3 the server sends nothing now */
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;
 }
 
-/* Cut the oldest handshake of the client that has most connections. */
+/* Cut the oldest handshake of the client with most connections. */
 static void make_handshake_room(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
@@ -243,11 +244,11 @@ static void make_handshake_room(struct http_loop *loop)
         }
     }
     if (chosen != NULL) {
-        deadline_cut(chosen);
+        conn_cut(chosen);
     }
 }
 
-/* What a client whose certificate is refused is told, for it learns nothing else. */
+/* Returns the alert for a client whose certificate is refused. */
 static gnutls_alert_description_t alert_of(unsigned found)
 {
     if ((found & GNUTLS_CERT_SIGNER_NOT_FOUND) != 0) {
@@ -316,8 +317,7 @@ static enum status check_strength(gnutls_x509_crt_t certificate, const char *pat
                            path, bits, name != NULL ? name : "unknown");
 }
 
-/* Check the key of the server's certificate, and note when the certificates that are shown to clients
- * are valid. */
+/* Check the key of the server's certificate, and get the validity of its chain. */
 static enum status examine_chain(struct tls_credentials *credentials, struct error *err)
 {
     const char *path = credentials->files->watch.paths[FILE_CERT];
@@ -344,7 +344,7 @@ static gnutls_datum_t datum_of(const struct file_text *text)
                             .size = (unsigned)text->count};
 }
 
-/* texts[FILE_COUNT] as read. */
+/* Make credentials of the files' texts, texts[FILE_COUNT]. */
 static enum status use_texts(struct tls_credentials *credentials, const struct file_text *texts,
                              struct error *err)
 {
@@ -395,7 +395,7 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
     return status;
 }
 
-/* Thread: nobody else has them. */
+/* No other thread uses the credentials. */
 static void credentials_free(struct tls_credentials *credentials)
 {
     if (credentials->gnutls != NULL) {
@@ -418,7 +418,7 @@ static void credentials_release(struct tls_credentials *credentials)
     }
 }
 
-/* What is valid now; credentials_release() is due. */
+/* Returns the current credentials; credentials_release() is due. */
 static struct tls_credentials *credentials_get(struct tls_files *files)
 {
     MUST(pthread_mutex_lock(&files->lock));
@@ -437,8 +437,9 @@ static void time_text(time_t time, char text[32])
     }
 }
 
-/* Warn of certificates that clients will refuse, and of a key that is no secret. The key's group may
- * read it: systemd's SupplementaryGroups= and Kubernetes' fsGroup give a service its key so. */
+/* Warn of certificates that clients will refuse, and of a key that is no secret. The key's
+ * group may read the key, because systemd's SupplementaryGroups= and Kubernetes' fsGroup give a
+ * service access by a group. */
 static void warn_of_files(const struct tls_files *files, const struct validity *validity)
 {
     const char *const *paths = files->watch.paths;
@@ -466,7 +467,7 @@ static void warn_of_files(const struct tls_files *files, const struct validity *
     }
 }
 
-/* Read the files, and give new connections what they say. */
+/* Read the files, and use the credentials in them for new connections. */
 static enum status take_up_files(struct tls_files *files, struct error *err)
 {
     char text[32];
@@ -571,7 +572,7 @@ void tls_begin(struct conn *conn)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     if (info == NULL || info->tls_session == NULL) {
-        deadline_cut(conn);
+        conn_cut(conn);
         return;
     }
     gnutls_session_t session = info->tls_session;
@@ -587,7 +588,7 @@ void tls_begin(struct conn *conn)
     gnutls_handshake_set_max_packet_length(session, MESSAGE_BYTES);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
         0) {
-        deadline_cut(conn); /* the session still has libmicrohttpd's credentials: none */
+        conn_cut(conn); /* the session has no certificate */
     }
     if (conn->credentials->authorities != NULL) {
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
@@ -605,29 +606,6 @@ void tls_end(struct conn *conn)
     credentials_release(conn->credentials);
     conn->credentials = NULL;
     conn->tls = NULL;
-}
-
-bool tls_unread(const struct conn *conn)
-{
-    return gnutls_record_check_pending(conn->tls) > 0;
-}
-
-/* Each record that came has the same overhead. GnuTLS numbers the records that it has decrypted,
- * with TLS 1.2 from the client's Finished on, which is one. A renewed key begins with 0 again, and a
- * padded record has more overhead: both are bytes too many here. */
-bool tls_received(const struct conn *conn, uint64_t *bytes)
-{
-    unsigned char number[8];
-    uint64_t records = 0;
-    if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof number; i++) {
-        records = records << 8 | number[i];
-    }
-    records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
-    *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
-    return true;
 }
 
 static bool name_subject(gnutls_x509_crt_t certificate, char name[TLS_SUBJECT_CHARS + 1])
@@ -661,19 +639,13 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
     return known;
 }
 
-ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
-{
-    ssize_t sent = gnutls_record_send(conn->tls, bytes, count);
-    (void)gnutls_bye(conn->tls, GNUTLS_SHUT_WR);
-    return sent;
-}
+/* ---- options of libmicrohttpd's daemons ---- */
 
-/* ---- what MHD's daemons are started with ---- */
-
-/* Ciphers with authentication and key exchanges with forward secrecy that are quick to compute, in
- * our order: a client does not choose what it costs. ChaCha20 takes three times as long as AES, and
- * is for clients without AES. The profile refuses certificates of clients, and of their issuers, with
- * keys below 112 bits of security: RSA below 2048 bits. MHD only reads. */
+/* Fast ciphers with authentication and fast key exchanges with forward secrecy, in the server's
+ * order, so that clients do not choose the cost. ChaCha20 takes three times as long as AES, and
+ * is for clients without AES. The profile refuses certificates of clients, and of their
+ * issuers, with keys below 112 bits of security: RSA below 2048 bits. libmicrohttpd only reads
+ * the text. */
 void *tls_priorities(void)
 {
     static char priorities[] =
@@ -684,7 +656,7 @@ void *tls_priorities(void)
     return priorities;
 }
 
-/* Asked only by a session whose own credentials could not be set: it ends. */
+/* Called only by a session whose own credentials could not be set; the session ends. */
 /* NOLINTBEGIN(readability-function-size,readability-non-const-parameter): GnuTLS's signature */
 static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                           gnutls_pcert_st **certificates, unsigned *count,
@@ -707,7 +679,7 @@ void *tls_no_certificate(void)
 {
     const union {
         gnutls_certificate_retrieve_function3 *function;
-        void *option; /* as POSIX lets functions be passed */
+        void *option; /* POSIX allows this conversion of a function pointer */
     } callback = {.function = no_certificate};
     return callback.option;
 }

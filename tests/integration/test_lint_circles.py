@@ -121,14 +121,6 @@ def test_a_static_function_of_the_same_name_is_no_call(tree):
     assert faults(tree) == []
 
 
-def test_a_folder_that_may_have_circles_must_have_one(tree, monkeypatch):
-    monkeypatch.setattr(check_circles, "WITH_CIRCLES", ("proto",))
-    (found,) = faults(tree)
-    assert found.startswith("proto: no circle is left: remove it")
-    write(tree, {"proto/c.c": CLOSING})
-    assert faults(tree) == []
-
-
 def test_without_objects_nothing_passes(tree):
     (found,) = check_circles.faults(tree, "build/release", [])
     assert "no objects" in found

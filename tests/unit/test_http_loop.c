@@ -6,9 +6,11 @@
 #include "tests/lib/unit.h"
 
 #include <dirent.h>
+#include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,29 @@ int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
     return atomic_load(&polls_left) > 0 && atomic_fetch_sub(&polls_left, 1) == 1
                ? UV_ENOMEM
                : __real_uv_poll_init(loop, poll, fd);
+}
+
+static atomic_bool no_daemon_starts;
+
+/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd's signature */
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback accept, void *accept_cls,
+                                           MHD_AccessHandlerCallback access, void *access_cls,
+                                           ...);
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback accept, void *accept_cls,
+                                           MHD_AccessHandlerCallback access, void *access_cls,
+                                           ...)
+{
+    va_list options;
+    struct MHD_Daemon *daemon = NULL;
+    va_start(options, access_cls);
+    if (!atomic_load(&no_daemon_starts)) {
+        daemon =
+            MHD_start_daemon_va(flags, port, accept, accept_cls, access, access_cls, options);
+    }
+    va_end(options);
+    return daemon;
 }
 
 /* libuv ends the process where this one fails. */
@@ -88,6 +113,20 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     __real_http_daemon_served(daemon, ns);
 }
 
+static atomic_size_t newcomers_waiting; /* that got no place at once */
+
+enum places_answer __real_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit);
+enum places_answer __wrap_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit);
+enum places_answer __wrap_places_ask(struct places *places, struct newcomer *newcomer,
+                                     uint64_t limit)
+{
+    const enum places_answer answer = __real_places_ask(places, newcomer, limit);
+    atomic_fetch_add(&newcomers_waiting, answer == PLACES_WAITS);
+    return answer;
+}
+
 struct world {
     char folder[32];
     struct sockaddr_un address;
@@ -104,7 +143,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static int set_up(void **state)
+static int start_service(void **state, const char *option)
 {
     struct world *world = calloc(1, sizeof *world);
     struct error err = ERROR_INIT;
@@ -116,7 +155,8 @@ static int set_up(void **state)
     (void)snprintf(world->address.sun_path, sizeof world->address.sun_path, "%s/socket",
                    world->folder);
     (void)snprintf(listen, sizeof listen, "--listen=unix:%s", world->address.sun_path);
-    const char *const words[] = {"tallyd", listen, "--log-level=error", "--drain-delay-ms=0"};
+    const char *const words[] = {"tallyd", listen, "--log-level=error", "--drain-delay-ms=0",
+                                 option};
     const char *const none[] = {NULL};
     assert_int_equal(config_parse(ARRAY_COUNT(words), words, none, &world->config, &err),
                      STATUS_OK);
@@ -124,6 +164,16 @@ static int set_up(void **state)
     assert_int_equal(pthread_create(&world->service, NULL, serve, world), 0);
     *state = world;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return start_service(state, "--max-connections=1000");
+}
+
+static int set_up_with_one_place(void **state)
+{
+    return start_service(state, "--max-connections=1");
 }
 
 static int tear_down(void **state)
@@ -222,6 +272,64 @@ static void libuv_takes_no_memory_for_connections_that_come(void **state)
     }
 }
 
+/* False: the service has closed the connection without an answer. */
+static bool is_answered(int fd)
+{
+    char answer[512];
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    if (send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL) < 0) {
+        return false;
+    }
+    assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+    return recv(fd, answer, sizeof answer, 0) > 0;
+}
+
+/* The loops have some unused daemons at first. In the drain at the end the service waits for all
+ * connections that count: the closed one does not. */
+static void
+a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served(void **state)
+{
+    enum {
+        CONNECTIONS = 100
+    };
+    const struct world *world = *state;
+    int fds[CONNECTIONS] = {connect_to(world)};
+    int count = 1;
+    await_ready(fds[0]);
+    atomic_store(&no_daemon_starts, true);
+    do {
+        assert_true(count < CONNECTIONS);
+        fds[count] = connect_to(world);
+    } while (is_answered(fds[count++]));
+    atomic_store(&no_daemon_starts, false);
+    const int next = connect_to(world);
+    assert_int_equal(ask(next, ready, sizeof ready - 1, "}"), 200);
+    assert_int_equal(ask(fds[0], ready, sizeof ready - 1, "}"), 200);
+    (void)close(next);
+    for (int i = 0; i < count; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* The first connection is in the middle of a body, so it is not evicted. */
+static void a_newcomer_gets_the_place_of_a_connection_as_soon_as_that_ends(void **state)
+{
+    static const char half[] = "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Type: application/json\r\n"
+                               "Content-Length: 20\r\n\r\n{\"data\":";
+    const struct world *world = *state;
+    const int first = connect_to(world);
+    await_ready(first);
+    assert_int_equal(send(first, half, sizeof half - 1, MSG_NOSIGNAL), sizeof half - 1);
+    const int second = connect_to(world);
+    while (atomic_load(&newcomers_waiting) == 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    (void)close(first);
+    assert_int_equal(ask(second, ready, sizeof ready - 1, "}"), 200);
+    (void)close(second);
+}
+
 static size_t open_files(void)
 {
     size_t count = 0;
@@ -285,6 +393,12 @@ int main(void)
             a_text_that_waits_for_a_turn_is_paid_for_by_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(libuv_takes_no_memory_for_connections_that_come, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_newcomer_gets_the_place_of_a_connection_as_soon_as_that_ends,
+            set_up_with_one_place, tear_down),
         cmocka_unit_test(a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open),
     };
     assert_int_equal(uv_replace_allocator(malloc, grow_table, calloc, free), 0);

@@ -1,4 +1,4 @@
-/* How the connection of a client ends that is cut off (server/http/deadlines.c), on sockets alone. */
+/* How the connection of a client ends that is cut off (server/http/conn.c), on sockets alone. */
 #include "server/http/loop.h"
 #include "tests/lib/unit.h"
 
@@ -87,7 +87,7 @@ static void a_client_that_is_cut_off_in_a_closed_window_is_told(void **state)
 {
     struct pair *pair = *state;
     close_window(pair);
-    deadline_cut(&pair->conn);
+    conn_cut(&pair->conn);
     assert_true(pair->conn.cut);
     read_all_and_close(pair);
     assert_true((events_of(pair->client, 0, PATIENCE_MS) & POLLERR) != 0);
@@ -101,7 +101,7 @@ static void a_client_that_is_cut_off_while_it_sends_nothing_reads_what_it_was_to
     struct pair *pair = *state;
     char answer[8];
     assert_int_equal(send(pair->conn.fd, "why", 3, MSG_NOSIGNAL), 3);
-    deadline_cut(&pair->conn);
+    conn_cut(&pair->conn);
     read_all_and_close(pair);
     assert_true((events_of(pair->client, POLLIN, PATIENCE_MS) & POLLIN) != 0);
     assert_int_equal(recv(pair->client, answer, sizeof answer, 0), 3);
