@@ -27,27 +27,31 @@
  *   -DELEM_F16|BF16|F32|F64   element type
  *   -DINDEX=uint|ulong        integer type wide enough for every offset of the launch
  *
- * This file is the first source of a program and defines elem_t, the bits of an element, and
- * acc_t, the sum of a line. */
+ * This file is the first source of a program and defines elem_t, the bits of an element,
+ * ELEM_BYTES, and acc_t, the sum of a line. */
 typedef INDEX index_t;
 
 #if defined(ELEM_F16)
 typedef ushort elem_t;
+#define ELEM_BYTES     2
 #define EXACT_FRACTION 10
 #define EXACT_EXPONENT 5
 #define EXACT_WORDS    2
 #elif defined(ELEM_BF16)
 typedef ushort elem_t;
+#define ELEM_BYTES     2
 #define EXACT_FRACTION 7
 #define EXACT_EXPONENT 8
 #define EXACT_WORDS    6
 #elif defined(ELEM_F32)
 typedef uint elem_t;
+#define ELEM_BYTES     4
 #define EXACT_FRACTION 23
 #define EXACT_EXPONENT 8
 #define EXACT_WORDS    6
 #elif defined(ELEM_F64)
 typedef ulong elem_t;
+#define ELEM_BYTES     8
 #define EXACT_FRACTION 52
 #define EXACT_EXPONENT 11
 #define EXACT_WORDS    34

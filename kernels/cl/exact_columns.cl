@@ -9,7 +9,7 @@ INLINE void buffered_add(struct strip *s, const struct tile *t, uint columns, el
     const struct tile buffered = {cells, cells, s->columns, s->columns, t->rows};
     for (uint r = 0; r < t->rows; r++) {
         const elem_t *row = t->in + (long)r * t->in_step;
-        row_copy(cells + r * s->columns, row, columns);
+        contiguous_copy(cells + r * s->columns, row, columns);
         row_prefetch(row + (long)t->rows * t->in_step, columns);
         if (s->results != NO_RESULTS && t->out != t->in) {
             row_prefetch(t->out + (long)(r + t->rows) * t->out_step, columns);
@@ -17,7 +17,7 @@ INLINE void buffered_add(struct strip *s, const struct tile *t, uint columns, el
     }
     strip_add(s, &buffered);
     for (uint r = 0; r < t->rows && s->results != NO_RESULTS; r++) {
-        row_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
+        contiguous_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
     }
 }
 

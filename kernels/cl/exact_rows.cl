@@ -11,7 +11,7 @@
 #define TOGETHER_BYTES (1 << 15)
 
 /* Sets of short columns of at most so many elements, and rows of fewer than SHORT_ROW_LEAST, become columns
- * (exact_transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
+ * (transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
 /* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
@@ -121,6 +121,17 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
+/* Transpose a matrix, of which both sides are buffers (lines_turn). */
+NOINLINE void buffer_turn(const bool back, const struct matrix *m, uint lines, uint rows)
+{
+    struct requests none[2] = {{.left = 0}, {.left = 0}};
+    if (back) {
+        lines_turn(true, m, lines, rows, none);
+    } else {
+        lines_turn(false, m, lines, rows, none);
+    }
+}
+
 /* Short sets by columns, in a buffer: `cells` has the sets, and SIDE elements more, and zeros behind
  * them up to a multiple of 8 sets. Transposed, the first elements of all lines are the first row. */
 NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint inner,
@@ -130,11 +141,12 @@ NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint 
     struct exact sums[STRIP_COLUMNS];
     const uint width = inner * sets;
     const struct tile tile = {columns, columns, width, width, length};
+    const struct matrix matrix = {columns, cells, sets, length * inner, false};
     struct strip strip;
     strip_begin_zero(&strip, sums, width, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
-    transpose(columns, sets, cells, length * inner, sets, length * inner);
+    buffer_turn(true, &matrix, length * inner, sets);
     strip_add(&strip, &tile);
-    transpose(cells, length * inner, columns, sets, length * inner, sets);
+    buffer_turn(false, &matrix, length * inner, sets);
 }
 
 /* `sets` short sets of lines, one behind the other. step: 1, or -1, where the first element in the
@@ -195,7 +207,7 @@ INLINE uint lines_together(__global const struct scan_entry *e)
 }
 
 /* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
- * buffer. */
+ * buffer. Elements of `rows` behind the last one are turned, too, and then overwritten by zeros. */
 NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong length,
                               enum results results, struct exact *sums)
 {
@@ -204,6 +216,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
     const bool reverse = first->in_step < 0;
     const uint most = min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
                           (uint)EXACT_BLOCK);
+    const struct matrix matrix = {lines, rows, most, count, false};
     /* turned round, the last of the neighbours is the first */
     const long step = reverse ? -1 : 1;
     const long corner = reverse ? count - 1 : 0;
@@ -213,7 +226,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
         const elem_t *in = first->in + (long)from * first->in_step + corner;
         cells_gather(rows, in, step, block * count);
         block_prefetch(in, step, block * count);
-        transpose(lines, most, rows, count, block, count);
+        buffer_turn(true, &matrix, count, padded);
         for (uint i = 0; i < count; i++) {
             struct exact *sum = &sums[reverse ? count - 1 - i : i];
             elem_t *line = lines + i * most;
@@ -227,7 +240,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
             }
         }
         if (results != NO_RESULTS) {
-            transpose(rows, count, lines, most, count, block);
+            buffer_turn(false, &matrix, count, padded);
             cells_scatter(rows, first->out + (long)from * first->out_step + corner, step,
                           block * count);
         }

@@ -20,7 +20,7 @@
 #define TILE_BYTES    (1 << 14)
 #define TILE_ROWS     256 /* at most */
 
-/* Columns of a strip are a multiple of this: whole vectors, and whole squares (exact_transpose.cl). */
+/* Columns of a strip are a multiple of this: whole vectors, and whole squares (transpose.cl). */
 #define STRIP_UNIT ((uint)max(WIDTH, SIDE))
 
 /* Flags that a strip keeps for each lane. */

@@ -86,15 +86,12 @@ INLINE void run_copy(const bool back, const struct run *run, long step, elem_t *
         /* from the lowest address on: the last row of cells is the first where step is -1 */
         elem_t *lowest = p + (step < 0 ? 1 - (long)rows : 0);
         elem_t *first = cell + (step < 0 ? (rows - 1) * lanes : 0);
-        const long next = step * (long)lanes;
-        if (back) {
-            transpose(lowest, run->pitch, first, next, rows, run->count);
-        } else {
-            transpose(first, next, lowest, run->pitch, run->count, rows);
-        }
+        const struct matrix matrix = {lowest, first, run->pitch, step * (long)lanes, false};
+        struct requests none[2] = {{.left = 0}, {.left = 0}};
+        lines_turn(back, &matrix, run->count, rows, none);
     } else if (run->pitch == 1) {
         for (uint row = 0; row < rows; row++, p += step, cell += lanes) {
-            row_copy(back ? p : cell, back ? cell : p, run->count);
+            contiguous_copy(back ? p : cell, back ? cell : p, run->count);
         }
     } else if (is_along(run, step)) {
         for (uint line = 0; line < run->count; line++) {

@@ -6,10 +6,6 @@
  * acc_t   sums: 4 bytes, or 8; narrower elements wrap when they are stored
  *
  * Signed integers are summed as unsigned: wrapping is then defined, and the bits are the same. */
-#ifdef __clang__ /* vectors wider than the processor's stay within one program */
-#pragma clang diagnostic ignored "-Wpsabi"
-#endif
-
 typedef INDEX index_t;
 
 #if defined(ELEM_I8)
