@@ -186,7 +186,7 @@ $(B)/tests/kernels/exact.list: Makefile
 	        way=$${kernel%%=*} && sources="$${kernel#*=}" && name=scan_exact_$$way && \
 	        kernels="$${name%_},$$name$$type,pppp8488" && \
 	        if [ -n "$$way" ]; then \
-	            sources=" vector exact_vector transpose exact_partition$$sources" && \
+	            sources=" vector exact_vector transpose partition$$sources" && \
 	            kernels="$$kernels total_exact_$${way%_},total_exact_$$way$$type,pppp8488"; \
 	        fi && \
 	        printf '%s%s\t%s\texact table%s launch\t%s\n' \

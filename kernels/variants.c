@@ -230,8 +230,7 @@ static bool are_rows_streamed(const struct scan_piece *piece,
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct scan_division *division)
 {
-    bool countable = division->set->count == 1 || division->bytes <= UINT32_MAX;
-    if (line_bytes < CUT_BYTES || !countable) { /* tickets have 32 bits */
+    if (line_bytes < CUT_BYTES) {
         return false;
     }
     uint64_t lines = division->bytes / line_bytes;
@@ -287,7 +286,7 @@ static uint64_t divide_generic(const struct scan_piece *piece,
 }
 
 /* Cut `groups` groups of entry->item_lines lines side by side into partitions where whole ones would
- * keep threads waiting (partition.cl, exact_partition.cl). The last partition is as long as nearly all
+ * keep threads waiting (partition.cl). The last partition is as long as nearly all
  * that its thread gets, because it costs no total. Returns the work items. */
 static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
                           const struct scan_division *division, struct scan_entry *entry)
@@ -311,7 +310,7 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
         const uint64_t words = floats ? exact_sum_bytes(piece->plan->dtype) / sizeof(ulong) : 1;
         entry->partitions = scan_ceil_div(length - last, partition) + 1;
         entry->partition_length = partition;
-        entry->state_words = scan_ceil_div(piece->plan->lines, groups) * words;
+        entry->totals_words = scan_ceil_div(piece->plan->lines, groups) * words;
     }
     return groups * entry->partitions;
 }
@@ -527,15 +526,15 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
      *                           can, prefer, work items */
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, true},
-    [SCAN_VARIANT_EXACT_TILES] = {EXACT("vector", "exact_vector", "transpose", "exact_partition", "exact_strip",
+    [SCAN_VARIANT_EXACT_TILES] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
                                        "exact_tiles"),
                                  {"scan_exact_tiles", "total_exact_tiles"}, NULL,
                                  any_layout, many_gathered, divide_exact_tiles, true},
-    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("vector", "exact_vector", "transpose", "exact_partition", "exact_strip",
+    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
                                          "exact_columns"),
                                  {"scan_exact_columns", "total_exact_columns"}, NULL,
                                  are_columns, wide_or_alone, divide_exact_columns, true},
-    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("vector", "exact_vector", "transpose", "exact_partition", "exact_block",
+    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_block",
                                       "exact_total", "exact_strip", "exact_rows"),
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,
                                  any_layout, few_or_rows, divide_exact_rows, true},

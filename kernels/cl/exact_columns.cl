@@ -85,7 +85,11 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
 {
     struct partition p = partition_of(launch, e, item);
     const struct columns columns = columns_of(&p);
-    if (partition_before(&p, columns.line, columns.count)) {
+    if (partition_is_added(&p)) {
         strip_scan(&p, columns);
+        return;
+    }
+    for (uint i = 0; i < columns.count; i++) {
+        partition_keep(&p, columns.line + i);
     }
 }

@@ -256,7 +256,7 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     struct exact sums[LINES_TOGETHER];
     for (uint i = 0; i < count; i++) {
         stretches[i] = stretch_of(p, line + i);
-        partition_begin(p, line + i, &sums[i]);
+        sums[i] = partition_begin(p, line + i);
     }
     if (count > 1 && neighbours_of(p->entry) == count) {
         neighbours_scan(&stretches[0], count, p->length, results, sums);
@@ -273,7 +273,7 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
         }
     }
     for (uint i = 0; i < count && partition_is_summed(p); i++) {
-        partition_end(p, line + i, &sums[i]);
+        partition_end(p, line + i, sums[i]);
     }
 }
 
@@ -335,7 +335,10 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
     const uint together = lines_together(e);
     ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
-    if (!partition_before(&p, line, (uint)(end - line))) {
+    if (!partition_is_added(&p)) {
+        for (; line < end; line++) {
+            partition_keep(&p, line);
+        }
         return;
     }
     for (; line < end; line += together) {

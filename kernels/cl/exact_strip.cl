@@ -20,6 +20,28 @@
 #define TILE_BYTES    (1 << 14)
 #define TILE_ROWS     256 /* at most */
 
+/* The results that are written. */
+enum results {
+    INCLUSIVE,
+    EXCLUSIVE,
+    NO_RESULTS /* the sums after the last element are wanted alone */
+};
+
+INLINE enum results results_of(const struct partition *p)
+{
+    const ulong flags = p->entry->flags;
+    return p->total || (flags & ENTRY_TOTALS) != 0 ? NO_RESULTS
+           : (flags & ENTRY_EXCLUSIVE) != 0        ? EXCLUSIVE
+                                                   : INCLUSIVE;
+}
+
+/* Return whether the partition is scanned: where no results are wanted, the last one alone, from the
+ * totals of all others. */
+INLINE bool partition_is_needed(const struct partition *p)
+{
+    return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
+}
+
 /* Columns of a strip are a multiple of this: whole vectors, and whole squares (transpose.cl). */
 #define STRIP_UNIT ((uint)max(WIDTH, SIDE))
 
@@ -612,7 +634,7 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
     s->more = true;
     for (uint i = 0; i < s->columns; i++) {
         if (i < columns) {
-            partition_begin(p, line + i, &sums[i]);
+            sums[i] = partition_begin(p, line + i);
         } else {
             exact_clear(&sums[i]);
             sums[i].flags = EXACT_HAS_MORE;
@@ -629,7 +651,7 @@ INLINE void strip_end(struct strip *s, uint columns, const struct partition *p, 
     if (partition_is_summed(p)) {
         strip_to_exact(s);
         for (uint i = 0; i < columns; i++) {
-            partition_end(p, line + i, &s->sums[i]);
+            partition_end(p, line + i, s->sums[i]);
         }
     }
 }

@@ -189,7 +189,11 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
                        ulong item)
 {
     struct partition p = partition_of(launch, e, item);
-    if (partition_before(&p, p.lines * TILE_LINES, lines_of(&p))) {
+    if (partition_is_added(&p)) {
         lines_scan(&p);
+        return;
+    }
+    for (uint i = 0; i < lines_of(&p); i++) {
+        partition_keep(&p, p.lines * TILE_LINES + i);
     }
 }

@@ -243,7 +243,7 @@ INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile 
         sums[j] = ZEROS;
     }
     for (uint i = 0; i < lines && !zero; i++) {
-        ((elem_t *)sums)[i] = partition_begin(s->p, lane_line(s, &t, i));
+        ((elem_t *)sums)[i] = (elem_t)partition_begin(s->p, lane_line(s, &t, i));
     }
     for (; t.row < s->p->length; t.row += most) {
         tile_rows(s, &t, most);
@@ -280,7 +280,7 @@ INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
     const bool from_memory = abs(s->from.step[ROW]) == 1;
     const bool to_memory = abs(s->to.step[ROW]) == 1 && !s->p->total;
     struct requests none[2] = {{.left = 0}, {.left = 0}};
-    vec_t carry = ZEROS + partition_begin(s->p, line);
+    vec_t carry = ZEROS + (elem_t)partition_begin(s->p, line);
     for (; t.row < s->p->length; t.row += TILE_CELLS) {
         tile_rows(s, &t, TILE_CELLS);
         const uint count = t.count[ROW];

@@ -32,6 +32,19 @@ typedef ulong acc_t;
 #define PLUS(a, b)    ((a) + (b))
 #define acc_add(a, b) PLUS(a, b)
 
+/* Return the sum that a line begins with. */
+static inline acc_t acc_begin(bool exclusive)
+{
+    (void)exclusive;
+    return ACC_ZERO;
+}
+
+/* Add another sum. */
+static inline void acc_join(acc_t *sum, const acc_t *more)
+{
+    *sum = acc_add(*sum, *more);
+}
+
 static inline acc_t load_acc(elem_t value)
 {
     return (acc_t)value;

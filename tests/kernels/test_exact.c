@@ -50,7 +50,6 @@ static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
 struct table {
     struct scan_entry entry;
     ulong dim[3];
-    ulong chain[CHAIN_HEAD];
     ulong totals[PARTITIONS * LINES * CARRY_WORDS];
 };
 
@@ -223,16 +222,16 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
     const bool cut = table.entry.partitions > 1;
     const cl_ulong entry_at = 0;
     const cl_uint entry_count = 1;
-    const cl_ulong chain_at = cut ? offsetof(struct table, chain) / sizeof(ulong) : 0;
+    const cl_ulong totals_at = cut ? offsetof(struct table, totals) / sizeof(ulong) : 0;
     const cl_ulong items = (run->lines + table.entry.item_lines - 1) / table.entry.item_lines *
                            table.entry.partitions;
     const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
                                       OPENCL_ARG(entry_at),  OPENCL_ARG(entry_count),
-                                      OPENCL_ARG(items),     OPENCL_ARG(chain_at)};
+                                      OPENCL_ARG(items),     OPENCL_ARG(totals_at)};
     cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0,
-                                       cut ? sizeof table : offsetof(struct table, chain),
+                                       cut ? sizeof table : offsetof(struct table, totals),
                                        &table, 0, NULL, NULL);
     if (cut && code == CL_SUCCESS) {
         code = enqueue(lab.totals[run->type], args, ARRAY_COUNT(args), items);
