@@ -142,7 +142,7 @@ static struct scan_entry make_entry(const struct scan_piece *piece)
 struct launch_table {
     cl_ulong entry_at; /* offset of the first entry, in 64-bit words */
     cl_uint entry_count;
-    cl_ulong items; /* work items of all pieces */
+    cl_ulong items;     /* work items of all pieces */
     cl_ulong totals_at; /* offset of the totals of partitions, in words; 0: no line is cut */
     /* totals of the pieces with ENTRY_SPINE */
     cl_ulong blocks;

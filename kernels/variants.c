@@ -28,8 +28,8 @@ enum {
     SQUARE_SIDE = 128, /* bytes of a tile's runs in both of two dimensions that change places */
     PERMUTED_SIDE = 4, /* lines of both dimensions of a permuted layout, at least */
     STRIDED_LINES = 8, /* of a tile of exact sums, at least: fewer leave lanes empty */
-    EXACT_TILE_LINES = 64,     /* TILE_LINES of exact_tiles.cl */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
+    EXACT_NEAR_LEAST = 8,      /* lines: squares of fewer reach beyond the last of a tile */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
     EXACT_NARROW = 32,      /* bytes of a row of columns that become rows of blocks, at most */
@@ -272,7 +272,8 @@ static bool zeroes_gaps(const struct scan_piece *piece)
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece)
 {
     if (piece->gaps != NULL) {
-        const bool outer = variant == SCAN_VARIANT_TILES && zeroes_gaps(piece);
+        const bool tiles = variant == SCAN_VARIANT_TILES || variant == SCAN_VARIANT_EXACT_TILES;
+        const bool outer = tiles && zeroes_gaps(piece);
         (void)scan_gaps_zero(piece->plan, outer, NULL, piece->gaps);
     }
 }
@@ -399,6 +400,12 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
     entry->near_lines = smaller_of(near_size, squares ? side : lanes);
     entry->far_lines =
         smaller_of(far_size, squares ? side : larger_of(lanes / entry->near_lines, 1));
+    if (dtype_is_float(plan->dtype)) {
+        const uint64_t beyond = entry->near_lines < EXACT_NEAR_LEAST ? EXACT_NEAR_LEAST : 0;
+        entry->near_lines = smaller_of(entry->near_lines, EXACT_STRIP_COLUMNS);
+        entry->far_lines =
+            smaller_of(entry->far_lines, (EXACT_STRIP_COLUMNS - beyond) / entry->near_lines);
+    }
     entry->flags |= zeroes_gaps(piece) ? ENTRY_ZEROES : 0;
     entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->item_lines = entry->near_lines * entry->far_lines;
@@ -412,16 +419,6 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
     const uint64_t tile_bytes = entry->item_lines * plan->axis.size * bytes;
     entry->item_lines = larger_of(item_bytes(piece) / tile_bytes, 1);
     return scan_ceil_div(tiles, entry->item_lines);
-}
-
-/* Tiles of lines of exact sums. */
-static uint64_t divide_exact_tiles(const struct scan_piece *piece,
-                                   const struct scan_division *division,
-                                   struct scan_entry *entry)
-{
-    entry->item_lines = EXACT_TILE_LINES;
-    return cut_lines(piece, scan_ceil_div(piece->plan->lines, EXACT_TILE_LINES), division,
-                     entry);
 }
 
 /* Lines of exact sums, those that are neighbours together: cut, or whole. */
@@ -527,9 +524,9 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, true},
     [SCAN_VARIANT_EXACT_TILES] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
-                                       "exact_tiles"),
+                                       "exact_lanes", "tiles"),
                                  {"scan_exact_tiles", "total_exact_tiles"}, NULL,
-                                 any_layout, many_gathered, divide_exact_tiles, true},
+                                 any_layout, many_gathered, divide_tiles, true},
     [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
                                          "exact_columns"),
                                  {"scan_exact_columns", "total_exact_columns"}, NULL,
@@ -545,7 +542,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  NULL, NULL, NULL, divide_gpu, false},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, divide_lookback, false},
-    [SCAN_VARIANT_TILES]   = {VECTORS("prefix", "transpose", "tiles"), {"scan_tiles", "total_tiles"},
+    [SCAN_VARIANT_TILES]   = {VECTORS("prefix", "transpose", "lanes", "tiles"), {"scan_tiles", "total_tiles"},
                                  "-DTILES", any_layout, any_layout, divide_tiles, false},
     [SCAN_VARIANT_ROWS]    = {VECTORS("prefix", "rows"), {"scan_rows", "total_rows"}, NULL,
                                  are_rows, any_layout, divide_rows, false},

@@ -140,7 +140,7 @@ NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint 
     elem_t columns[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     const uint width = inner * sets;
-    const struct tile tile = {columns, columns, width, width, length};
+    const struct strip_tile tile = {columns, columns, width, width, length, NULL};
     const struct matrix matrix = {columns, cells, sets, length * inner, false};
     struct strip strip;
     strip_begin_zero(&strip, sums, width, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);

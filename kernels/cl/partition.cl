@@ -82,6 +82,19 @@ INLINE bool partition_is_summed(const struct partition *p)
            ((p->entry->flags & ENTRY_CARRY_OUT) != 0 && p->number + 1 == p->entry->partitions);
 }
 
+/* Return whether the scan of the partition writes its results. */
+INLINE bool partition_is_written(const struct partition *p)
+{
+    return !p->total && (p->entry->flags & ENTRY_TOTALS) == 0;
+}
+
+/* Return whether the partition is scanned: where no results are wanted, the last one alone, from
+ * the totals of all others. */
+INLINE bool partition_is_needed(const struct partition *p)
+{
+    return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
+}
+
 /* Store the sum of a line after the partition. */
 INLINE void partition_end(const struct partition *p, ulong line, acc_t sum)
 {

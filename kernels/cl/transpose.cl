@@ -1,6 +1,8 @@
 /* Moving elements between memory and a buffer in the first-level cache, for processors:
  * transposed, or with a step from each element to the next. */
 
+#define TILE_CELLS (TILED_BYTES / ELEM_BYTES) /* of the buffer */
+
 /* Elements of 16 bytes, within which every processor shuffles in one instruction. A vector, a
  * cache line, has PIECES of them. */
 #define SIDE   (16 / ELEM_BYTES)
@@ -117,10 +119,10 @@ struct matrix {
  * a row begins in what the one before it stores. */
 INLINE void rows_store(elem_t *cell, long row, const int pieces, const vec_t v[SIDE])
 {
-#define ROWS_STORE(k)                                         \
-    _Pragma("unroll") for (int i = 0; i < SIDE; i++)          \
-    {                                                         \
-        PIECE_STORE(cell + ((k) * SIDE + i) * row, v[i], k);  \
+#define ROWS_STORE(k)                                      \
+    _Pragma("unroll") for (int i = 0; i < SIDE; i++)       \
+    {                                                      \
+        PIECE_STORE(cell + ((k)*SIDE + i) * row, v[i], k); \
     }
     ROWS_STORE(0)
     if (pieces == PIECES) {

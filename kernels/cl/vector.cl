@@ -90,15 +90,15 @@ INLINE void vec_stream(elem_t *p, vec_t v)
 /* Copy `count` elements, fewer than 64, by two vectors, which may overlap each other. */
 INLINE void partial_copy(elem_t *to, const elem_t *from, uint count)
 {
-#define COPY_PARTIAL(n)                                                            \
-    if (count >= (n)) {                                                            \
-        typedef VECTOR(elem_t, n) partial_t;                                       \
-        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES)));      \
-        const partial_t first = ((const partial_any_t *)from)[0];                  \
-        const partial_t last = ((const partial_any_t *)(from + count - (n)))[0];   \
-        ((partial_any_t *)to)[0] = first;                                          \
-        ((partial_any_t *)(to + count - (n)))[0] = last;                           \
-        return;                                                                    \
+#define COPY_PARTIAL(n)                                                          \
+    if (count >= (n)) {                                                          \
+        typedef VECTOR(elem_t, n) partial_t;                                     \
+        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES)));    \
+        const partial_t first = ((const partial_any_t *)from)[0];                \
+        const partial_t last = ((const partial_any_t *)(from + count - (n)))[0]; \
+        ((partial_any_t *)to)[0] = first;                                        \
+        ((partial_any_t *)(to + count - (n)))[0] = last;                         \
+        return;                                                                  \
     }
     COPY_PARTIAL(32)
     COPY_PARTIAL(16)
