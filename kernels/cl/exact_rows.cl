@@ -24,11 +24,11 @@ struct stretch {
 
 /* Turn elements round: 64 bytes at a time, 32 of 16-bit ones. */
 #if ELEM_BYTES == 8
-#define TURNED          8
-#define TURNED_LANES    7, 6, 5, 4, 3, 2, 1, 0
+#define TURNED       8
+#define TURNED_LANES 7, 6, 5, 4, 3, 2, 1, 0
 #else
-#define TURNED          16
-#define TURNED_LANES    15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
+#define TURNED       16
+#define TURNED_LANES 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 #endif
 typedef VECTOR(elem_t, TURNED) turned_t;
 typedef turned_t turned_any_t __attribute__((aligned(ELEM_BYTES)));
@@ -52,6 +52,8 @@ INLINE void cells_gather(elem_t *cells, const elem_t *from, long step, uint coun
         __builtin_memcpy(cells, from, count * sizeof *cells);
     } else if (step == -1) {
         cells_turn(cells, from - (long)(count - 1), count);
+    } else if (step > 1) {
+        elements_gather(cells, from, step, count);
     } else {
         for (uint i = 0; i < count; i++) {
             cells[i] = from[(long)i * step];
@@ -203,7 +205,9 @@ INLINE uint neighbours_of(__global const struct scan_entry *e)
 INLINE uint lines_together(__global const struct scan_entry *e)
 {
     const uint neighbours = neighbours_of(e);
-    return e->axis_in == 1 && e->axis_out == 1 ? 1 : neighbours > 0 ? neighbours : LINES_TOGETHER;
+    return e->axis_in == 1 && e->axis_out == 1 ? 1
+           : neighbours > 0                    ? neighbours
+                                               : LINES_TOGETHER;
 }
 
 /* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
@@ -214,8 +218,9 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
     elem_t lines[TOGETHER_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     elem_t rows[TOGETHER_BYTES / ELEM_BYTES + SIDE] __attribute__((aligned(64)));
     const bool reverse = first->in_step < 0;
-    const uint most = min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
-                          (uint)EXACT_BLOCK);
+    const uint most =
+        min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
+            (uint)EXACT_BLOCK);
     const struct matrix matrix = {lines, rows, most, count, false};
     /* turned round, the last of the neighbours is the first */
     const long step = reverse ? -1 : 1;

@@ -77,11 +77,32 @@ INLINE void elements_copy(const bool back, const struct side *side, elem_t *p, l
     }
 }
 
+/* Copy `runs` contiguous runs of `count` elements, SIDE to twice SIDE, to cells, or, `back`, from
+ * there: each by two vectors, which may overlap. contiguous_copy() takes longer to find that out
+ * than to copy such a run. */
+INLINE void short_runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
+                            uint count, uint runs)
+{
+    for (uint j = 0; j < runs; j++, p += step, cells += next) {
+        const elem_t *from = back ? cells : p;
+        elem_t *to = back ? p : cells;
+        const side_t first = side_load(from);
+        const side_t last = side_load(from + count - SIDE);
+        ((side_any_t *)to)[0] = first;
+        ((side_any_t *)(to + count - SIDE))[0] = last;
+    }
+}
+
 /* Copy `runs` contiguous runs of `count` elements to cells, or, `back`, from there. To ask for
- * memory after each short run would cost more than the run. */
+ * memory after each run that is shorter than a cache line would cost more than the run. */
 INLINE void runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
                       uint count, uint runs, struct requests ahead[2])
 {
+    if (count >= SIDE && count <= 2 * SIDE) {
+        short_runs_copy(back, p, step, cells, next, count, runs);
+        requests_ask(ahead);
+        return;
+    }
     for (uint j = 0; j < runs; j++, p += step, cells += next) {
         contiguous_copy(back ? p : cells, back ? cells : p, count);
         if (count >= CACHE_LINE) {
