@@ -180,11 +180,11 @@ $(B)/tests/kernels/exact.list: Makefile
 	@for type in f16 bf16 f32 f64; do \
 	    options="-DELEM_$$(echo $$type | tr a-z A-Z) -DINDEX=ulong"; \
 	    for kernel in '= exact_lines' 'rows_= exact_block exact_total exact_strip exact_rows' \
-	        'columns_= exact_strip exact_columns' 'tiles_= exact_strip exact_tiles'; do \
+	        'columns_= exact_strip exact_columns' 'tiles_= exact_strip exact_lanes tiles'; do \
 	        way=$${kernel%%=*} && sources="$${kernel#*=}" && name=scan_exact_$$way && \
 	        kernels="$${name%_},$$name$$type,pppp8488" && \
 	        if [ -n "$$way" ]; then \
-	            sources=" exact_vector exact_transpose exact_partition$$sources" && \
+	            sources=" vector exact_vector transpose partition$$sources" && \
 	            kernels="$$kernels total_exact_$${way%_},total_exact_$$way$$type,pppp8488"; \
 	        fi && \
 	        printf '%s%s\t%s\texact table%s launch\t%s\n' \

@@ -142,9 +142,8 @@ static struct scan_entry make_entry(const struct scan_piece *piece)
 struct launch_table {
     cl_ulong entry_at; /* offset of the first entry, in 64-bit words */
     cl_uint entry_count;
-    cl_ulong items; /* work items of all pieces */
-    cl_ulong
-        chain_at; /* offset of the totals of partitions, in 64-bit words; 0: no line is cut */
+    cl_ulong items;     /* work items of all pieces */
+    cl_ulong totals_at; /* offset of the totals of partitions, in words; 0: no line is cut */
     /* totals of the pieces with ENTRY_SPINE */
     cl_ulong blocks;
     cl_ulong superblocks;
@@ -178,21 +177,21 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     const struct scan_set *set = division->set;
     struct scan_entry *entries = launcher->entries;
     struct table *room = &launcher->table;
-    uint64_t states = 0; /* 64-bit words of the totals of partitions */
+    uint64_t totals = 0; /* 64-bit words of the totals of partitions */
     size_t dims = 0;
     *table = (struct launch_table){.entry_count = (cl_uint)set->count};
     for (size_t i = 0; i < set->count; i++) {
         entries[i] = make_entry(&set->pieces[i]);
         const uint64_t items = divide(&set->pieces[i], division, &entries[i]);
         number_entry(&entries[i], items, table);
-        entries[i].state = states;
-        states += entries[i].partitions > 1 ? items * entries[i].state_words : 0;
+        entries[i].totals_at = totals;
+        totals += entries[i].partitions > 1 ? items * entries[i].totals_words : 0;
         dims += entries[i].dims;
     }
     const size_t dim_at = set->count * sizeof(struct scan_entry);
-    const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
-    const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
-    const size_t bytes = chain_at + chain_bytes;
+    const size_t totals_at = dim_at + dims * sizeof(struct scan_dim);
+    const size_t totals_bytes = totals * sizeof(uint64_t);
+    const size_t bytes = totals_at + totals_bytes;
     size_t at = dim_at;
     if (room->bytes - room->used < bytes) {
         TRY(table_grow(launcher, bytes, err));
@@ -208,9 +207,9 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
         at += dim_bytes;
     }
     memcpy(host, entries, dim_at);
-    memset(host + chain_at, 0, chain_bytes);
+    memset(host + totals_at, 0, totals_bytes);
     table->entry_at = from / sizeof(cl_ulong);
-    table->chain_at = states > 0 ? (from + chain_at) / sizeof(cl_ulong) : 0;
+    table->totals_at = totals > 0 ? (from + totals_at) / sizeof(cl_ulong) : 0;
     return device->info.host_memory
                ? STATUS_OK
                : CL_CALL(err, clEnqueueWriteBuffer, device->queue, room->mem, CL_FALSE, from,
@@ -345,11 +344,11 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
         return run_lookback(launcher, set, kernels, &table, launches, err);
     }
     const struct opencl_arg args[] = {
-        /* The generic kernel has no chain_at. */
+        /* The generic kernel has no totals_at. */
         OPENCL_ARG(set->in),        OPENCL_ARG(set->out),
         OPENCL_ARG(set->carry),     OPENCL_ARG(launcher->table.mem),
         OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
-        OPENCL_ARG(table.items),    OPENCL_ARG(table.chain_at)};
+        OPENCL_ARG(table.items),    OPENCL_ARG(table.totals_at)};
     const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
                            table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
@@ -357,7 +356,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
     if (any && !one_group) {
         launch.local = device->gpu_kernels ? LOCAL_SIZE_GPU : LOCAL_SIZE_CPU;
     }
-    if (table.chain_at > 0) {
+    if (table.totals_at > 0) {
         struct opencl_launch totals = launch;
         totals.kernel = kernels[SCAN_KERNEL_TOTALS];
         TRY(opencl_enqueue(device, &totals, launches, err));

@@ -32,7 +32,7 @@ struct scan_type {
 /* ---- one program ---- */
 
 enum {
-    PROGRAM_SOURCES_MAX = 10,
+    PROGRAM_SOURCES_MAX = 11,
     PROGRAM_OPTIONS_ROOM = 128,
     PROGRAM_NAME_ROOM = 128
 };

@@ -28,8 +28,8 @@ enum {
     SQUARE_SIDE = 128, /* bytes of a tile's runs in both of two dimensions that change places */
     PERMUTED_SIDE = 4, /* lines of both dimensions of a permuted layout, at least */
     STRIDED_LINES = 8, /* of a tile of exact sums, at least: fewer leave lanes empty */
-    EXACT_TILE_LINES = 64,     /* TILE_LINES of exact_tiles.cl */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
+    EXACT_NEAR_LEAST = 8,      /* lines: squares of fewer reach beyond the last of a tile */
     STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
     EXACT_NARROW = 32,      /* bytes of a row of columns that become rows of blocks, at most */
@@ -230,8 +230,7 @@ static bool are_rows_streamed(const struct scan_piece *piece,
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct scan_division *division)
 {
-    bool countable = division->set->count == 1 || division->bytes <= UINT32_MAX;
-    if (line_bytes < CUT_BYTES || !countable) { /* tickets have 32 bits */
+    if (line_bytes < CUT_BYTES) {
         return false;
     }
     uint64_t lines = division->bytes / line_bytes;
@@ -273,7 +272,8 @@ static bool zeroes_gaps(const struct scan_piece *piece)
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece)
 {
     if (piece->gaps != NULL) {
-        const bool outer = variant == SCAN_VARIANT_TILES && zeroes_gaps(piece);
+        const bool tiles = variant == SCAN_VARIANT_TILES || variant == SCAN_VARIANT_EXACT_TILES;
+        const bool outer = tiles && zeroes_gaps(piece);
         (void)scan_gaps_zero(piece->plan, outer, NULL, piece->gaps);
     }
 }
@@ -287,7 +287,7 @@ static uint64_t divide_generic(const struct scan_piece *piece,
 }
 
 /* Cut `groups` groups of entry->item_lines lines side by side into partitions where whole ones would
- * keep threads waiting (partition.cl, exact_partition.cl). The last partition is as long as nearly all
+ * keep threads waiting (partition.cl). The last partition is as long as nearly all
  * that its thread gets, because it costs no total. Returns the work items. */
 static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
                           const struct scan_division *division, struct scan_entry *entry)
@@ -311,7 +311,7 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
         const uint64_t words = floats ? exact_sum_bytes(piece->plan->dtype) / sizeof(ulong) : 1;
         entry->partitions = scan_ceil_div(length - last, partition) + 1;
         entry->partition_length = partition;
-        entry->state_words = scan_ceil_div(piece->plan->lines, groups) * words;
+        entry->totals_words = scan_ceil_div(piece->plan->lines, groups) * words;
     }
     return groups * entry->partitions;
 }
@@ -400,6 +400,12 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
     entry->near_lines = smaller_of(near_size, squares ? side : lanes);
     entry->far_lines =
         smaller_of(far_size, squares ? side : larger_of(lanes / entry->near_lines, 1));
+    if (dtype_is_float(plan->dtype)) {
+        const uint64_t beyond = entry->near_lines < EXACT_NEAR_LEAST ? EXACT_NEAR_LEAST : 0;
+        entry->near_lines = smaller_of(entry->near_lines, EXACT_STRIP_COLUMNS);
+        entry->far_lines =
+            smaller_of(entry->far_lines, (EXACT_STRIP_COLUMNS - beyond) / entry->near_lines);
+    }
     entry->flags |= zeroes_gaps(piece) ? ENTRY_ZEROES : 0;
     entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->item_lines = entry->near_lines * entry->far_lines;
@@ -413,16 +419,6 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
     const uint64_t tile_bytes = entry->item_lines * plan->axis.size * bytes;
     entry->item_lines = larger_of(item_bytes(piece) / tile_bytes, 1);
     return scan_ceil_div(tiles, entry->item_lines);
-}
-
-/* Tiles of lines of exact sums. */
-static uint64_t divide_exact_tiles(const struct scan_piece *piece,
-                                   const struct scan_division *division,
-                                   struct scan_entry *entry)
-{
-    entry->item_lines = EXACT_TILE_LINES;
-    return cut_lines(piece, scan_ceil_div(piece->plan->lines, EXACT_TILE_LINES), division,
-                     entry);
 }
 
 /* Lines of exact sums, those that are neighbours together: cut, or whole. */
@@ -527,15 +523,15 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
      *                           can, prefer, work items */
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, true},
-    [SCAN_VARIANT_EXACT_TILES] = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_strip",
-                                       "exact_tiles"),
+    [SCAN_VARIANT_EXACT_TILES] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
+                                       "exact_lanes", "tiles"),
                                  {"scan_exact_tiles", "total_exact_tiles"}, NULL,
-                                 any_layout, many_gathered, divide_exact_tiles, true},
-    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_strip",
+                                 any_layout, many_gathered, divide_tiles, true},
+    [SCAN_VARIANT_EXACT_COLUMNS] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
                                          "exact_columns"),
                                  {"scan_exact_columns", "total_exact_columns"}, NULL,
                                  are_columns, wide_or_alone, divide_exact_columns, true},
-    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("exact_vector", "exact_transpose", "exact_partition", "exact_block",
+    [SCAN_VARIANT_EXACT_ROWS]  = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_block",
                                       "exact_total", "exact_strip", "exact_rows"),
                                  {"scan_exact_rows", "total_exact_rows"}, NULL,
                                  any_layout, few_or_rows, divide_exact_rows, true},
@@ -546,7 +542,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  NULL, NULL, NULL, divide_gpu, false},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, divide_lookback, false},
-    [SCAN_VARIANT_TILES]   = {VECTORS("prefix", "transpose", "tiles"), {"scan_tiles", "total_tiles"},
+    [SCAN_VARIANT_TILES]   = {VECTORS("prefix", "transpose", "lanes", "tiles"), {"scan_tiles", "total_tiles"},
                                  "-DTILES", any_layout, any_layout, divide_tiles, false},
     [SCAN_VARIANT_ROWS]    = {VECTORS("prefix", "rows"), {"scan_rows", "total_rows"}, NULL,
                                  are_rows, any_layout, divide_rows, false},

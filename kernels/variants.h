@@ -39,7 +39,7 @@ struct scan_set {
 
 enum {
     SCAN_KERNELS_MAX = 4,
-    SCAN_VARIANT_SOURCES = 9
+    SCAN_VARIANT_SOURCES = 10
 };
 
 /* The rows. Where several vector kernels prefer a piece, the last of them runs it. */

@@ -192,7 +192,7 @@ INLINE void strip_scan(const struct partition *p, const bool total)
     for (uint j = 0; j < vectors; j++) {
         sums[j] = ZEROS;
         for (uint i = 0; i < LANES && !zero; i++) {
-            sums[j][i] = partition_begin(p, line + vector_column(&s, j) + i);
+            sums[j][i] = (elem_t)partition_begin(p, line + vector_column(&s, j) + i);
         }
     }
     rows_walk(&s, sums, total);

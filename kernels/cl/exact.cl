@@ -10,10 +10,11 @@
  * Flags record the facts that no integer can express: a NaN, an infinity of either sign, and
  * whether an element other than -0.0 was added.
  *
+ *   acc_begin(exclusive) return the sum that a line begins with
  *   exact_clear(s)       set the sum to that of no elements
  *   exact_add(s, x)      add an element, given by its bits
  *   exact_add_wide(...)  add an integer of 128 bits
- *   exact_join(s, more)  add another sum
+ *   acc_join(s, more)    add another sum
  *   exact_window(...)    read 128 bits of the sum, from a given bit on
  *   exact_round(s)       return the bits of the sum as an element: a NaN is the positive quiet NaN
  *                        without payload; a sum out of range is an infinity; a sum of 0 is -0.0 if
@@ -27,27 +28,31 @@
  *   -DELEM_F16|BF16|F32|F64   element type
  *   -DINDEX=uint|ulong        integer type wide enough for every offset of the launch
  *
- * This file is the first source of a program and defines elem_t, the bits of an element, and
- * acc_t, the sum of a line. */
+ * This file is the first source of a program and defines elem_t, the bits of an element,
+ * ELEM_BYTES, and acc_t, the sum of a line. */
 typedef INDEX index_t;
 
 #if defined(ELEM_F16)
 typedef ushort elem_t;
+#define ELEM_BYTES     2
 #define EXACT_FRACTION 10
 #define EXACT_EXPONENT 5
 #define EXACT_WORDS    2
 #elif defined(ELEM_BF16)
 typedef ushort elem_t;
+#define ELEM_BYTES     2
 #define EXACT_FRACTION 7
 #define EXACT_EXPONENT 8
 #define EXACT_WORDS    6
 #elif defined(ELEM_F32)
 typedef uint elem_t;
+#define ELEM_BYTES     4
 #define EXACT_FRACTION 23
 #define EXACT_EXPONENT 8
 #define EXACT_WORDS    6
 #elif defined(ELEM_F64)
 typedef ulong elem_t;
+#define ELEM_BYTES     8
 #define EXACT_FRACTION 52
 #define EXACT_EXPONENT 11
 #define EXACT_WORDS    34
@@ -84,6 +89,15 @@ static inline void exact_clear(struct exact *s)
     s->flags = 0;
     s->low = 0;
     s->high = 0;
+}
+
+/* Return the sum that a line begins with: an exclusive scan begins with +0.0. */
+static inline struct exact acc_begin(bool exclusive)
+{
+    struct exact s;
+    exact_clear(&s);
+    s.flags = exclusive ? EXACT_HAS_MORE : 0;
+    return s;
 }
 
 /* Return the sign extension of the sum: 0, or all bits set if the sum is negative. */
@@ -143,7 +157,7 @@ static inline void exact_add_wide(struct exact *s, ulong low, ulong high, uint p
 }
 
 /* Add the sum `more` and its flags to s. */
-static inline void exact_join(struct exact *s, const struct exact *more)
+static inline void acc_join(struct exact *s, const struct exact *more)
 {
     s->flags |= more->flags;
     for (uint i = more->low; i < more->high; i++) {

@@ -123,7 +123,7 @@ INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct o
 {
     const float_vec_t up = (float_vec_t)((float)power(place + EXACT_UNIT));
     const float_vec_t down = (float_vec_t)((float)power(-(place + EXACT_UNIT)));
-    const whole_t lanes = {LANES(0)};
+    const whole_t lanes = {WIDTH_LANES(0)};
     whole_t slide[3] = {(whole_t)(0), (whole_t)(0), (whole_t)(0)};
     whole_t running = *carry;
     whole_t base = (whole_t)(0);
@@ -148,7 +148,7 @@ INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct o
 INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct order o,
                       real_t *carry)
 {
-    const whole_t lanes = {LANES(0)};
+    const whole_t lanes = {WIDTH_LANES(0)};
     real_t slide[3] = {(real_t)(0.0), (real_t)(0.0), (real_t)(0.0)};
     real_t running = *carry;
     real_t base = (real_t)(0.0);
@@ -202,7 +202,7 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
     const real_t upper = limbs->upper;
     const real_t lower = limbs->lower;
     const whole_t exponent = limbs->exponent;
-    const whole_t lanes = {LANES(0)};
+    const whole_t lanes = {WIDTH_LANES(0)};
     const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* rows: the sum before is 0 */
 #define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* wraps */
     whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
@@ -261,7 +261,7 @@ INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const str
                             const struct three_limbs *limbs, whole_t carry[3])
 {
     const struct three_limbs own = *limbs;
-    const whole_t lanes = {LANES(0)};
+    const whole_t lanes = {WIDTH_LANES(0)};
     whole_t slide[3][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};

@@ -4,12 +4,13 @@
 #define TOTALS_NAME total_exact_columns
 
 /* Columns that are no whole strides, by way of a buffer that has zeros beside them. */
-INLINE void buffered_add(struct strip *s, const struct tile *t, uint columns, elem_t *cells)
+INLINE void buffered_add(struct strip *s, const struct strip_tile *t, uint columns,
+                         elem_t *cells)
 {
-    const struct tile buffered = {cells, cells, s->columns, s->columns, t->rows};
+    const struct strip_tile buffered = {cells, cells, s->columns, s->columns, t->rows, NULL};
     for (uint r = 0; r < t->rows; r++) {
         const elem_t *row = t->in + (long)r * t->in_step;
-        row_copy(cells + r * s->columns, row, columns);
+        contiguous_copy(cells + r * s->columns, row, columns);
         row_prefetch(row + (long)t->rows * t->in_step, columns);
         if (s->results != NO_RESULTS && t->out != t->in) {
             row_prefetch(t->out + (long)(r + t->rows) * t->out_step, columns);
@@ -17,7 +18,7 @@ INLINE void buffered_add(struct strip *s, const struct tile *t, uint columns, el
     }
     strip_add(s, &buffered);
     for (uint r = 0; r < t->rows && s->results != NO_RESULTS; r++) {
-        row_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
+        contiguous_copy(t->out + (long)r * t->out_step, cells + r * s->columns, columns);
     }
 }
 
@@ -43,18 +44,23 @@ NOINLINE void strip_scan(const struct partition *p, struct columns columns)
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const ulong row = reverse ? e->length - 1 - p->first : p->first;
     const struct line_walk walk = line_walk_start(e, (index_t)columns.line);
-    elem_t cells[TILE_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
+    elem_t cells[TILED_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     struct strip s;
-    struct tile t; /* the first row in the order of traversal, steps with its direction */
+    struct strip_tile t; /* the first row in the order of traversal, steps with its direction */
     t.in = AS_PRIVATE(p->launch->in + walk.in + row * e->axis_in);
     t.out = AS_PRIVATE(p->launch->out + walk.out + row * e->axis_out);
     t.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     t.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
-    strip_begin(&s, sums, columns.count, p, columns.line);
+    t.ahead = NULL;
+    strip_begin(&s, sums, columns.count, p);
+    for (uint i = 0; i < columns.count && !partition_begins_with_zero(p); i++) {
+        const struct exact sum = partition_begin(p, columns.line + i);
+        strip_set(&s, i, &sum);
+    }
     const bool is_whole = columns.count % STRIDE == 0;
-    const ulong tile_rows = strip_tile_rows(&s);
-    for (uint i = 0; i < TILE_BYTES / ELEM_BYTES && !is_whole; i++) {
+    const ulong tile_rows = strip_tile_rows(s.columns);
+    for (uint i = 0; i < TILED_BYTES / ELEM_BYTES && !is_whole; i++) {
         cells[i] = 0;
     }
     for (ulong r = 0; r < p->length; r += tile_rows) {
@@ -67,7 +73,9 @@ NOINLINE void strip_scan(const struct partition *p, struct columns columns)
         t.in += (long)tile_rows * t.in_step;
         t.out += (long)tile_rows * t.out_step;
     }
-    strip_end(&s, columns.count, p, columns.line);
+    for (uint i = 0; i < columns.count && partition_is_summed(p); i++) {
+        partition_end(p, columns.line + i, *strip_sum(&s, i));
+    }
 }
 
 /* An item is a strip, or a partition of one. */
@@ -85,7 +93,11 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
 {
     struct partition p = partition_of(launch, e, item);
     const struct columns columns = columns_of(&p);
-    if (partition_before(&p, columns.line, columns.count)) {
+    if (partition_is_added(&p)) {
         strip_scan(&p, columns);
+        return;
+    }
+    for (uint i = 0; i < columns.count; i++) {
+        partition_keep(&p, columns.line + i);
     }
 }

@@ -15,13 +15,8 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     const index_t out_step = reverse ? 0 - (index_t)e->axis_out : (index_t)e->axis_out;
     index_t from = walk.in + (reverse ? (length - 1) * (index_t)e->axis_in : 0);
     index_t to = walk.out + (reverse ? (length - 1) * (index_t)e->axis_out : 0);
-    acc_t sum;
-    if ((e->flags & ENTRY_CARRY_IN) != 0) {
-        sum = carry[e->carry + line];
-    } else {
-        exact_clear(&sum);
-        sum.flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
-    }
+    const bool carried = (e->flags & ENTRY_CARRY_IN) != 0;
+    acc_t sum = carried ? carry[e->carry + line] : acc_begin(exclusive);
     for (index_t k = 0; k < length; k++) {
         const elem_t before = results && exclusive ? exact_round(&sum) : 0;
         exact_add(&sum, in[from]);

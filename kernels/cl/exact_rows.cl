@@ -11,7 +11,7 @@
 #define TOGETHER_BYTES (1 << 15)
 
 /* Sets of short columns of at most so many elements, and rows of fewer than SHORT_ROW_LEAST, become columns
- * (exact_transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
+ * (transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
 /* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
@@ -24,11 +24,11 @@ struct stretch {
 
 /* Turn elements round: 64 bytes at a time, 32 of 16-bit ones. */
 #if ELEM_BYTES == 8
-#define TURNED          8
-#define TURNED_LANES    7, 6, 5, 4, 3, 2, 1, 0
+#define TURNED       8
+#define TURNED_LANES 7, 6, 5, 4, 3, 2, 1, 0
 #else
-#define TURNED          16
-#define TURNED_LANES    15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
+#define TURNED       16
+#define TURNED_LANES 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 #endif
 typedef VECTOR(elem_t, TURNED) turned_t;
 typedef turned_t turned_any_t __attribute__((aligned(ELEM_BYTES)));
@@ -52,6 +52,8 @@ INLINE void cells_gather(elem_t *cells, const elem_t *from, long step, uint coun
         __builtin_memcpy(cells, from, count * sizeof *cells);
     } else if (step == -1) {
         cells_turn(cells, from - (long)(count - 1), count);
+    } else if (step > 1) {
+        elements_gather(cells, from, step, count);
     } else {
         for (uint i = 0; i < count; i++) {
             cells[i] = from[(long)i * step];
@@ -121,6 +123,17 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
+/* Transpose a matrix, of which both sides are buffers (lines_turn). */
+NOINLINE void buffer_turn(const bool back, const struct matrix *m, uint lines, uint rows)
+{
+    struct requests none[2] = {{.left = 0}, {.left = 0}};
+    if (back) {
+        lines_turn(true, m, lines, rows, none);
+    } else {
+        lines_turn(false, m, lines, rows, none);
+    }
+}
+
 /* Short sets by columns, in a buffer: `cells` has the sets, and SIDE elements more, and zeros behind
  * them up to a multiple of 8 sets. Transposed, the first elements of all lines are the first row. */
 NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint inner,
@@ -129,12 +142,13 @@ NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint 
     elem_t columns[EXACT_BLOCK + 8 * SHORT_AS_COLUMNS] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     const uint width = inner * sets;
-    const struct tile tile = {columns, columns, width, width, length};
+    const struct strip_tile tile = {columns, columns, width, width, length, NULL};
+    const struct matrix matrix = {columns, cells, sets, length * inner, false};
     struct strip strip;
     strip_begin_zero(&strip, sums, width, exclusive ? EXCLUSIVE : INCLUSIVE, exclusive);
-    transpose(columns, sets, cells, length * inner, sets, length * inner);
+    buffer_turn(true, &matrix, length * inner, sets);
     strip_add(&strip, &tile);
-    transpose(cells, length * inner, columns, sets, length * inner, sets);
+    buffer_turn(false, &matrix, length * inner, sets);
 }
 
 /* `sets` short sets of lines, one behind the other. step: 1, or -1, where the first element in the
@@ -191,19 +205,23 @@ INLINE uint neighbours_of(__global const struct scan_entry *e)
 INLINE uint lines_together(__global const struct scan_entry *e)
 {
     const uint neighbours = neighbours_of(e);
-    return e->axis_in == 1 && e->axis_out == 1 ? 1 : neighbours > 0 ? neighbours : LINES_TOGETHER;
+    return e->axis_in == 1 && e->axis_out == 1 ? 1
+           : neighbours > 0                    ? neighbours
+                                               : LINES_TOGETHER;
 }
 
 /* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
- * buffer. */
+ * buffer. Elements of `rows` behind the last one are turned, too, and then overwritten by zeros. */
 NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong length,
                               enum results results, struct exact *sums)
 {
     elem_t lines[TOGETHER_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     elem_t rows[TOGETHER_BYTES / ELEM_BYTES + SIDE] __attribute__((aligned(64)));
     const bool reverse = first->in_step < 0;
-    const uint most = min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
-                          (uint)EXACT_BLOCK);
+    const uint most =
+        min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
+            (uint)EXACT_BLOCK);
+    const struct matrix matrix = {lines, rows, most, count, false};
     /* turned round, the last of the neighbours is the first */
     const long step = reverse ? -1 : 1;
     const long corner = reverse ? count - 1 : 0;
@@ -213,7 +231,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
         const elem_t *in = first->in + (long)from * first->in_step + corner;
         cells_gather(rows, in, step, block * count);
         block_prefetch(in, step, block * count);
-        transpose(lines, most, rows, count, block, count);
+        buffer_turn(true, &matrix, count, padded);
         for (uint i = 0; i < count; i++) {
             struct exact *sum = &sums[reverse ? count - 1 - i : i];
             elem_t *line = lines + i * most;
@@ -227,7 +245,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
             }
         }
         if (results != NO_RESULTS) {
-            transpose(rows, count, lines, most, count, block);
+            buffer_turn(false, &matrix, count, padded);
             cells_scatter(rows, first->out + (long)from * first->out_step + corner, step,
                           block * count);
         }
@@ -243,7 +261,7 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     struct exact sums[LINES_TOGETHER];
     for (uint i = 0; i < count; i++) {
         stretches[i] = stretch_of(p, line + i);
-        partition_begin(p, line + i, &sums[i]);
+        sums[i] = partition_begin(p, line + i);
     }
     if (count > 1 && neighbours_of(p->entry) == count) {
         neighbours_scan(&stretches[0], count, p->length, results, sums);
@@ -260,7 +278,7 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
         }
     }
     for (uint i = 0; i < count && partition_is_summed(p); i++) {
-        partition_end(p, line + i, &sums[i]);
+        partition_end(p, line + i, sums[i]);
     }
 }
 
@@ -322,7 +340,10 @@ INLINE void run_totals(const struct launch *launch, __global const struct scan_e
     const uint together = lines_together(e);
     ulong line = p.lines * e->item_lines;
     const ulong end = min(line + e->item_lines, e->lines);
-    if (!partition_before(&p, line, (uint)(end - line))) {
+    if (!partition_is_added(&p)) {
+        for (; line < end; line++) {
+            partition_keep(&p, line);
+        }
         return;
     }
     for (; line < end; line += together) {

@@ -17,10 +17,23 @@
  * elements are read before their sums are written. */
 #define STRIP_COLUMNS 512
 #define STRIP_VECTORS (STRIP_COLUMNS / WIDTH)
-#define TILE_BYTES    (1 << 14)
 #define TILE_ROWS     256 /* at most */
 
-/* Columns of a strip are a multiple of this: whole vectors, and whole squares (exact_transpose.cl). */
+/* The results that are written. */
+enum results {
+    INCLUSIVE,
+    EXCLUSIVE,
+    NO_RESULTS /* the sums after the last element are wanted alone */
+};
+
+INLINE enum results results_of(const struct partition *p)
+{
+    return !partition_is_written(p)                   ? NO_RESULTS
+           : (p->entry->flags & ENTRY_EXCLUSIVE) != 0 ? EXCLUSIVE
+                                                      : INCLUSIVE;
+}
+
+/* Columns of a strip are a multiple of this: whole vectors, and whole squares (transpose.cl). */
 #define STRIP_UNIT ((uint)max(WIDTH, SIDE))
 
 /* Flags that a strip keeps for each lane. */
@@ -52,8 +65,8 @@ struct strip {
     enum form form;
     uint columns; /* a multiple of STRIP_UNIT */
     enum results results;
-    bool fresh;       /* `sums` are not written: each is 0, with these flags */
-    uint fresh_flags; /* EXACT_HAS_ANY, _MORE */
+    bool fresh;                     /* `sums` are not written: each is 0, with these flags */
+    uint fresh_flags;               /* EXACT_HAS_ANY, _MORE */
     bool special;                   /* a NaN or an infinity was among the elements */
     bool more;                      /* every column has an element other than -0.0 */
     int place;                      /* of the lowest limb, or what every sum is a multiple of */
@@ -64,12 +77,13 @@ struct strip {
 };
 
 /* A tile: rows of the strip's columns. */
-struct tile {
+struct strip_tile {
     const elem_t *in;
     elem_t *out;
     long in_step; /* elements from row to row */
     long out_step;
     uint rows;
+    struct requests *ahead; /* two, of memory to ask for, or NULL */
 };
 
 /* ---- elements ---- */
@@ -134,12 +148,11 @@ INLINE void extremes_add_run(struct extremes *all, const elem_t *in, uint count)
 }
 
 /* The exponents of a tile, but for those of special elements. */
-NOINLINE struct range tile_range(const struct strip *s, const struct tile *t)
+NOINLINE struct range tile_range(const struct strip *s, const struct strip_tile *t)
 {
     /* Rows without gaps are one run of memory, which the processor fetches ahead by itself. */
     const bool is_run = t->in_step == (long)s->columns;
-    const bool writes_apart =
-        s->results != NO_RESULTS && abs(t->out_step) != (ulong)s->columns;
+    const bool writes_apart = s->results != NO_RESULTS && abs(t->out_step) != (ulong)s->columns;
     struct extremes all = extremes_begin();
     if (is_run) {
         extremes_add_run(&all, t->in, t->rows * s->columns);
@@ -351,7 +364,7 @@ INLINE void strip_settle(struct strip *s)
 /* ---- additions ---- */
 
 /* A tile whose sums are in the form; special: some elements, or results, are NaN or infinite. */
-INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form,
+INLINE void tile_add(struct strip *s, const struct strip_tile *t, const enum form form,
                      const enum results results, const bool special)
 {
     const bool exclusive = results == EXCLUSIVE;
@@ -424,7 +437,7 @@ INLINE void tile_add(struct strip *s, const struct tile *t, const enum form form
 }
 
 /* The exact sums, element by element. */
-NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
+NOINLINE void tile_add_exact(struct strip *s, const struct strip_tile *t)
 {
     for (uint i = 0; i < s->columns; i++) {
         struct exact *sum = &s->sums[i];
@@ -452,7 +465,8 @@ NOINLINE void tile_add_exact(struct strip *s, const struct tile *t)
 
 #if defined(WHOLES)
 /* The same in the form ONE, without special elements. */
-INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum results results)
+INLINE void tile_add_wholes(struct strip *s, const struct strip_tile *t,
+                            const enum results results)
 {
     const float_vec_t up = (float_vec_t)((float)power(s->place + EXACT_UNIT));
     const float_vec_t down = (float_vec_t)((float)power(-(s->place + EXACT_UNIT)));
@@ -473,7 +487,7 @@ INLINE void tile_add_wholes(struct strip *s, const struct tile *t, const enum re
 }
 #endif
 
-NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
+NOINLINE void tile_add_in_form(struct strip *s, const struct strip_tile *t)
 {
     const bool special = s->special || !s->more;
 #if defined(ELEM_F64)
@@ -484,7 +498,7 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
         tile_add(s, t, THREE, results, special); \
     }
 #else
-#define WITH_FORM(results, special)              \
+#define WITH_FORM(results, special)                  \
     if (s->form == NARROWEST) {                      \
         tile_add(s, t, NARROWEST, results, special); \
     } else {                                         \
@@ -514,8 +528,30 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct tile *t)
     }
 }
 
+/* Return the rows of a tile that are added before memory is asked for again: to ask for all of it at
+ * once would make the core wait. */
+INLINE uint rows_between_asks(uint columns)
+{
+    return max(512 / columns, 1U);
+}
+
+INLINE void tile_add_and_ask(struct strip *s, const struct strip_tile *t)
+{
+    const uint each = t->ahead != NULL ? rows_between_asks(s->columns) : t->rows;
+    struct strip_tile some = *t;
+    for (uint r = 0; r < t->rows; r += each) {
+        some.rows = min(each, t->rows - r);
+        tile_add_in_form(s, &some);
+        some.in += (long)each * t->in_step;
+        some.out += (long)each * t->out_step;
+        if (t->ahead != NULL) {
+            requests_ask(t->ahead);
+        }
+    }
+}
+
 /* A column may begin with -0.0, which a sum in another form than EXACT does not keep. */
-INLINE bool begins_with_minus_zero(const struct strip *s, const struct tile *t)
+INLINE bool begins_with_minus_zero(const struct strip *s, const struct strip_tile *t)
 {
     elems_t least = ~(elems_t)(0); /* 0 where an element is -0.0 */
     for (uint j = 0; j < s->columns / WIDTH; j++) {
@@ -548,7 +584,7 @@ INLINE bool strip_has_more(const struct strip *s)
     return !any_lane((all & EXACT_HAS_MORE) == 0);
 }
 
-NOINLINE void strip_add(struct strip *s, const struct tile *t)
+NOINLINE void strip_add(struct strip *s, const struct strip_tile *t)
 {
     const struct range range = tile_range(s, t);
     const bool minus = !s->more && begins_with_minus_zero(s, t);
@@ -569,7 +605,7 @@ NOINLINE void strip_add(struct strip *s, const struct tile *t)
         tile_add_exact(s, t);
         return;
     }
-    tile_add_in_form(s, t);
+    tile_add_and_ask(s, t);
     if (minus && strip_has_more(s)) {
         strip_add_flags(s, EXACT_HAS_MORE);
     }
@@ -596,46 +632,45 @@ INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Begin a strip of `columns` lines from `line` on, whose sums are in `sums`, with those before the
- * partition. Columns up to a multiple of STRIP_UNIT are added to it; their elements are to be
- * zeros, or those of another column. */
+/* Begin a strip of so many columns, with sums of no element. Columns up to a multiple of STRIP_UNIT are
+ * added to it; their elements are to be zeros, or those of another column. */
 INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
-                        const struct partition *p, ulong line)
+                        const struct partition *p)
 {
     const bool exclusive = (p->entry->flags & ENTRY_EXCLUSIVE) != 0;
-    strip_begin_zero(s, sums, (columns + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT, results_of(p),
-                     exclusive && !p->total);
+    strip_begin_zero(s, sums, (columns + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT,
+                     results_of(p), exclusive && !p->total);
     if (partition_begins_with_zero(p)) {
         return;
     }
     s->fresh = false;
     s->more = true;
     for (uint i = 0; i < s->columns; i++) {
-        if (i < columns) {
-            partition_begin(p, line + i, &sums[i]);
-        } else {
-            exact_clear(&sums[i]);
-            sums[i].flags = EXACT_HAS_MORE;
-        }
-        s->flags[i / WIDTH][i % WIDTH] = sums[i].flags & STRIP_FLAGS;
-        s->special = s->special || (sums[i].flags & EXACT_INFINITE) != 0;
-        s->more = s->more && (sums[i].flags & EXACT_HAS_MORE) != 0;
+        sums[i] = acc_begin(true);
+        s->flags[i / WIDTH][i % WIDTH] = EXACT_HAS_MORE;
     }
 }
 
-/* Leave the sums where they are wanted. */
-INLINE void strip_end(struct strip *s, uint columns, const struct partition *p, ulong line)
+/* Set the sum before the first row of a column, unless partition_begins_with_zero(). */
+INLINE void strip_set(struct strip *s, uint column, const struct exact *sum)
 {
-    if (partition_is_summed(p)) {
+    s->sums[column] = *sum;
+    s->flags[column / WIDTH][column % WIDTH] = sum->flags & STRIP_FLAGS;
+    s->special = s->special || (sum->flags & EXACT_INFINITE) != 0;
+    s->more = s->more && (sum->flags & EXACT_HAS_MORE) != 0;
+}
+
+/* Return the sum after the last row of a column. */
+INLINE const struct exact *strip_sum(struct strip *s, uint column)
+{
+    if (s->fresh || s->form != EXACT) {
         strip_to_exact(s);
-        for (uint i = 0; i < columns; i++) {
-            partition_end(p, line + i, &s->sums[i]);
-        }
     }
+    return &s->sums[column];
 }
 
-/* Rows of a tile that the first-level cache holds. */
-INLINE ulong strip_tile_rows(const struct strip *s)
+/* Return the rows of a tile that the first-level cache holds. */
+INLINE uint strip_tile_rows(uint columns)
 {
-    return min(max((ulong)TILE_BYTES / (s->columns * ELEM_BYTES), 1UL), (ulong)TILE_ROWS);
+    return min(max(TILED_BYTES / (columns * (uint)ELEM_BYTES), 1U), (uint)TILE_ROWS);
 }

@@ -12,12 +12,6 @@
  *
  * Failure modes: none. The code relies on rounding to nearest even and on subnormal support of
  * the processor (no flush to zero). */
-/* A CPU has one address space, so a pointer can change its OpenCL address space. */
-#define AS_PRIVATE(p)       ((elem_t *)(ulong)(p))
-#define INLINE              static inline __attribute__((always_inline))
-#define NOINLINE            static __attribute__((noinline))
-#define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
-
 /* The numbers of the lanes of a vector, each plus x. */
 #define FOUR_LANES(x)    (x), (x) + 1, (x) + 2, (x) + 3
 #define EIGHT_LANES(x)   FOUR_LANES(x), FOUR_LANES((x) + 4)
@@ -25,12 +19,11 @@
 #if defined(__AVX512F__)
 #define WIDTH    8  /* numbers of 64 bits in a vector */
 #define INTS     16 /* numbers of 32 bits in a vector */
-#define LANES(x) EIGHT_LANES(x)
+#define WIDTH_LANES(x) EIGHT_LANES(x)
 #else
 #define WIDTH    4
-#define LANES(x) FOUR_LANES(x)
+#define WIDTH_LANES(x) FOUR_LANES(x)
 #endif
-#define ELEM_BYTES ((EXACT_FRACTION + EXACT_EXPONENT + 1) / 8)
 
 typedef VECTOR(double, WIDTH) real_t;
 typedef VECTOR(long, WIDTH) whole_t;
@@ -46,9 +39,9 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
 /* MOVED(before, now, d, reverse): for each element of `now` the d-th element before it in the traversal;
  * `before` is the vector before `now`. A reverse traversal goes from the last lane to the first.
  * INTS_MOVED: the same of INTS lanes. */
-#define MOVED(before, now, d, reverse)                          \
-    ((reverse) ? __builtin_shufflevector(now, before, LANES(d)) \
-               : __builtin_shufflevector(before, now, LANES(WIDTH - (d))))
+#define MOVED(before, now, d, reverse)                                \
+    ((reverse) ? __builtin_shufflevector(now, before, WIDTH_LANES(d)) \
+               : __builtin_shufflevector(before, now, WIDTH_LANES(WIDTH - (d))))
 #define INTS_MOVED(before, now, d, reverse)                             \
     ((reverse) ? __builtin_shufflevector(now, before, SIXTEEN_LANES(d)) \
                : __builtin_shufflevector(before, now, SIXTEEN_LANES(INTS - (d))))

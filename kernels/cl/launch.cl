@@ -2,14 +2,14 @@
  * table, as the file before this one says in run_item(). Comes last. */
 __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
                           __global acc_t *carry, __global ulong *table, ulong entry_at,
-                          uint entry_count, ulong items, ulong chain_at)
+                          uint entry_count, ulong items, ulong totals_at)
 {
     ulong item = get_global_id(0);
     if (item < items) { /* other programs may round the number of work-items up */
         index_t own;
         __global const struct scan_entry *e =
             find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
-        struct launch launch = {in, out, carry, table + chain_at};
+        struct launch launch = {in, out, carry, table + totals_at};
         run_item(&launch, e, own);
     }
 }
@@ -19,14 +19,14 @@ __kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out,
  * file says in run_totals(). */
 __kernel void TOTALS_NAME(__global const elem_t *in, __global elem_t *out,
                           __global acc_t *carry, __global ulong *table, ulong entry_at,
-                          uint entry_count, ulong items, ulong chain_at)
+                          uint entry_count, ulong items, ulong totals_at)
 {
     const ulong item = get_global_id(0);
     if (item < items) {
         index_t own;
         __global const struct scan_entry *e =
             find_entry(table, entry_at, entry_count, BY_ITEM, item, &own);
-        const struct launch launch = {in, out, carry, table + chain_at};
+        const struct launch launch = {in, out, carry, table + totals_at};
         if (e->partitions > 1) {
             run_totals(&launch, e, own);
         }

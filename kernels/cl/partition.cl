@@ -1,12 +1,17 @@
-/* Long lines shared by work-items, for processors: lines are cut into partitions. A first
- * launch adds up every partition but the last, and writes no output. In the second, a work-item
- * adds up the totals of the partitions before its own, and scans its own from there. No
- * work-item waits for another one.
+/* Long lines that work-items share, for processors: lines are cut into partitions of any length.
+ *
+ *   launch of totals   adds up every partition but the last, and writes no output
+ *   scan               a work-item adds up the totals of the partitions before its own, and scans
+ *                      its own from there
+ *
+ * No work-item waits for another one. Sums are integers, also those of floats (exact.cl), so the
+ * cut changes no bit.
  *
  * The totals are in the launch's table: for each partition a row of sums, one for each line of
- * the entry. The last partition may be longer than the others, since nobody needs its total: it
- * has the first number, so that it is begun first. Its row holds the sums that the lines begin
- * with, because it overwrites the carry-in with the carry-out while others may still read. */
+ * the entry. Nobody needs the total of the last partition, so the last partition may be longer
+ * than the others: it has the first number, and starts first. Its row holds the sums that the
+ * lines begin with, because it overwrites the carry-in with the carry-out while other
+ * work-items may still read. */
 struct partition {
     const struct launch *launch;
     __global const struct scan_entry *entry;
@@ -17,7 +22,7 @@ struct partition {
     bool total;   /* the launch of totals: its own sum is wanted */
 };
 
-/* The partition of a work-item; the whole lines where none is cut. */
+/* Return the partition of a work-item: the whole lines where none is cut. */
 INLINE struct partition partition_of(const struct launch *launch,
                                      __global const struct scan_entry *e, ulong item)
 {
@@ -31,49 +36,67 @@ INLINE struct partition partition_of(const struct launch *launch,
     return p;
 }
 
-/* The sum of a line in the row of a partition. */
-INLINE __global ulong *partition_sum(const struct partition *p, ulong number, ulong line)
+/* Return the place of a line's sum in the row of a partition. */
+INLINE __global acc_t *partition_sum(const struct partition *p, ulong number, ulong line)
 {
-    return p->launch->chain + CHAIN_HEAD + p->entry->state + number * p->entry->lines + line;
+    __global acc_t *sums = (__global acc_t *)(p->launch->totals + p->entry->totals_at);
+    return sums + number * p->entry->lines + line;
 }
 
-/* The sum that a line begins with. */
-INLINE elem_t line_begin(const struct partition *p, ulong line)
+/* Return the sum that a line begins with. */
+INLINE acc_t line_begin(const struct partition *p, ulong line)
 {
-    const bool carried = (p->entry->flags & ENTRY_CARRY_IN) != 0;
-    return carried ? (elem_t)p->launch->carry[p->entry->carry + line] : 0;
+    const ulong flags = p->entry->flags;
+    return (flags & ENTRY_CARRY_IN) != 0 ? p->launch->carry[p->entry->carry + line]
+                                         : acc_begin((flags & ENTRY_EXCLUSIVE) != 0);
 }
 
-/* The sum of a line before the partition; 0 for its total. */
-INLINE elem_t partition_begin(const struct partition *p, ulong line)
+/* Return the sum of a line before the partition; acc_begin() for its total. */
+INLINE acc_t partition_begin(const struct partition *p, ulong line)
 {
     if (p->total) {
-        return 0;
+        return acc_begin(false);
     }
     if (p->entry->partitions == 1) {
         return line_begin(p, line);
     }
-    elem_t sum = (elem_t)*partition_sum(p, p->entry->partitions - 1, line);
+    acc_t sum = *partition_sum(p, p->entry->partitions - 1, line);
     for (ulong k = 0; k < p->number; k++) {
-        sum += (elem_t)*partition_sum(p, k, line);
+        const acc_t total = *partition_sum(p, k, line);
+        acc_join(&sum, &total);
     }
     return sum;
 }
 
-/* Whether partition_begin() is 0 for all lines. */
+/* Return whether partition_begin() is the sum of no element for all lines. */
 INLINE bool partition_begins_with_zero(const struct partition *p)
 {
     return p->total || (p->number == 0 && (p->entry->flags & ENTRY_CARRY_IN) == 0);
 }
 
-/* Whether the sums after the partition are wanted: as totals, or as the lines' carry-out. */
+/* Return whether the sums after the partition are wanted: as totals, or as the lines'
+ * carry-out. */
 INLINE bool partition_is_summed(const struct partition *p)
 {
     return p->total ||
            ((p->entry->flags & ENTRY_CARRY_OUT) != 0 && p->number + 1 == p->entry->partitions);
 }
 
-INLINE void partition_end(const struct partition *p, ulong line, elem_t sum)
+/* Return whether the scan of the partition writes its results. */
+INLINE bool partition_is_written(const struct partition *p)
+{
+    return !p->total && (p->entry->flags & ENTRY_TOTALS) == 0;
+}
+
+/* Return whether the partition is scanned: where no results are wanted, the last one alone, from
+ * the totals of all others. */
+INLINE bool partition_is_needed(const struct partition *p)
+{
+    return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
+}
+
+/* Store the sum of a line after the partition. */
+INLINE void partition_end(const struct partition *p, ulong line, acc_t sum)
 {
     if (p->total) {
         *partition_sum(p, p->number, line) = sum;
@@ -82,14 +105,15 @@ INLINE void partition_end(const struct partition *p, ulong line, elem_t sum)
     }
 }
 
-/* For the launch of totals, whether one is wanted: of the last partition it is not. */
+/* For the launch of totals: return whether the total of the partition is wanted. That of the
+ * last partition is not. */
 INLINE bool partition_is_added(struct partition *p)
 {
     p->total = p->number + 1 < p->entry->partitions;
     return p->total;
 }
 
-/* For the last partition in the launch of totals: keep what a line begins with. */
+/* For the last partition in the launch of totals: keep the sum that a line begins with. */
 INLINE void partition_keep(const struct partition *p, ulong line)
 {
     *partition_sum(p, p->number, line) = line_begin(p, line);

@@ -229,7 +229,8 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
         elem_t before[COLUMNS_MAX];
         const struct stream s = stream_of(&p, &l, &walk, false);
         for (uint i = 0; i < l.columns && !zero; i++) {
-            before[i] = partition_begin(&p, reverse ? line + l.columns - 1 - i : line + i);
+            const ulong own = reverse ? line + l.columns - 1 - i : line + i;
+            before[i] = (elem_t)partition_begin(&p, own);
         }
         const vec_t after = stream_run(&s, l.columns, reverse, zero ? 0 : before);
         for (uint i = 0; i < l.columns && summed; i++) {

@@ -5,7 +5,6 @@
  * by. */
 
 #define CACHE_LINE_BYTES 64
-#define CHAIN_HEAD       8    /* words before the totals of partitions */
 #define STRIP_MAX        1024 /* columns of a strip (columns.cl) */
 #define TILED_BYTES      (1 << 14) /* of a tile's buffer (tiles.cl) */
 
@@ -26,8 +25,8 @@ struct scan_entry {
     ulong item_lines; /* lines of a work item, or columns of it */
     ulong partitions; /* that a line is cut into (partition.cl); 1: whole lines */
     ulong partition_length;
-    ulong state; /* words from the first total of the launch to its first */
-    ulong state_words;
+    ulong totals_at;    /* words from the first total of the launch to its first */
+    ulong totals_words; /* of a work item */
     ulong near;       /* tiles.cl: the dimension whose lines are neighbours in a tile */
     ulong near_lines; /* lines of it in a tile */
     ulong far;        /* the same: another dimension; e->dims: none */
@@ -144,6 +143,6 @@ struct launch {
     __global const elem_t *in;
     __global elem_t *out;
     __global acc_t *carry; /* a sum of each line */
-    __global ulong *chain; /* totals of partitions (partition.cl) */
+    __global ulong *totals; /* of partitions (partition.cl) */
 };
 #endif

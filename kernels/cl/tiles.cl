@@ -1,8 +1,8 @@
 /* Any layout, for processors: a work-item copies tiles to a buffer in the first-level cache,
  * scans them there, and copies the results to where they belong. A tile has some lines of two
- * dimensions, which lie side by side in the buffer, or, where the elements of a line are
- * nearest to each other on both sides, a part of a line. While a tile is scanned the memory of
- * the next one is asked for.
+ * dimensions, which lie side by side in the buffer (lanes.cl for integers, exact_lanes.cl for
+ * floats). Where the elements of a line are nearest to each other on both sides, a tile of
+ * integers is a part of a line. While a tile is scanned the memory of the next one is asked for.
  *
  *      memory, lines far apart          buffer
  *      a0 a1 a2 a3 ...                  a0 b0 c0 d0    row 0
@@ -10,14 +10,6 @@
  *      c0 c1 ...                        a2 b2 ...
  *
  * In place is fine: a tile is read before it is written. */
-#define KERNEL_NAME scan_tiles
-#define TOTALS_NAME total_tiles
-
-#define TILE_CELLS (TILED_BYTES / ELEM_BYTES)
-/* Lines from this length on are scanned one by one where their elements are nearest to each
- * other. */
-#define LINE_ALONE 64
-
 /* The dimensions of a tile. */
 enum {
     ROW,  /* along the axis */
@@ -43,7 +35,7 @@ struct tile {
     ulong line; /* number of its first line */
     ulong row;  /* of the partition */
     uint count[TILE_DIMS];
-    bool ends[TILE_DIMS]; /* has the last index of the dimension; of the axis: the highest one */
+    bool ends[TILE_DIMS]; /* has the last index of the dimension; of ROW: the highest one */
 };
 
 /* What is the same for all tiles of a work-item. */
@@ -55,7 +47,7 @@ struct tiling {
     ulong weight[TILE_DIMS]; /* of a line's number: FAR and NEAR */
     bool reverse;
     bool exclusive;
-    bool line_by_line;
+    bool line_by_line; /* floats: false, for exact_rows.cl has these layouts */
 };
 
 /* ---- copying ---- */
@@ -85,6 +77,41 @@ INLINE void elements_copy(const bool back, const struct side *side, elem_t *p, l
     }
 }
 
+/* Copy `runs` contiguous runs of `count` elements, SIDE to twice SIDE, to cells, or, `back`, from
+ * there: each by two vectors, which may overlap. contiguous_copy() takes longer to find that out
+ * than to copy such a run. */
+INLINE void short_runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
+                            uint count, uint runs)
+{
+    for (uint j = 0; j < runs; j++, p += step, cells += next) {
+        const elem_t *from = back ? cells : p;
+        elem_t *to = back ? p : cells;
+        const side_t first = side_load(from);
+        const side_t last = side_load(from + count - SIDE);
+        ((side_any_t *)to)[0] = first;
+        ((side_any_t *)(to + count - SIDE))[0] = last;
+    }
+}
+
+/* Copy `runs` contiguous runs of `count` elements to cells, or, `back`, from there. To ask for
+ * memory after each run that is shorter than a cache line would cost more than the run. */
+INLINE void runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
+                      uint count, uint runs, struct requests ahead[2])
+{
+    if (count >= SIDE && count <= 2 * SIDE) {
+        short_runs_copy(back, p, step, cells, next, count, runs);
+        requests_ask(ahead);
+        return;
+    }
+    for (uint j = 0; j < runs; j++, p += step, cells += next) {
+        contiguous_copy(back ? p : cells, back ? cells : p, count);
+        if (count >= CACHE_LINE) {
+            requests_ask(ahead);
+        }
+    }
+    requests_ask(ahead);
+}
+
 /* Copy a tile whose first element is at p to the buffer, where rows are `pitch` cells apart,
  * or, `back`, from there. */
 NOINLINE void tile_copy(const bool back, const struct side *side, const struct tile *t,
@@ -103,8 +130,13 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
     }
     const bool turned = near != beside && step == 1 && row != 1 && t->count[near] >= SIDE &&
                         (near == ROW || t->count[NEAR] >= SIDE);
-    const int outer = near == ROW ? FAR + NEAR - beside : ROW;
-    const int inner = near == ROW ? beside : FAR + NEAR - near;
+    int outer = near == ROW ? FAR + NEAR - beside : ROW;
+    int inner = near == ROW ? beside : FAR + NEAR - near;
+    if (!turned && abs(side->step[inner]) > abs(side->step[outer])) { /* along memory */
+        const int other = inner;
+        inner = outer;
+        outer = other;
+    }
     /* whole cache lines, of all runs alike */
     const bool past_caches =
         side->past_caches && step == 1 &&
@@ -121,6 +153,11 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
             lines_turn(back, &m, t->count[inner], t->count[near], ahead);
             continue;
         }
+        if (step == 1 && row == 1 && !past_caches) {
+            runs_copy(back, q, side->step[inner], own, next[inner], t->count[near],
+                      t->count[inner], ahead);
+            continue;
+        }
         for (uint j = 0; j < t->count[inner]; j++) {
             elements_copy(back, side, q + (long)j * side->step[inner], step,
                           own + (long)j * next[inner], row, t->count[near], t->ends[near],
@@ -135,8 +172,11 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
                                      const elem_t *p, uint steps)
 {
     const int near = side->nearest;
-    const int outer = near == ROW ? FAR : near == FAR ? NEAR : ROW;
-    const int inner = near == ROW ? NEAR : near == FAR ? ROW : FAR;
+    const int next = near == ROW ? NEAR : near == FAR ? ROW : FAR;
+    const int last = ROW + FAR + NEAR - near - next;
+    const bool along = abs(side->step[next]) <= abs(side->step[last]);
+    const int inner = along ? next : last;
+    const int outer = along ? last : next;
     const long step = side->step[near];
     struct requests r;
     r.span = (t->count[near] - 1) * abs(step) + 1;
@@ -144,8 +184,14 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
     r.next = step < 0 ? p - (r.span - 1) : p;
     r.inner_step = side->step[inner];
     r.inner_left = r.inner_count = t->count[inner];
-    r.outer_step = side->step[outer] - (long)t->count[inner] * side->step[inner];
     r.left = t->count[inner] * (side->step[outer] == 0 ? 1 : t->count[outer]);
+    if (side->step[inner] == (long)r.span) { /* one run */
+        r.left /= r.inner_count;
+        r.span *= r.inner_count;
+        r.inner_left = r.inner_count = 1;
+    }
+    const bool repeats = t->count[outer] > 1; /* a dimension of one has no step */
+    r.outer_step = repeats ? side->step[outer] - (long)r.inner_count * side->step[inner] : 0;
     r.each = (r.left + steps - 1) / max(steps, 1U);
     return r;
 }
@@ -209,41 +255,21 @@ INLINE ulong lane_line(const struct tiling *s, const struct tile *t, uint lane)
 
 /* ---- scanning ---- */
 
-/* Add row to row in the buffer. *sums: before them, then after them. */
-INLINE void rows_add(elem_t *cells, uint pitch, uint rows, vec_t excluded, vec_t *sums,
-                     struct requests ahead[2])
-{
-    for (uint j = 0; j < pitch / LANES; j++) {
-        elem_t *p = cells + j * LANES;
-        vec_t sum = sums[j];
-#pragma unroll 4
-        for (uint r = 0; r < rows; r++, p += pitch) {
-            const vec_t x = vec_load(p);
-            sum += x;
-            vec_store(p, sum - (x & excluded));
-        }
-        sums[j] = sum;
-        requests_ask(ahead);
-    }
-}
-
-/* Lines of a tile side by side. next: the tile that will follow. */
+/* Scan the lines of a tile side by side. next: the tile that will follow. */
 INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile *next)
 {
     elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
-    vec_t sums[TILE_CELLS / LANES];
+    struct lanes sums;
     const uint lines = t.count[FAR] * t.count[NEAR];
     /* squares of fewer lines reach beyond them */
     const uint lanes = lines - t.count[NEAR] + max(t.count[NEAR], (uint)SIDE);
-    const uint pitch = (lanes + LANES - 1) / LANES * LANES;
-    const uint most = TILE_CELLS / pitch;
-    const vec_t excluded = s->exclusive ? ~ZEROS : ZEROS;
+    const uint pitch = (lanes + LANE_UNIT - 1) / LANE_UNIT * LANE_UNIT;
+    const uint most = lanes_rows(pitch);
     const bool zero = partition_begins_with_zero(s->p);
-    for (uint j = 0; j < pitch / LANES; j++) {
-        sums[j] = ZEROS;
-    }
+    const bool written = partition_is_written(s->p);
+    lanes_begin(&sums, lines, pitch, s->p);
     for (uint i = 0; i < lines && !zero; i++) {
-        ((elem_t *)sums)[i] = partition_begin(s->p, lane_line(s, &t, i));
+        lanes_set(&sums, i, partition_begin(s->p, lane_line(s, &t, i)));
     }
     for (; t.row < s->p->length; t.row += most) {
         tile_rows(s, &t, most);
@@ -251,28 +277,30 @@ INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile 
         struct tile source = t;
         source.count[ROW] = s->from.step[ROW] == 0 ? 1 : t.count[ROW];
         tile_copy(false, &s->from, &source, tile_at(&s->from, &t, t.in), cells, pitch, none);
-        for (uint i = pitch; i < t.count[ROW] * pitch && s->from.step[ROW] == 0; i += LANES) {
-            vec_store(cells + i, vec_load(cells + i - pitch));
+        for (uint r = source.count[ROW]; r < t.count[ROW]; r++) {
+            contiguous_copy(cells + r * pitch, cells, pitch);
         }
         struct tile then = t.row + most < s->p->length ? t : *next;
         then.row = t.row + most < s->p->length ? t.row + most : 0;
         tile_rows(s, &then, most);
-        const uint steps = pitch / LANES + lines * t.count[ROW] / (SIDE * LANES);
-        const bool asks = !s->to.past_caches && !s->p->total && s->to.memory != s->from.memory;
+        const uint steps = lanes_asks(&sums, t.count[ROW]) +
+                           (written ? lines * t.count[ROW] / (SIDE * LANES) : 0);
+        const bool asks = !s->to.past_caches && written && s->to.memory != s->from.memory;
         struct requests ahead[2] = {
             tile_requests(&s->from, &then, tile_at(&s->from, &then, then.in), steps),
             tile_requests(&s->to, &then, tile_at(&s->to, &then, then.out), steps)};
         ahead[1].left = asks ? ahead[1].left : 0;
-        rows_add(cells, pitch, t.count[ROW], excluded, sums, ahead);
-        if (!s->p->total) {
+        lanes_add(&sums, cells, t.count[ROW], ahead);
+        if (written) {
             tile_copy(true, &s->to, &t, tile_at(&s->to, &t, t.out), cells, pitch, ahead);
         }
     }
     for (uint i = 0; i < lines && partition_is_summed(s->p); i++) {
-        partition_end(s->p, lane_line(s, &t, i), ((const elem_t *)sums)[i]);
+        partition_end(s->p, lane_line(s, &t, i), lanes_sum(&sums, i));
     }
 }
 
+#if defined(LINE_ALONE)
 /* One line, part by part. A side whose elements are neighbours needs no buffer. */
 INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
 {
@@ -280,7 +308,7 @@ INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
     const bool from_memory = abs(s->from.step[ROW]) == 1;
     const bool to_memory = abs(s->to.step[ROW]) == 1 && !s->p->total;
     struct requests none[2] = {{.left = 0}, {.left = 0}};
-    vec_t carry = ZEROS + partition_begin(s->p, line);
+    vec_t carry = ZEROS + (elem_t)partition_begin(s->p, line);
     for (; t.row < s->p->length; t.row += TILE_CELLS) {
         tile_rows(s, &t, TILE_CELLS);
         const uint count = t.count[ROW];
@@ -324,6 +352,8 @@ INLINE void lines_scan_one_by_one(const struct tiling *s, const struct tile *t)
         }
     }
 }
+
+#endif
 
 /* How near elements are: repeated ones do not save what single ones cost. */
 INLINE ulong distance(long step)
@@ -388,8 +418,11 @@ INLINE struct tiling tiling_of(const struct partition *p)
         }
         weight *= dim[0];
     }
+    s.line_by_line = false;
+#if defined(LINE_ALONE)
     s.line_by_line =
         is_along(&s.from) && is_along(&s.to) && (e->length >= LINE_ALONE || e->lines < SIDE);
+#endif
     s.from.nearest = s.line_by_line ? ROW : nearest_of(&s.from, e->length);
     s.to.nearest = s.line_by_line ? ROW : nearest_of(&s.to, e->length);
     s.to.past_caches = (e->flags & ENTRY_STREAM) != 0 && is_whole_lines(&s.to);
@@ -411,11 +444,14 @@ INLINE void tiles_scan(const struct partition *p)
         if (at + 1 < end) {
             tile_find(&s, at + 1, &next);
         }
+#if defined(LINE_ALONE)
         if (s.line_by_line) {
             lines_scan_one_by_one(&s, &t);
-        } else {
-            lines_scan(&s, t, &next);
+            t = next;
+            continue;
         }
+#endif
+        lines_scan(&s, t, &next);
         t = next;
     }
 }
@@ -424,7 +460,9 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
                      ulong item)
 {
     const struct partition p = partition_of(launch, e, item);
-    tiles_scan(&p);
+    if (partition_is_needed(&p)) {
+        tiles_scan(&p);
+    }
 }
 
 INLINE void run_totals(const struct launch *launch, __global const struct scan_entry *e,

@@ -1,6 +1,8 @@
 /* Moving elements between memory and a buffer in the first-level cache, for processors:
  * transposed, or with a step from each element to the next. */
 
+#define TILE_CELLS (TILED_BYTES / ELEM_BYTES) /* of the buffer */
+
 /* Elements of 16 bytes, within which every processor shuffles in one instruction. A vector, a
  * cache line, has PIECES of them. */
 #define SIDE   (16 / ELEM_BYTES)
@@ -14,7 +16,7 @@ INLINE side_t side_load(const elem_t *p)
     return ((const side_any_t *)p)[0];
 }
 
-/* Piece p of a vector. */
+/* Piece k of a vector; k is a literal. */
 #if ELEM_BYTES == 1
 #define SIDE_LANES(f, x) LANES_16(f, x)
 #elif ELEM_BYTES == 2
@@ -24,8 +26,9 @@ INLINE side_t side_load(const elem_t *p)
 #else
 #define SIDE_LANES(f, x) LANES_2(f, x)
 #endif
-#define PIECE_LANE(p, l) (p) * SIDE + (l)
-#define PIECE(v, p)      __builtin_shufflevector(v, v, SIDE_LANES(PIECE_LANE, p))
+#define PIECE_LANE(k, l)     (k) * SIDE + (l)
+#define PIECE(v, k)          __builtin_shufflevector(v, v, SIDE_LANES(PIECE_LANE, k))
+#define PIECE_STORE(p, v, k) ((side_any_t *)(p))[0] = PIECE(v, k)
 
 /* A vector of pieces that are `step` elements apart, or of a first one alone. */
 INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
@@ -39,16 +42,6 @@ INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
         v.each[i] = side_load(p + (i < pieces ? i : 0) * step);
     }
     return v.all;
-}
-
-INLINE void pieces_store(elem_t *p, long step, const int pieces, vec_t v)
-{
-    ((side_any_t *)p)[0] = PIECE(v, 0);
-    if (pieces == PIECES) {
-        ((side_any_t *)(p + step))[0] = PIECE(v, 1);
-        ((side_any_t *)(p + 2 * step))[0] = PIECE(v, 2);
-        ((side_any_t *)(p + 3 * step))[0] = PIECE(v, 3);
-    }
 }
 
 /* In each piece, the elements of the lower half of a in turn with those of b; of the upper
@@ -105,7 +98,7 @@ INLINE void request_ask(struct requests *r)
     }
 }
 
-/* Of two tensors. */
+/* The same of two tensors. */
 INLINE void requests_ask(struct requests r[2])
 {
     request_ask(&r[0]);
@@ -121,6 +114,23 @@ struct matrix {
     long row;         /* from each row to the next in the buffer */
     bool past_caches; /* stores to memory: whole aligned cache lines */
 };
+
+/* Store `pieces` times SIDE rows of SIDE cells, in order: where the buffer has room for fewer cells,
+ * a row begins in what the one before it stores. */
+INLINE void rows_store(elem_t *cell, long row, const int pieces, const vec_t v[SIDE])
+{
+#define ROWS_STORE(k)                                      \
+    _Pragma("unroll") for (int i = 0; i < SIDE; i++)       \
+    {                                                      \
+        PIECE_STORE(cell + ((k)*SIDE + i) * row, v[i], k); \
+    }
+    ROWS_STORE(0)
+    if (pieces == PIECES) {
+        ROWS_STORE(1)
+        ROWS_STORE(2)
+        ROWS_STORE(3)
+    }
+}
 
 /* SIDE lines and `pieces` times SIDE rows. Of `lines` lines, if there are fewer, the last one
  * stands for those that are missing. */
@@ -138,12 +148,14 @@ INLINE void squares_move(const bool back, const struct matrix *m, uint line, uin
                              : vec_load(p + at);
     }
     squares_turn(v);
+    if (!back) {
+        rows_store(cell, m->row, pieces, v);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < SIDE; i++) {
-        if (!back) {
-            pieces_store(cell + i * m->row, SIDE * m->row, pieces, v[i]);
-        } else if ((uint)i < lines && pieces == 1) {
-            pieces_store(p + i * m->line, 0, 1, v[i]);
+        if ((uint)i < lines && pieces == 1) {
+            PIECE_STORE(p + i * m->line, v[i], 0);
         } else if ((uint)i < lines && m->past_caches) {
             vec_stream(p + i * m->line, v[i]);
         } else if ((uint)i < lines) {
@@ -166,11 +178,14 @@ INLINE void squares_move_across(const bool back, const struct matrix *m, uint li
     squares_turn(v);
 #pragma unroll
     for (int i = 0; i < SIDE; i++) {
-        if (back) {
-            pieces_store(p + i * m->line, SIDE * m->line, PIECES, v[i]);
-        } else {
+        if (!back) {
             vec_store(cell + i * m->row, v[i]);
+            continue;
         }
+        PIECE_STORE(p + i * m->line, v[i], 0);
+        PIECE_STORE(p + (i + SIDE) * m->line, v[i], 1);
+        PIECE_STORE(p + (i + 2 * SIDE) * m->line, v[i], 2);
+        PIECE_STORE(p + (i + 3 * SIDE) * m->line, v[i], 3);
     }
 }
 
@@ -188,9 +203,11 @@ INLINE void rows_turn(const bool back, const struct matrix *m, uint lines, uint 
     }
 }
 
-/* Lines in memory to rows in the buffer, or, `back`, from there. There are at least SIDE rows;
+/* Copy lines in memory to rows in the buffer, or, `back`, from there. There are at least SIDE rows;
  * where rows or lines are no whole squares the last ones overlap those before them. Fewer than
- * SIDE lines are written to the buffer as SIDE. */
+ * SIDE lines are read from the buffer, and written to it, as SIDE: where the rows of the buffer
+ * have no room for that, they are written in order, so that each row repairs the one before it,
+ * and up to SIDE - 1 elements behind the last row are overwritten. */
 INLINE void lines_turn(const bool back, const struct matrix *m, uint lines, uint rows,
                        struct requests ahead[2])
 {
@@ -243,10 +260,7 @@ INLINE void elements_gather(elem_t *to, const elem_t *p, long step, uint count)
 {
     uint i = 0;
     if (step == 1) {
-        for (; i + LANES <= count; i += LANES) {
-            vec_store(to + i, vec_load(p + i));
-        }
-        partial_copy(to + i, p + i, count - i);
+        contiguous_copy(to, p, count);
         return;
     }
     if (step == 2) {
@@ -295,10 +309,7 @@ INLINE void elements_scatter(const elem_t *from, elem_t *p, long step, bool zero
         for (; past_caches && i + LANES <= count; i += LANES) {
             vec_stream(p + i, vec_load(from + i));
         }
-        for (; i + LANES <= count; i += LANES) {
-            vec_store(p + i, vec_load(from + i));
-        }
-        partial_copy(p + i, from + i, count - i);
+        contiguous_copy(p + i, from + i, count - i);
         return;
     }
     if (step == 2 && zeroes) {

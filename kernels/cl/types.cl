@@ -6,10 +6,6 @@
  * acc_t   sums: 4 bytes, or 8; narrower elements wrap when they are stored
  *
  * Signed integers are summed as unsigned: wrapping is then defined, and the bits are the same. */
-#ifdef __clang__ /* vectors wider than the processor's stay within one program */
-#pragma clang diagnostic ignored "-Wpsabi"
-#endif
-
 typedef INDEX index_t;
 
 #if defined(ELEM_I8)
@@ -35,6 +31,19 @@ typedef ulong acc_t;
 #define ACC_ZERO      ((acc_t)0)
 #define PLUS(a, b)    ((a) + (b))
 #define acc_add(a, b) PLUS(a, b)
+
+/* Return the sum that a line begins with. */
+static inline acc_t acc_begin(bool exclusive)
+{
+    (void)exclusive;
+    return ACC_ZERO;
+}
+
+/* Add another sum. */
+static inline void acc_join(acc_t *sum, const acc_t *more)
+{
+    *sum = acc_add(*sum, *more);
+}
 
 static inline acc_t load_acc(elem_t value)
 {

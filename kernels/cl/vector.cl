@@ -1,10 +1,14 @@
-/* Vectors of elements, for processors: the base of the kernels that add integers. An integer
- * wraps, so additions may be made in any order, and the sum before an element is the sum after
- * it minus the element.
+/* Vectors of elements, for processors: the base of the vector kernels. Kernels for integers add
+ * these vectors: an integer wraps, so additions may be made in any order, and the sum before an
+ * element is the sum after it minus the element. Kernels for floats only move them.
  *
  * VECTOR_BYTES  size of a vector: what the processor computes at once, unless an option says it
  * LANES         elements of a vector
  * Loads and stores need no more alignment than elem_t has. */
+#ifdef __clang__ /* vectors wider than the processor's stay within one program */
+#pragma clang diagnostic ignored "-Wpsabi"
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE \
     static __attribute__((noinline)) /* code that is used several times, or seldom */
@@ -13,10 +17,10 @@
 /* The address space of the host: to a processor all memory is one. */
 #define AS_PRIVATE(p) ((elem_t *)(ulong)(p))
 
-/* 64 bytes are not too many for a processor with shorter vectors, which computes them in parts.
- * Without AVX-512 rows and columns alone lack the registers for that. */
+/* A processor with shorter vectors computes 64 bytes in parts. Without AVX-512, rows and columns of
+ * integers alone lack the registers for that. */
 #if defined(VECTOR_BYTES)
-#elif defined(NARROW) || defined(TILES) || defined(__AVX512F__)
+#elif defined(NARROW) || defined(TILES) || defined(EXACT_WORDS) || defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #else
 #define VECTOR_BYTES 32
@@ -83,23 +87,35 @@ INLINE void vec_stream(elem_t *p, vec_t v)
     __builtin_nontemporal_store(v, (vec_t *)p);
 }
 
-/* Copy `count` elements, fewer than 64, by vectors that reach no further. */
+/* Copy `count` elements, fewer than 64, by two vectors, which may overlap each other. */
 INLINE void partial_copy(elem_t *to, const elem_t *from, uint count)
 {
-#define COPY_PARTIAL(n)                                                       \
-    if (count & (n)) {                                                        \
-        typedef VECTOR(elem_t, n) partial_t;                                  \
-        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES))); \
-        ((partial_any_t *)to)[0] = ((const partial_any_t *)from)[0];          \
-        to += (n);                                                            \
-        from += (n);                                                          \
+#define COPY_PARTIAL(n)                                                          \
+    if (count >= (n)) {                                                          \
+        typedef VECTOR(elem_t, n) partial_t;                                     \
+        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES)));    \
+        const partial_t first = ((const partial_any_t *)from)[0];                \
+        const partial_t last = ((const partial_any_t *)(from + count - (n)))[0]; \
+        ((partial_any_t *)to)[0] = first;                                        \
+        ((partial_any_t *)(to + count - (n)))[0] = last;                         \
+        return;                                                                  \
     }
     COPY_PARTIAL(32)
     COPY_PARTIAL(16)
     COPY_PARTIAL(8)
     COPY_PARTIAL(4)
     COPY_PARTIAL(2)
-    if (count & 1) {
+    if (count == 1) {
         to[0] = from[0];
     }
+}
+
+/* Copy `count` contiguous elements. */
+INLINE void contiguous_copy(elem_t *to, const elem_t *from, uint count)
+{
+    uint i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vec_store(to + i, vec_load(from + i));
+    }
+    partial_copy(to + i, from + i, count - i);
 }

@@ -1,6 +1,6 @@
 /* Exact sums by the kernel that walks any layout (exact_lines.cl), on our own device and on one that
  * compiles the source, and by the kernels of contiguous lines (exact_rows.cl), of columns
- * (exact_columns.cl) and of gathered tiles (exact_tiles.cl), against an oracle that shares nothing with them: inputs of many kinds, lengths,
+ * (exact_columns.cl) and of gathered tiles (tiles.cl), against an oracle that shares nothing with them: inputs of many kinds, lengths,
  * steps, lines side by side, and cuts of lines into launches that hand their sums on. */
 #include "kernels/opencl.h"
 #include "kernels/variants.h"
@@ -36,7 +36,7 @@ enum {
     MOST_STEP = 3,  /* elements from one to the next */
     LINES = 600,    /* side by side */
     STRIP = 512,    /* lines of a work-item of exact_columns.cl */
-    TILE = 64,      /* of exact_tiles.cl */
+    TILE = 64,      /* of tiles.cl */
     PARTITIONS = 6, /* of a line, at most */
     ROOM = 8 * MOST * 64,
     CARRY_WORDS = 36 /* of float64, the largest */
@@ -50,7 +50,6 @@ static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
 struct table {
     struct scan_entry entry;
     ulong dim[3];
-    ulong chain[CHAIN_HEAD];
     ulong totals[PARTITIONS * LINES * CARRY_WORDS];
 };
 
@@ -215,7 +214,10 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                                       .dim_at = sizeof table.entry / sizeof(ulong),
                                       .lines = run->lines,
                                       .item_lines = lab.item_lines,
-                                      .partitions = 1};
+                                      .partitions = 1,
+                                      .near_lines = TILE,
+                                      .far = 1, /* none */
+                                      .far_lines = 1};
     table.dim[0] = run->lines;
     table.dim[1] = run->pitch;
     table.dim[2] = run->pitch;
@@ -223,16 +225,17 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
     const bool cut = table.entry.partitions > 1;
     const cl_ulong entry_at = 0;
     const cl_uint entry_count = 1;
-    const cl_ulong chain_at = cut ? offsetof(struct table, chain) / sizeof(ulong) : 0;
+    const cl_ulong totals_at = cut ? offsetof(struct table, totals) / sizeof(ulong) : 0;
     const cl_ulong items = (run->lines + table.entry.item_lines - 1) / table.entry.item_lines *
                            table.entry.partitions;
+    table.entry.item_lines = lab.way == WAY_TILES ? 1 : table.entry.item_lines; /* tiles */
     const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
                                       OPENCL_ARG(entry_at),  OPENCL_ARG(entry_count),
-                                      OPENCL_ARG(items),     OPENCL_ARG(chain_at)};
+                                      OPENCL_ARG(items),     OPENCL_ARG(totals_at)};
     cl_int code = clEnqueueWriteBuffer(lab.cl.queue, lab.table, CL_TRUE, 0,
-                                       cut ? sizeof table : offsetof(struct table, chain),
+                                       cut ? sizeof table : offsetof(struct table, totals),
                                        &table, 0, NULL, NULL);
     if (cut && code == CL_SUCCESS) {
         code = enqueue(lab.totals[run->type], args, ARRAY_COUNT(args), items);
