@@ -132,7 +132,8 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
                         (near == ROW || t->count[NEAR] >= SIDE);
     int outer = near == ROW ? FAR + NEAR - beside : ROW;
     int inner = near == ROW ? beside : FAR + NEAR - near;
-    if (!turned && abs(side->step[inner]) > abs(side->step[outer])) { /* along memory */
+    if (t->count[near] * step < CACHE_LINE && !turned &&
+        abs(side->step[inner]) > abs(side->step[outer])) { /* short runs: along memory */
         const int other = inner;
         inner = outer;
         outer = other;
@@ -167,14 +168,17 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
     }
 }
 
-/* The memory of a tile whose first element is at p, to be asked for in so many steps. */
+/* Return the requests for the memory of a tile whose first element is at p, to be asked for in so
+ * many steps. Runs that are shorter than a cache line and follow each other without gaps are one
+ * run; longer ones are not, for a run is asked for at once. */
 INLINE struct requests tile_requests(const struct side *side, const struct tile *t,
                                      const elem_t *p, uint steps)
 {
     const int near = side->nearest;
     const int next = near == ROW ? NEAR : near == FAR ? ROW : FAR;
     const int last = ROW + FAR + NEAR - near - next;
-    const bool along = abs(side->step[next]) <= abs(side->step[last]);
+    const bool is_short = t->count[near] * abs(side->step[near]) < CACHE_LINE;
+    const bool along = !is_short || abs(side->step[next]) <= abs(side->step[last]);
     const int inner = along ? next : last;
     const int outer = along ? last : next;
     const long step = side->step[near];
@@ -185,7 +189,7 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
     r.inner_step = side->step[inner];
     r.inner_left = r.inner_count = t->count[inner];
     r.left = t->count[inner] * (side->step[outer] == 0 ? 1 : t->count[outer]);
-    if (side->step[inner] == (long)r.span) { /* one run */
+    if (is_short && side->step[inner] == (long)r.span) { /* one run */
         r.left /= r.inner_count;
         r.span *= r.inner_count;
         r.inner_left = r.inner_count = 1;
