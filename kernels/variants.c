@@ -61,7 +61,7 @@ static uint64_t narrow_columns(const struct scan_plan *plan)
 {
     const uint64_t most = dtype_info(plan->dtype)->bytes == 1 ? 15 : 7;
     const uint64_t columns = plan->dims > 0 ? plan->dim[plan->dims - 1].size : 0;
-    const bool packed = plan->dims <= 2 && plan->axis.in_stride == columns &&
+    const bool packed = columns > 0 && plan->dims <= 2 && plan->axis.in_stride == columns &&
                         plan->axis.out_stride == columns &&
                         scan_dim_is_unit(&plan->dim[plan->dims - 1]);
     return packed && columns <= most ? columns : 0;
@@ -320,6 +320,7 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
 static uint64_t divide_streams(const struct scan_piece *piece, uint64_t columns,
                                const struct scan_division *division, struct scan_entry *entry)
 {
+    assert(columns > 0);
     entry->item_lines = columns;
     const uint64_t items = cut_lines(piece, piece->plan->lines / columns, division, entry);
     if (entry->partitions > 1) {
