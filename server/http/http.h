@@ -1,10 +1,11 @@
-/* The HTTP side of the service: one or more threads, each with a libuv loop that drives MHD
- * daemons through their epoll descriptors and takes back finished requests. All MHD calls about a
- * connection are made on the thread of its loop.
+/* The HTTP side of the service: one or more threads, each with a libuv loop. A loop runs a connection's
+ * libmicrohttpd daemon when the connection has something to do, and takes back the requests that other
+ * threads have finished. All calls of libmicrohttpd about a connection are made on the thread of its
+ * loop.
  *
- *     socket --> MHD daemon --> exchange.c --> infer.c --> queue --> worker
- *                    ^                                                 |
- *                    +---- resume <---- completion eventfd <-----------+ */
+ *     socket --> daemon --> exchange.c --> job.c --> queue --> worker
+ *                  ^                                             |
+ *                  +-------- ready list <---- completion <-------+ */
 #ifndef TALLY_SERVER_HTTP_H
 #define TALLY_SERVER_HTTP_H
 
