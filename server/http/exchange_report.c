@@ -45,9 +45,11 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
         .route = exchange->route != NULL ? exchange->route->pattern : NULL,
         .tls = exchange->conn->tls != NULL,
         .times = exchange->request.times,
-        .answered_ns = request_state(&exchange->request) == REQUEST_ANSWERING
-                           ? exchange->conn->since_ns
-                           : 0,
+        .answered_ns =
+            request_state(&exchange->request) == REQUEST_ANSWERING
+                /* the state's clock shows the beginning of the run that made the answer */
+                ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
+                : 0,
         .ended_ns = now_ns,
     };
     tracer_add(exchange->loop->server->tracer, &ended);

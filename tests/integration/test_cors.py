@@ -20,7 +20,7 @@ ORIGIN = {"Origin": LISTED}
 MIB = 1 << 20
 REQUEST_FIELDS = {  # of openapi.json, and those of bodies, tokens, formats and traces
     *("authorization", "content-type", "content-encoding", "accept", "if-none-match"),
-    *("inference-header-content-length", "tally-carry-length"),
+    *("inference-header-content-length", "tally-carry-length", "tally-offsets-length"),
     *("x-request-id", "x-request-timeout-ms", "x-request-priority", "traceparent", "tracestate"),
 }
 
