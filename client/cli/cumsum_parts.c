@@ -126,7 +126,7 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
 }
 
 /* Have `count` elements along the axis summed, in the carry of the worker's lane if the lane has
- * one. While the server is away, the request is repeated. */
+ * one. While the server does not answer, the request is repeated. */
 static int sum_elements(struct worker *worker, const struct tally_scan *scan, int64_t count,
                         char *input, char *output)
 {
