@@ -140,7 +140,7 @@ $(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec,--wrap=getaddrinfo
 
 # Figures that nothing else has.
 $(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=queue_count_model,--wrap=admission_stats \
-    -Wl,--wrap=memory_stats,--wrap=codec_pool_waiting,--wrap=log_dropped,--wrap=machine_usage_sampled \
+    -Wl,--wrap=memory_stats,--wrap=work_line,--wrap=log_dropped,--wrap=machine_usage_sampled \
     -Wl,--wrap=device_pool_count,--wrap=device_pool_stats
 
 # A resolver that hangs.

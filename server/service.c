@@ -13,11 +13,12 @@
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
+#include "server/sched/line.h"
 #include "server/sched/queue.h"
 #include "server/sched/request.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@
 
 enum {
     SHARED_SLAB_BYTES = 32 << 20,
+    SMALL_BLOCK_BYTES = 1 << 20, /* blocks up to this length share a slab */
     KEEP_SLABS_MS = 30000,
     SHM_REGIONS = 256
 };
@@ -86,7 +88,7 @@ static enum status build_server(struct config *config, struct server *server,
     const struct memory_options memory = {.budget_bytes = config->memory_budget,
                                           .small_slab_bytes = SHARED_SLAB_BYTES,
                                           .small_block_bytes =
-                                              QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
+                                              SMALL_BLOCK_BYTES - MEMORY_HEADROOM,
                                           .keep_ms = KEEP_SLABS_MS};
     if (log_open(&log, &server->log, err) != STATUS_OK ||
         metrics_create(&server->metrics, err) != STATUS_OK ||
@@ -98,7 +100,7 @@ static enum status build_server(struct config *config, struct server *server,
                          err) != STATUS_OK ||
         open_shm(config, server, err) != STATUS_OK ||
         queue_create((size_t)config->queue_depth, &server->queue, err) != STATUS_OK ||
-        codec_pool_create((size_t)config->codec_threads, &server->codecs, err) != STATUS_OK) {
+        work_pool_create((size_t)config->codec_threads, &server->work, err) != STATUS_OK) {
         return err->status;
     }
     warn_of_little_memory(config, server->log);
@@ -129,8 +131,8 @@ static void take_down(struct server *server, struct http *http, int code)
         (void)log_finish(server->log); /* threads that go on may still write to it */
         _exit(code);
     }
-    codec_pool_destroy(server->codecs);
-    server->codecs = NULL; /* requests that end from now on discard their texts themselves */
+    work_pool_destroy(server->work);
+    server->work = NULL; /* requests that end from now on discard their texts themselves */
     admission_close(server->admission);
     http_stop(http);
     queue_destroy(server->queue);
@@ -233,8 +235,8 @@ static void do_every_tick(struct run *run, uint64_t now_ns)
     /* SIGSTOP, a container that was paused, a debugger */
     uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
-    run->deadline_ns = deadline_earlier(queue_sweep(run->server->queue, now_ns),
-                                        codec_pool_sweep(run->server->codecs, now_ns));
+    run->deadline_ns = deadline_earlier(line_sweep(queue_line(run->server->queue), now_ns),
+                                        line_sweep(work_line(run->server->work), now_ns));
     run->deadline_ns =
         deadline_earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
     device_pool_tick(run->server->devices, now_ns, lost_ns);

@@ -7,9 +7,9 @@
 #include "server/job/infer_memory.h"
 #include "server/job/inflate.h"
 #include "server/job/slices.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -19,6 +19,7 @@ enum {
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
     TOUCH_STEP = 2 << 20,    /* ... and by one thread: a huge page */
+    TOUCH_NS = 1 << 22,      /* estimated time of TOUCH_BYTES */
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
@@ -104,8 +105,8 @@ enum status body_begin(struct request *request, struct error *err)
     body->limit = BODY_PAGE_BYTES;
     if (request->codec != NULL) {
         body->limit = request->server->config->max_body_bytes;
-        request->codecs = codec_pool_parallel(request->server->codecs, request);
-        request->parallel = &request->codecs.parallel;
+        request->work = work_parallel(request->server->work, request);
+        request->parallel = &request->work.parallel;
     }
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
@@ -216,24 +217,24 @@ static void touch_piece(void *context, int index)
     memory_touch(touching->block, from, smaller_of(from + TOUCH_STEP, touching->end));
 }
 
-/* Codec pool: any thread that has nothing to do helps, because a virtual machine's host may take
+/* Work pool: any idle thread that has nothing to do helps, because a virtual machine's host may take
  * milliseconds for a huge page, and gives several at a time. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
-    const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
+    const struct work_parallel codecs = work_parallel(request->server->work, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
     /* A slow client is promised, and has, a step at a time. */
     const uint64_t most =
         smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
-    struct touching touching = {block, smaller_of(block->touched + request->cost, most)};
+    struct touching touching = {block, smaller_of(block->touched + TOUCH_BYTES, most)};
     const uint64_t lack = touching.end > block->touched ? touching.end - block->touched : 0;
     const int count = (int)((lack + TOUCH_STEP - 1) / TOUCH_STEP);
     if (codecs.parallel.run(&codecs.parallel, count, touch_piece, &touching)) {
         block->touched += lack;
     } else {
-        (void)codec_pool_explain(request);
+        (void)work_given_up(request);
     }
     completion_post(completion, request);
 }
@@ -252,7 +253,7 @@ bool body_has_pages(struct request *request, size_t count)
         end <= landing.block->touched) {
         return true; /* it is short, or its pages are there */
     }
-    codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
+    work_submit(request->server->work, request, TOUCH_NS, touch_job);
     return false;
 }
 

@@ -13,8 +13,8 @@
 #include "server/job/inflate.h"
 #include "server/job/part.h"
 #include "server/job/segments.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -204,7 +204,7 @@ void infer_encode(struct request *request)
     answer->payload_bytes = 0;
     if (make_answer(request, &request->error) != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */
-        (void)codec_pool_explain(request);
+        (void)work_given_up(request);
     }
     request->times.finished = clock_now_ns();
 }

@@ -9,8 +9,8 @@
 #include "server/job/part.h"
 #include "server/job/segments.h"
 #include "server/sched/admission.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,8 +206,8 @@ static enum status prepare_elements(struct request *request, struct error *err)
 
 enum status infer_explain(struct request *request, enum status status)
 {
-    return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
-                                                                       : status;
+    return status == STATUS_CLIENT_GONE && work_given_up(request) ? request->error.status
+                                                                  : status;
 }
 
 /* Find the scans of the segments, and gather the short ones. What was reserved for more of these than

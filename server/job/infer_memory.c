@@ -11,9 +11,9 @@
 #include "server/job/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 enum {
     FIRST_TEXT_BYTES = 4096,
@@ -440,15 +440,13 @@ enum status infer_check(struct request *request, struct error *err)
                                  &wait_ns, err);
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
-        /* About, for a device, and for a codec thread if it is a long text. A wait for peers of a
-         * batch is no longer than a deadline allows, and does not count. */
-        const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
+        /* It waits for a device, and for a thread of the work pool if it is a long text. */
         const int64_t text_bytes = request->decoded ? 0 : request->body.declared;
-        wait_ns = queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
-        wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
+        const uint64_t scan_ns = known ? request_scan_ns(request) : 0;
+        wait_ns = queue_wait_ns(server->queue, request, scan_ns);
         if (text_bytes > (int64_t)server->config->inline_json_bytes) {
-            wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
-                                          (uint64_t)text_bytes);
+            wait_ns +=
+                work_wait_ns(server->work, request, (uint64_t)text_bytes * NS_PER_TEXT_BYTE);
         }
         status = request_check_wait(request, wait_ns, err);
     }

@@ -7,8 +7,8 @@
  * | SCAN    | compute the sums                           | the scan is long, or needs a device    |
  * | PRINT   | make the bytes of the answer               | the answer is long, or is compressed   |
  *
- * Threads: a step runs in the loop (owner OWNER_LOOP) or in a thread of the codec pool
- * (OWNER_CODECS). A scan that neither of them runs is computed by a device worker. */
+ * Threads: a step runs in the loop (owner OWNER_LOOP) or in a thread of the work pool
+ * (OWNER_WORK). A scan that neither of them runs is computed by a device worker. */
 #include "server/job/job.h"
 
 #include "server/base/clock.h"
@@ -19,23 +19,25 @@
 #include "server/job/infer_shm.h"
 #include "server/job/part.h"
 #include "server/job/slices.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 enum {
     INLINE_MOVE_BYTES = 1 << 20, /* payload that the loop swaps or moves, at most */
     INLINE_UNPACK_BYTES = 512,   /* compressed bytes that the loop decompresses, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* of an answer that the loop compresses */
-    MOVED_PER_TEXT = 16, /* bytes moved in the time in which one byte of text is parsed */
-    TEXT_PER_PACKED = 4  /* bytes of text printed in the time in which one byte is compressed */
+    UNPACK_STEP_BYTES = 1 << 20  /* of content that a short compressed body may become */
 };
+
+/* Most nanoseconds of a body that is unpacked in steps. */
+#define UNPACK_STEP_NS ((uint64_t)UNPACK_STEP_BYTES * NS_PER_TEXT_BYTE)
 
 enum job_next {
     JOB_NEXT,  /* the step is done: run the next one */
-    JOB_LATER, /* the step is too long for this thread: the codec pool runs it, by its cost */
+    JOB_LATER, /* the step is too long for this thread: the work pool runs it, by its cost */
     JOB_HOME,  /* only the loop may run the step */
     JOB_WAIT,  /* the step has handed the request over */
     JOB_DONE   /* the answer is made, or request->error is set */
@@ -46,7 +48,7 @@ static bool on_loop(const struct request *request)
     return request_owner(request) == OWNER_LOOP;
 }
 
-/* ---- what a step costs the codec pool, in bytes of text ---- */
+/* ---- the estimated time of a step on one thread, in nanoseconds ---- */
 
 /* Bytes of an answer that is no text: the output, and the carry in front of it. */
 static uint64_t binary_answer_bytes(const struct request *request)
@@ -55,46 +57,49 @@ static uint64_t binary_answer_bytes(const struct request *request)
     return request->out_bytes + carry_answer_most(&call->desc, call->totals);
 }
 
-static uint64_t parse_cost(const struct request *request)
+static uint64_t parse_ns(const struct request *request)
 {
     const struct request_body *body = &request->body;
     const struct packed_body *packed = &body->packed;
     if (body->inflate != NULL &&
         packed->at > 0) { /* unpack() has begun: the rest is as dense */
         const uint64_t ratio = body->unpacked / packed->at + 1;
-        return CODEC_SMALL_BYTES + (packed->count - packed->at) * ratio; /* far below 2^63 */
+        return UNPACK_STEP_NS +
+               (packed->count - packed->at) * ratio * NS_PER_TEXT_BYTE; /* far below 2^63 */
     }
     if (body->inflate != NULL) {
-        return packed->count; /* nobody knows the size of the content yet */
+        return packed->count * NS_PER_TEXT_BYTE; /* the size of the content is not known yet */
     }
-    return request->head_bytes + body->spilled / MOVED_PER_TEXT;
+    return request->head_bytes * NS_PER_TEXT_BYTE + body->spilled / MOVED_BYTES_PER_NS;
 }
 
-static uint64_t prepare_cost(const struct request *request)
+static uint64_t prepare_ns(const struct request *request)
 {
     const bool text = request->call.source == CALL_SOURCE_TEXT;
-    return infer_bytes_to_move(request) / MOVED_PER_TEXT + (text ? request->head_bytes : 0);
+    return infer_bytes_to_move(request) / MOVED_BYTES_PER_NS +
+           (text ? request->head_bytes * NS_PER_TEXT_BYTE : 0);
 }
 
-static uint64_t print_cost(const struct request *request)
+static uint64_t print_ns(const struct request *request)
 {
     uint64_t text = infer_text_bytes(request);
     uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
                       : text > 0                                ? text
                                                                 : binary_answer_bytes(request);
     uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
-    return text + packed * TEXT_PER_PACKED +
-           (copied + infer_part_bytes(request) + infer_marks_bytes(request)) / MOVED_PER_TEXT;
+    return text * NS_PER_TEXT_BYTE + packed * NS_PER_PACKED_BYTE +
+           (copied + infer_part_bytes(request) + infer_marks_bytes(request)) /
+               MOVED_BYTES_PER_NS;
 }
 
 /* ---- PARSE ---- */
 
-/* Decompress the body in a thread of the codec pool, but no more than fits the class of its cost: a
+/* Decompress the body in a thread of the work pool, but no more than fits the class of its cost: a
  * body that turns out to be longer must wait with the longer ones. */
 static enum job_next unpack(struct request *request)
 {
-    const bool small = request->cost <= CODEC_SMALL_BYTES;
-    if (infer_explain(request, body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
+    const bool small = request->cost_ns <= UNPACK_STEP_NS;
+    if (infer_explain(request, body_unpack(request, small ? UNPACK_STEP_BYTES : UINT64_MAX,
                                            &request->error)) != STATUS_OK) {
         return JOB_DONE;
     }
@@ -236,7 +241,7 @@ static enum job_next step_print(struct request *request)
         if (place == TEXT_ELSEWHERE) {
             return JOB_LATER;
         }
-    } else if (print_cost(request) > request->cost) {
+    } else if (print_ns(request) > request->cost_ns) {
         return JOB_LATER; /* a short text that asks for a long answer waits with the long ones */
     }
     infer_encode(request);
@@ -247,17 +252,17 @@ static enum job_next step_print(struct request *request)
 
 static const struct job_step {
     enum job_next (*run)(struct request *request);
-    uint64_t (*cost)(const struct request *request); /* of the step, for the codec pool */
+    uint64_t (*cost_ns)(const struct request *request); /* of the step, for the work pool */
     enum request_state next;
 } steps[] = {
-    [REQUEST_PARSE] = {step_parse, parse_cost, REQUEST_PREPARE},
-    [REQUEST_PREPARE] = {step_prepare, prepare_cost, REQUEST_SCAN},
+    [REQUEST_PARSE] = {step_parse, parse_ns, REQUEST_PREPARE},
+    [REQUEST_PREPARE] = {step_prepare, prepare_ns, REQUEST_SCAN},
     [REQUEST_SCAN] = {step_scan, NULL, REQUEST_PRINT},
-    [REQUEST_PRINT] = {step_print, print_cost, REQUEST_READY},
+    [REQUEST_PRINT] = {step_print, print_ns, REQUEST_READY},
 };
 
-/* Thread: of the codec pool. */
-static void run_on_codec_thread(struct request *request)
+/* Thread: of the work pool. */
+static void run_on_work_thread(struct request *request)
 {
     if (job_run(request)) {
         completion_post(request->completion, request);
@@ -273,8 +278,8 @@ bool job_run(struct request *request)
             request_enter(request, step->next);
             break;
         case JOB_LATER:
-            codec_pool_submit(request->server->codecs, request, step->cost(request),
-                              run_on_codec_thread);
+            work_submit(request->server->work, request, step->cost_ns(request),
+                        run_on_work_thread);
             return false;
         case JOB_HOME:
             completion_post(request->completion, request);

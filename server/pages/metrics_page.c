@@ -9,10 +9,11 @@
 #include "server/memory/memory.h"
 #include "server/pages/page.h"
 #include "server/sched/admission.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
+#include "server/sched/line.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -227,7 +228,7 @@ static void write_queue(FILE *out, const struct server *server)
     write_gauge(
         out, "tally_codec_waiting",
         "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
-        codec_pool_waiting(server->codecs));
+        line_count(work_line(server->work), LINE_ALL));
     static const char pending[] = "nv_inference_pending_request_count";
     write_family(out, pending, "gauge",
                  "Instantaneous number of pending requests awaiting execution.");

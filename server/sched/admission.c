@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 enum {
-    QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
-    STUCK_MS = 1000,    /* everybody who is active has waited for memory for this long */
+    CLASS = LINE_CLASSES - 1, /* the only class of its line */
+    STUCK_MS = 1000,          /* everybody who is active has waited for memory for this long */
 
     OVERTAKEN_PART = 8,  /* of the budget: an eighth, which requests that overtake may hold */
     MOST_OVERTAKEN = 16, /* lacking requests of a client that its other requests overtake */
@@ -48,7 +48,7 @@ struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
     pthread_mutex_t lock; /* guards everything below */
-    struct fair_line line;
+    struct line line;
     size_t begun_waiting;  /* of those in the line: they have begun and want more */
     uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
     size_t aside;          /* that have a promise, but no place */
@@ -80,7 +80,7 @@ enum status admission_create(struct memory *memory, size_t max_waiting, struct a
     admission->memory = memory;
     admission->max_waiting = max_waiting;
     admission->shortage = 1;
-    fair_init(&admission->line, FAIR_ADMISSION, QUANTUM);
+    line_init(&admission->line, LINE_ADMISSION);
     *out = admission;
     return STATUS_OK;
 }
@@ -88,7 +88,7 @@ enum status admission_create(struct memory *memory, size_t max_waiting, struct a
 void admission_destroy(struct admission *admission)
 {
     if (admission != NULL) {
-        assert(admission->line.count == 0);
+        assert(line_count(&admission->line, LINE_ALL) == 0);
         MUST(pthread_mutex_destroy(&admission->lock));
         free(admission);
     }
@@ -130,9 +130,10 @@ static bool has_place(const struct admission *admission, uint64_t claim)
  * line have the same? */
 static bool over_its_part(const struct admission *admission, const struct request *request)
 {
-    uint64_t part = memory_budget_large(admission->memory) / admission->line.flows;
+    uint64_t part =
+        memory_budget_large(admission->memory) / admission->line.classes[CLASS].flows;
     uint64_t more = request->admission.wanted - request->admission.claim;
-    return admission->line.flows > 1 && request->client->claimed_bytes > 0 &&
+    return admission->line.classes[CLASS].flows > 1 && request->client->claimed_bytes > 0 &&
            request->client->claimed_bytes + more > part;
 }
 
@@ -227,7 +228,7 @@ static bool grant_memory(struct admission *admission, struct request *request, u
 static bool is_alone(const struct admission *admission, const struct client *client)
 {
     const size_t waiting =
-        admission->line.flows - (client->flows[FAIR_ADMISSION].first != NULL);
+        admission->line.classes[CLASS].flows - (client->flows[LINE_ADMISSION][CLASS].count > 0);
     const size_t active = admission->active_clients - (client->active > 0);
     return waiting + active == 0;
 }
@@ -235,10 +236,10 @@ static bool is_alone(const struct admission *admission, const struct client *cli
 /* Who is active or waits has changed. Thread: a holder of the lock. */
 static void note_clients(struct admission *admission, uint64_t now_ns)
 {
-    const struct fair_flow *flow = admission->line.tail;
+    const struct line_flow *flow = admission->line.classes[CLASS].tail;
     const bool was_shared = admission->is_shared;
     admission->is_shared = admission->active_clients > 1 ||
-                           (flow != NULL && !is_alone(admission, flow->first->client));
+                           (flow != NULL && !is_alone(admission, line_flow_client(flow)));
     if (admission->is_shared && !was_shared) {
         admission->shared_since_ns = now_ns;
     }
@@ -341,21 +342,21 @@ static uint64_t go_on(struct admission *admission, uint64_t now_ns, struct leavi
     if (left == 0) {
         return room;
     }
-    struct fair_cursor cursor = fair_begin(&admission->line);
+    struct line_cursor cursor = line_begin(&admission->line, CLASS);
     while (left > 0 && cursor.current != NULL) {
         struct request *request = cursor.current;
         const bool begun = has_begun(request);
         left -= begun;
         if (begun && grant_memory(admission, request, now_ns)) {
             account_left(admission, request, true);
-            request_append(&leaving->admitted, fair_take(&cursor));
+            request_append(&leaving->admitted, line_take(&cursor));
             continue;
         }
         if (begun && !is_slow(request)) {
             room = smaller_of(room, overtaking_room(admission, request));
             stuck++;
         }
-        fair_step(&cursor);
+        line_step(&cursor);
     }
     const size_t holders = admission->active + admission->aside;
     return stuck > 0 && stuck + admission->overtaking >= holders ? 0 : room;
@@ -366,7 +367,7 @@ static uint64_t go_on(struct admission *admission, uint64_t now_ns, struct leavi
 static void begin_waiting(struct admission *admission, uint64_t now_ns, bool first,
                           uint64_t room, struct leaving *leaving)
 {
-    struct fair_cursor cursor = fair_begin(&admission->line);
+    struct line_cursor cursor = line_begin(&admission->line, CLASS);
     uint64_t left = room;
     size_t lacking = 0;
     size_t of_client = 0; /* of these, the current client's */
@@ -376,11 +377,11 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
         of_client = cursor.previous == NULL ? 0 : of_client;
         if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
             account_left(admission, request, false);
-            fair_drop(&cursor, &leaving->hopeless);
+            line_drop(&cursor, &leaving->hopeless);
         } else if (has_begun(request)) {
-            fair_step(&cursor);
+            line_step(&cursor);
         } else if (!any && over_its_part(admission, request)) {
-            fair_skip(&cursor); /* nor do those of its client overtake it */
+            line_skip(&cursor); /* nor do those of its client overtake it */
         } else if (!has_place(admission, request->admission.wanted)) {
             break; /* the next free place is for this request */
         } else if (may_overtake(admission, request, left) &&
@@ -389,15 +390,15 @@ static void begin_waiting(struct admission *admission, uint64_t now_ns, bool fir
             if (left != UNBOUNDED) {
                 count_overtaking(admission, request);
             }
-            request_append(&leaving->admitted, fair_take(&cursor));
-            cursor = fair_begin(&admission->line); /* turns have passed */
+            request_append(&leaving->admitted, line_take(&cursor));
+            cursor = line_begin(&admission->line, CLASS); /* turns have passed */
             left = room;
             lacking = 0;
         } else {
             left = smaller_of(left, overtaking_room(admission, request));
             lacking++;
             of_client++;
-            (of_client < MOST_OVERTAKEN ? fair_step : fair_skip)(&cursor);
+            (of_client < MOST_OVERTAKEN ? line_step : line_skip)(&cursor);
         }
     }
     admission->lacking = lacking + (room != UNBOUNDED);
@@ -429,7 +430,7 @@ static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
  * how long they wait says nothing of the speed of the service. Thread: a holder of the lock. */
 static size_t count_behind_work(const struct admission *admission)
 {
-    const size_t waiting = fair_count(&admission->line);
+    const size_t waiting = line_count(&admission->line, LINE_ALL);
     return waiting - smaller_of(admission->lacking, waiting);
 }
 
@@ -443,13 +444,13 @@ enum status admission_check(struct admission *admission, const struct request *r
         return memory_never_fits(admission->memory, claim, err);
     }
     MUST(pthread_mutex_lock(&admission->lock));
-    size_t waiting = admission->line.count;
+    size_t waiting = line_count(&admission->line, LINE_ALL);
     bool crowd = count_behind_work(admission) > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
+    uint64_t ahead = line_ahead_ns(&admission->line, request->client, request->high, cost);
     *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
     const bool is_full =
         waiting >= admission->max_waiting &&
-        !fair_within_part(&admission->line, 1, request->client, admission->max_waiting);
+        !line_within_part(&admission->line, request->client, admission->max_waiting);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (is_full) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -473,18 +474,18 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     hold->wanted = claim;
     hold->wanted_cost = cost;
     const uint64_t now_ns = clock_now_ns();
-    bool in_turn = admission->line.count == 0 || is_active(request);
+    bool in_turn = line_count(&admission->line, LINE_ALL) == 0 || is_active(request);
     bool granted = in_turn && grant_memory(admission, request, now_ns);
     const bool had_place = has_begun(request) || has_place(admission, claim);
     admission->lacking += in_turn && !granted && had_place;
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
-        request->cost = cost - smaller_of(cost, hold->cost);
+        request->cost_ns = cost - smaller_of(cost, hold->cost);
         hold->held_bytes = held_bytes(request);
         admission->held_waiting += hold->held_bytes;
         admission->begun_waiting += has_begun(request);
         request_set_owner(request, OWNER_ADMISSION);
-        fair_push(&admission->line, request, true);
+        line_push(&admission->line, request, true);
     }
     /* The request may begin although the first request in the line has no room. */
     bool may_begin = !granted && (request->high || admission->lacking > 0);
@@ -562,9 +563,9 @@ void admission_settle(struct admission *admission, struct request *request, uint
 static size_t clients_without(const struct admission *admission)
 {
     size_t without = 0;
-    const struct fair_flow *flow = admission->line.tail;
-    for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
-        without += flow->first->client->active == 0;
+    const struct line_flow *flow = admission->line.classes[CLASS].tail;
+    for (size_t i = 0; i < admission->line.classes[CLASS].flows; i++, flow = flow->next) {
+        without += line_flow_client(flow)->active == 0;
     }
     return without;
 }
@@ -581,7 +582,8 @@ static bool crowds(const struct admission *admission, const struct client *clien
 
 bool admission_pace(struct admission *admission, struct request *request, uint64_t came)
 {
-    if (came >= CROWDED_BYTES || (came >= SLOW_BYTES && fair_count(&admission->line) == 0)) {
+    if (came >= CROWDED_BYTES ||
+        (came >= SLOW_BYTES && line_count(&admission->line, LINE_ALL) == 0)) {
         return false;
     }
     MUST(pthread_mutex_lock(&admission->lock));
@@ -657,7 +659,7 @@ void admission_leave(struct admission *admission, struct request *request)
 
 void admission_wake(struct admission *admission)
 {
-    if (fair_count(&admission->line) == 0) {
+    if (line_count(&admission->line, LINE_ALL) == 0) {
         return;
     }
     MUST(pthread_mutex_lock(&admission->lock));
@@ -672,14 +674,14 @@ void admission_wake(struct admission *admission)
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
     const size_t holders = admission->active + admission->aside;
-    const size_t wanted = holders > 0 ? holders : admission->line.count;
-    struct fair_cursor last = {.current = NULL};
+    const size_t wanted = holders > 0 ? holders : line_count(&admission->line, LINE_ALL);
+    struct line_cursor last = {.current = NULL};
     struct request *ended = NULL;
     size_t stuck = 0;
     /* Mostly so few want more that there need be no walk through all that wait. */
     const bool may_be = admission->begun_waiting > 0 && admission->begun_waiting >= wanted;
-    for (struct fair_cursor c = fair_begin(&admission->line); may_be && c.current != NULL;
-         fair_step(&c)) {
+    for (struct line_cursor c = line_begin(&admission->line, CLASS);
+         may_be && c.current != NULL; line_step(&c)) {
         const bool holds = is_active(c.current) || is_aside(c.current);
         const bool is_stuck = holders > 0 ? holds : is_slow(c.current);
         const bool later = last.current == NULL || c.current->ticket > last.current->ticket;
@@ -696,7 +698,7 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     if (clock_span_ns(admission->stuck_since_ns, now_ns) >= STUCK_MS * NS_PER_MS) {
         admission->stuck_since_ns = 0;
         account_left(admission, last.current, true);
-        fair_drop(&last, &ended);
+        line_drop(&last, &ended);
     }
     return ended;
 }
@@ -705,7 +707,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
-    uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
+    uint64_t earliest = line_expire(&admission->line, now_ns, &expired);
     for (struct request *request = expired; request != NULL; request = request->next) {
         account_left(admission, request, has_begun(request));
     }
@@ -725,10 +727,10 @@ void admission_close(struct admission *admission)
         return;
     }
     MUST(pthread_mutex_lock(&admission->lock));
-    struct fair_cursor cursor = fair_begin(&admission->line);
+    struct line_cursor cursor = line_begin(&admission->line, CLASS);
     while (cursor.current != NULL) {
         account_left(admission, cursor.current, has_begun(cursor.current));
-        fair_drop(&cursor, &chain);
+        line_drop(&cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
     completion_fail(chain, STATUS_DRAINING, "the service is shutting down");
@@ -737,7 +739,7 @@ void admission_close(struct admission *admission)
 void admission_stats(struct admission *admission, struct admission_stats *out)
 {
     MUST(pthread_mutex_lock(&admission->lock));
-    *out =
-        (struct admission_stats){.waiting = admission->line.count, .active = admission->active};
+    *out = (struct admission_stats){.waiting = line_count(&admission->line, LINE_ALL),
+                                    .active = admission->active};
     MUST(pthread_mutex_unlock(&admission->lock));
 }

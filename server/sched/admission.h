@@ -1,5 +1,5 @@
 /* Which large requests may begin, and with how much memory: a few at a time, whole, in turn by
- * client (fair.h), the others wait outside with their bodies unread. So under overload those
+ * client (line.h), the others wait outside with their bodies unread. So under overload those
  * that began finish, and what waits costs a connection and nothing else.
  *
  * A request whose tensors and texts need no more than ADMISSION_LARGE_BYTES is small: it never

@@ -5,7 +5,7 @@
  * Everything that is shared out between clients hangs on this record: how many requests it has
  * under way (--per-client-requests), the memory they count for (--per-client-memory), the time
  * that its bytes are good for (--per-client-bytes-per-s), and its place in each line of waiting
- * requests (fair.h).
+ * requests (line.h).
  *
  * Life: clients_get() once a connection, for its address, clients_named() when a request says more;
  * client_release() when that is over. Whoever can outlive the connection holds a reference of its
@@ -15,7 +15,7 @@
 #define TALLY_SERVER_CLIENT_H
 
 #include "proto/status.h"
-#include "server/sched/fair.h"
+#include "server/sched/line.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,7 +42,7 @@ struct client {
     uint64_t active_cost;   /* ... and so is what those cost that are active, ... */
     size_t active;          /* ... how many these are, ... */
     size_t aside;           /* ... and how many go on beside the places */
-    struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
+    struct line_flow flows[LINE_COUNT][LINE_CLASSES]; /* guarded by the lock of each line */
     /* Guarded by the lock of server/http/places.c: connections that wait for a place, the link among
      * clients with as many places, and the connections, in the order of evictions. */
     size_t waiting;

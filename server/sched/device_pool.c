@@ -6,6 +6,7 @@
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
+#include "server/sched/line.h"
 #include "server/sched/queue.h"
 #include "server/sched/worker.h"
 
@@ -68,9 +69,10 @@ static void divide_work(struct device_pool *pool, size_t device)
         return;
     }
     bool both = worker_state(small) == DEVICE_READY && worker_state(large) == DEVICE_READY;
-    int before = atomic_exchange(&small->takes, both ? QUEUE_SMALL : QUEUE_BOTH);
-    atomic_store(&large->takes, both ? QUEUE_LARGE : QUEUE_BOTH);
-    if (before != atomic_load(&small->takes)) {
+    const unsigned shortest = 1U << 0;
+    const unsigned classes = both ? shortest : LINE_ALL;
+    atomic_store(&large->classes, both ? LINE_ALL & ~shortest : LINE_ALL);
+    if (atomic_exchange(&small->classes, classes) != classes) {
         queue_shake(pool->plan.parts.queue);
     }
 }

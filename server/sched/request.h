@@ -21,12 +21,12 @@
  * | LOOP      | the HTTP thread of the connection                                                   |
  * | TURN      | a turn of that thread with room for the text (text_turn.h)                          |
  * | ADMISSION | a place among the large requests, or memory                                         |
- * | CODECS    | a thread of the codec pool, or pages of memory for the body (body.h)                |
+ * | WORK      | a thread of the work pool, or pages of memory for the body (body.h)                 |
  * | QUEUE     | a device                                                                            |
  * | DEVICE    | a device worker                                                                     |
  * | SLICES    | the slices of its tensor (slices.h)                                                 |
  *
- * The function that hands a request over sets the owner: admission_enter(), codec_pool_submit(),
+ * The function that hands a request over sets the owner: admission_enter(), work_submit(),
  * queue_push(), text_turn_wait(), slices_end(). From then on nobody else touches the request, except
  * that any thread may set `cancelled` and read state and owner. The request returns to its loop by
  * its completion list, and the loop is its owner again. If the connection ends meanwhile, the
@@ -47,7 +47,8 @@
 #include "server/memory/shm.h"
 #include "server/memory/text.h"
 #include "server/sched/admission.h"
-#include "server/sched/codec_pool.h"
+#include "server/sched/line.h"
+#include "server/sched/work.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -78,16 +79,10 @@ enum request_owner {
     OWNER_LOOP,
     OWNER_TURN,
     OWNER_ADMISSION,
-    OWNER_CODECS,
+    OWNER_WORK,
     OWNER_QUEUE,
     OWNER_DEVICE,
     OWNER_SLICES
-};
-
-/* Requests one after the other, linked by next. */
-struct request_list {
-    struct request *first; /* NULL: there are none */
-    struct request *last;  /* valid if first is not NULL */
 };
 
 /* A part of a tensor that is scanned by itself (server/job/slices.h); constant while it is
@@ -101,6 +96,14 @@ struct request_slice {
     size_t job_count;
     bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
+};
+
+/* The speed of one thread, for estimates of time. */
+enum {
+    SCAN_BYTES_PER_NS = 4,  /* bytes of a contiguous tensor that are scanned */
+    MOVED_BYTES_PER_NS = 8, /* bytes that are copied, swapped, or zeroed */
+    NS_PER_TEXT_BYTE = 2,   /* parsed or printed */
+    NS_PER_PACKED_BYTE = 8  /* compressed */
 };
 
 /* Content-Encoding. */
@@ -154,17 +157,16 @@ struct request {
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
     bool local;                    /* the client is on this machine */
     bool limited;                  /* the limits of one client hold for it */
-    bool high;                     /* priority (fair.h); constant while it waits in a line */
+    bool high;                     /* priority (line.h); constant while it waits in a line */
     enum coding accept_coding;     /* what its answer may be packed with */
     uint64_t deadline_ns;          /* absolute, 0 for none */
     struct metrics_times times;
 
-    const struct codec *codec;    /* static; NULL for requests without a tensor */
-    struct codec_parallel codecs; /* what `parallel` is, for tensors */
-    const struct parallel
-        *parallel; /* `codecs`, for the long work of a tensor; NULL: no tensor */
-    bool decoded;  /* call is valid */
-    bool planned;  /* plan is valid */
+    const struct codec *codec;       /* static; NULL for requests without a tensor */
+    struct work_parallel work;       /* storage of `parallel` */
+    const struct parallel *parallel; /* runs long work of a tensor; NULL: no tensor */
+    bool decoded;                    /* call is valid */
+    bool planned;                    /* plan is valid */
 
     size_t head_bytes; /* in `head`, its NUL not counted */
     struct request_body body;
@@ -199,9 +201,9 @@ struct request {
     uint32_t batch;                  /* requests that shared its launch, 0: none ran */
     struct metrics_launch launch;    /* the one that it was in */
 
-    uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
-    uint64_t cost;   /* in the line where it waits (fair.h) */
-    void (*codec_job)(struct request *); /* private to codec_pool.c */
+    uint64_t ticket;  /* its place among those of its client (line.h): when it arrived */
+    uint64_t cost_ns; /* estimated time of the work that it waits for (line.h) */
+    void (*job)(struct request *); /* that work, in the line of the work pool (work.c) */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 
     struct codec_request codec_request;
@@ -337,10 +339,11 @@ static inline uint64_t request_bytes(const struct request *request)
     return request->block.bytes + request->shm_bytes;
 }
 
-/* Estimated time of the scan, in bytes of a contiguous tensor that takes equally long. */
-static inline uint64_t request_cost(const struct request *request)
+/* Estimated nanoseconds of the scan on one thread: ordinary float32 takes 1 ns an element. */
+static inline uint64_t request_scan_ns(const struct request *request)
 {
-    return larger_of(request_bytes(request), scan_plan_effort(&request->plan));
+    return larger_of(request_bytes(request), scan_plan_effort(&request->plan)) /
+           SCAN_BYTES_PER_NS;
 }
 
 #endif

@@ -31,7 +31,7 @@ struct server {
     struct admission *admission;
     struct shm_registry *shm; /* NULL: clients' shared memory is off */
     struct queue *queue;
-    struct codec_pool *codecs;
+    struct work_pool *work;
     struct device_pool *devices;
     _Atomic int phase; /* enum server_phase; written by service.c */
 };

@@ -38,7 +38,7 @@ void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t by
         *line = (struct text_line){.client = request->client};
         turn->count++;
     }
-    request->cost = bytes;
+    request->cost_ns = bytes;
     request_set_owner(request, OWNER_TURN);
     request_append(&line->requests, request);
     line->bytes += bytes;
@@ -53,14 +53,14 @@ void text_turn_begin(struct text_turn *turn)
 struct request *text_turn_next(struct text_turn *turn)
 {
     struct text_line line = *line_at(turn, 0);
-    if (turn->count == 0 || !has_room(turn, line.requests.first->cost)) {
+    if (turn->count == 0 || !has_room(turn, line.requests.first->cost_ns)) {
         return NULL;
     }
     struct request *request = line.requests.first;
     line.requests.first = request->next;
     request->next = NULL;
-    line.bytes -= request->cost;
-    turn->waiting_bytes -= request->cost;
+    line.bytes -= request->cost_ns;
+    turn->waiting_bytes -= request->cost_ns;
     turn->first = (turn->first + 1) % TEXT_TURN_LINES;
     turn->count--;
     if (line.requests.first != NULL) {

@@ -10,6 +10,7 @@
 #include "server/base/thread.h"
 #include "server/memory/shm.h"
 #include "server/sched/completion.h"
+#include "server/sched/line.h"
 #include "server/sched/queue.h"
 #include "server/sched/request.h"
 
@@ -21,12 +22,11 @@
 
 enum {
     BACK_OFF_DOUBLINGS = 6,
-    HERE_BYTES =
-        128 << 10 /* cost of a request that an HTTP thread scans, at most: some 20 us */
+    HERE_NS = 32000 /* most estimated time of a scan in an HTTP thread */
 };
 
-/* A batch of more cost than this gets more time in proportion. */
-#define TIMEOUT_BYTES (UINT64_C(1) << 30)
+/* A batch of more estimated time than this gets more time in proportion. */
+#define TIMEOUT_COST_NS (UINT64_C(1) << 28)
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without requests */
 
@@ -40,9 +40,9 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
 {
     *worker = (struct worker){.plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
-    atomic_init(&worker->takes, QUEUE_BOTH);
+    atomic_init(&worker->classes, LINE_ALL);
     worker->batching = plan->batch;
-    worker->batching.takes = &worker->takes;
+    worker->batching.classes = &worker->classes;
     thread_cond_init(&worker->changed);
     MUST(pthread_mutex_init(&worker->lock, NULL));
     size_t count = plan->batch.max_requests;
@@ -97,14 +97,14 @@ static void worker_fail(struct worker *worker, const char *reason)
 }
 
 /* Begin a call of the driver. A run has requests, which are in the record until it ends, linked by
- * next; bytes: their cost. */
+ * next; cost_ns: their estimated time. */
 static void call_begin(struct worker *worker, enum worker_call call, struct request *batch,
-                       size_t count, uint64_t bytes)
+                       size_t count, uint64_t cost_ns)
 {
     /* Compilers and drivers that start on a busy machine are slow without being stuck. */
     bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
     double factor = patient ? WORKER_PATIENCE : 1;
-    factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
+    factor = cost_ns > TIMEOUT_COST_NS ? (double)cost_ns / (double)TIMEOUT_COST_NS : factor;
     uint64_t timeout_ns = (uint64_t)((double)worker->plan->timeout_ns * factor);
     MUST(pthread_mutex_lock(&worker->lock));
     assert(worker->batch == NULL);
@@ -230,17 +230,17 @@ static struct scan_job make_job(const struct request *request, const struct scan
     return job;
 }
 
-/* Describe the batch to the driver; returns its cost. */
+/* Describe the batch to the driver; returns its estimated time. */
 static uint64_t fill_jobs(struct worker *worker, const struct request *first)
 {
-    uint64_t bytes = 0;
+    uint64_t cost_ns = 0;
     size_t i = 0;
     for (const struct request *request = first; request != NULL; request = request->next, i++) {
         copy_plan(&worker->plans[i], &request->plan);
         worker->jobs[i] = make_job(request, &worker->plans[i]);
-        bytes += request->cost;
+        cost_ns += request->cost_ns;
     }
-    return bytes;
+    return cost_ns;
 }
 
 /* Record in the requests, the worker's statistics and the metrics that a batch is computed. models:
@@ -316,11 +316,11 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
     struct request *left = NULL;
-    uint64_t bytes = fill_jobs(worker, first);
+    const uint64_t cost_ns = fill_jobs(worker, first);
     /* The scans of a slice, which is alone, stay where they are until it comes back. */
     const bool many = first->slice.jobs != NULL;
     const struct scan_job *jobs = many ? first->slice.jobs : worker->jobs;
-    call_begin(worker, WORKER_CALL_RUN, first, count, bytes);
+    call_begin(worker, WORKER_CALL_RUN, first, count, cost_ns);
     enum status status = worker->plan->driver->run(
         worker->device, jobs, many ? first->slice.job_count : count, &report, &err);
     if (!call_end(worker, &left)) {
@@ -373,7 +373,7 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
     struct scan_report report = {0};
     struct error err = ERROR_INIT;
     int model = -1;
-    if (worker_state(worker) != DEVICE_READY || request_cost(request) > HERE_BYTES) {
+    if (worker_state(worker) != DEVICE_READY || request_scan_ns(request) > HERE_NS) {
         return false;
     }
     if (device->opened == NULL &&

@@ -57,9 +57,9 @@ struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* of the device */
     bool first;                     /* of its device: says in the log that this is ready */
-    atomic_int takes; /* enum queue_takes: QUEUE_BOTH, unless another worker of the device
-                       * takes the rest; written by the pool */
-    struct queue_batching batching; /* the plan's, with takes */
+    atomic_uint classes; /* of the line that it serves: all, unless another worker of the device
+                          * serves the others; written by the pool */
+    struct queue_batching batching; /* the plan's, with `classes` */
     struct scan_device_info info;
     pthread_t thread;
     bool started;

@@ -372,8 +372,8 @@ void wire_tick(void)
 {
     if (wire.running) {
         uint64_t now_ns = clock_now_ns();
-        (void)queue_sweep(wire.fakes.server.queue, now_ns);
-        (void)codec_pool_sweep(wire.fakes.server.codecs, now_ns);
+        (void)line_sweep(queue_line(wire.fakes.server.queue), now_ns);
+        (void)line_sweep(work_line(wire.fakes.server.work), now_ns);
         (void)admission_sweep(wire.fakes.server.admission, now_ns);
         device_pool_tick(wire.fakes.server.devices, now_ns, 0);
         memory_trim(wire.fakes.server.memory, now_ns);
@@ -436,13 +436,13 @@ void wire_stop(void)
     queue_close(server->queue);
     http_halt(wire.http);
     WIRE_REQUIRE(device_pool_destroy(server->devices));
-    codec_pool_destroy(server->codecs);
+    work_pool_destroy(server->work);
     admission_close(server->admission);
     http_stop(wire.http);
     shm_destroy(server->shm);
     require_nothing_held();
     server->devices = NULL;
-    server->codecs = NULL;
+    server->work = NULL;
     WIRE_REQUIRE(fake_server_deinit(&wire.fakes));
     log_close(server->log);
 }
@@ -468,7 +468,7 @@ static const char *what_is_left(void)
     if (admission.waiting + admission.active > 0) {
         return "a large request";
     }
-    if (codec_pool_waiting(server->codecs) > 0) {
+    if (line_count(work_line(server->work), LINE_ALL) > 0) {
         return "work for the codec pool";
     }
     for (size_t i = 0; i < WIRE_DEVICES; i++) {

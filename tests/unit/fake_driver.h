@@ -6,10 +6,10 @@
 #include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/memory/memory.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 #include "tests/unit/fake_request.h"
 
 #include <string.h>
@@ -270,7 +270,7 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
                 admission_create(fakes->server.memory, 100000, &fakes->server.admission, err) ==
                     STATUS_OK &&
                 queue_create(100000, &fakes->server.queue, err) == STATUS_OK &&
-                codec_pool_create(1, &fakes->server.codecs, err) == STATUS_OK;
+                work_pool_create(1, &fakes->server.work, err) == STATUS_OK;
     if (!made) {
         abort();
     }
@@ -290,7 +290,7 @@ static inline bool fake_server_deinit(struct fake_server *fakes)
     if (!device_pool_destroy(fakes->server.devices)) {
         return false;
     }
-    codec_pool_destroy(fakes->server.codecs);
+    work_pool_destroy(fakes->server.work);
     queue_destroy(fakes->server.queue);
     memory_destroy(fakes->server.memory);
     admission_destroy(fakes->server.admission);

@@ -29,8 +29,8 @@ static inline void fake_service_stop(struct fake_server *fakes, struct http *htt
     http_halt(http);
     assert_true(device_pool_destroy(fakes->server.devices));
     fakes->server.devices = NULL;
-    codec_pool_destroy(fakes->server.codecs);
-    fakes->server.codecs = NULL;
+    work_pool_destroy(fakes->server.work);
+    fakes->server.work = NULL;
     http_stop(http);
 }
 

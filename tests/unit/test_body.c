@@ -5,9 +5,9 @@
 #include "server/base/config.h"
 #include "server/job/infer_memory.h"
 #include "server/sched/client.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/pack.h"
 
@@ -117,7 +117,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     struct client client = {.requests = 0};
     static const char bytes[1000];
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
-    assert_int_equal(codec_pool_create(2, &f->server.codecs, &err), STATUS_OK);
+    assert_int_equal(work_pool_create(2, &f->server.work, &err), STATUS_OK);
     request->completion = &completion;
     request->client = &client;
     assert_int_equal(begin_raw(f, "768,1024", 3 << 20, &err), STATUS_OK);
@@ -128,7 +128,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_int_equal(request_owner(request), OWNER_CODECS);
+    assert_int_equal(request_owner(request), OWNER_WORK);
     assert_int_equal(request->block.touched, 3 << 20);
     for (size_t at = 0; at < 3 << 20; at += SLAB_ALIGN) {
         unsigned char there = 0;
@@ -140,8 +140,8 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     request_enter(request, REQUEST_BODY);
     assert_true(body_has_pages(request, sizeof bytes));
     assert_int_equal(body_feed(request, bytes, sizeof bytes, &err), STATUS_OK);
-    codec_pool_destroy(f->server.codecs);
-    f->server.codecs = NULL;
+    work_pool_destroy(f->server.work);
+    f->server.work = NULL;
     completion_deinit(&completion);
 }
 
@@ -158,7 +158,7 @@ static int land_text(struct fixture *f, size_t whole, struct error *err)
     static const char piece[64 << 10];
     int waits = 0;
     assert_int_equal(completion_init(&completion, err), STATUS_OK);
-    assert_int_equal(codec_pool_create(1, &f->server.codecs, err), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &f->server.work, err), STATUS_OK);
     request->completion = &completion;
     request->client = &client;
     request->admission.claim = ADMITTED_BYTES;
@@ -174,8 +174,8 @@ static int land_text(struct fixture *f, size_t whole, struct error *err)
         }
         assert_int_equal(body_feed(request, piece, sizeof piece, err), STATUS_OK);
     }
-    codec_pool_destroy(f->server.codecs);
-    f->server.codecs = NULL;
+    work_pool_destroy(f->server.work);
+    f->server.work = NULL;
     completion_deinit(&completion);
     return waits;
 }

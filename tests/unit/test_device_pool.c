@@ -576,7 +576,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
     size_t computed = 0;
     for (int i = 0; i < PUSHERS * PUSHES; i++) {
         struct request *request = fake_finished(&fakes);
-        (void)queue_sweep(fakes.server.queue, clock_now_ns());
+        (void)line_sweep(queue_line(fakes.server.queue), clock_now_ns());
         computed += request->error.status == STATUS_OK;
         request->times.arrived = request->times.received = request->times.queued;
         request->times.finished = clock_now_ns();

@@ -8,10 +8,11 @@
 #include "server/memory/memory.h"
 #include "server/pages/page.h"
 #include "server/sched/admission.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
+#include "server/sched/line.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 #include "tests/lib/unit.h"
 
 #include <jansson.h>
@@ -29,7 +30,7 @@ size_t __wrap_queue_count_model(struct queue *queue, int model);       /* NOLINT
 void __wrap_admission_stats(struct admission *admission,
                             struct admission_stats *out);                      /* NOLINT */
 void __wrap_memory_stats(struct memory *memory, struct memory_stats *out);     /* NOLINT */
-size_t __wrap_codec_pool_waiting(struct codec_pool *pool);                     /* NOLINT */
+struct line *__wrap_work_line(struct work_pool *pool);                         /* NOLINT */
 uint64_t __wrap_log_dropped(struct log *log);                                  /* NOLINT */
 void __wrap_machine_usage_sampled(uint64_t now_ns, struct machine_usage *out); /* NOLINT */
 size_t __wrap_device_pool_count(const struct device_pool *pool);               /* NOLINT */
@@ -65,10 +66,11 @@ void __wrap_memory_stats(struct memory *memory, struct memory_stats *out) /* NOL
                                  .block_count = 65};
 }
 
-size_t __wrap_codec_pool_waiting(struct codec_pool *pool) /* NOLINT */
+struct line *__wrap_work_line(struct work_pool *pool) /* NOLINT */
 {
+    static struct line work = {.classes = {{.count = 50}, {.count = 3}}};
     (void)pool;
-    return 53;
+    return &work;
 }
 
 uint64_t __wrap_log_dropped(struct log *log) /* NOLINT */

@@ -10,9 +10,9 @@
 #include "server/job/job.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
-#include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
+#include "server/sched/work.h"
 #include "tests/lib/unit.h"
 
 #include <poll.h>
@@ -154,7 +154,7 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     f->config.inline_json_bytes = 128 << 10;
     memset(&completion, 0, sizeof completion);
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
-    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &f->server.work, &err), STATUS_OK);
     begin_part(f, "float64", shape, "first", 0);
     request->accept_coding = coding;
     request->client = &client;
@@ -168,7 +168,7 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request_state(request), REQUEST_READY);
     assert_int_equal(request->error.status, STATUS_OK);
-    codec_pool_destroy(f->server.codecs);
+    work_pool_destroy(f->server.work);
     completion_deinit(&completion);
 }
 
@@ -177,7 +177,7 @@ static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void 
     struct fixture *f = *state;
     submit_without_elements(f, "40000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
     assert_true(f->request.answer.head_bytes > f->config.inline_json_bytes);
-    assert_true(f->request.cost >= f->request.answer.head_bytes);
+    assert_true(f->request.cost_ns >= f->request.answer.head_bytes * NS_PER_TEXT_BYTE);
 }
 
 static void no_http_thread_prints_a_long_carry_of_a_part_without_elements(void **state)
@@ -233,7 +233,7 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     request->codec_request.head_bytes = -1;
     request->body.declared = sizeof text;
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
-    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &f->server.work, &err), STATUS_OK);
     assert_int_equal(admission_create(f->server.memory, 1, &f->server.admission, &err),
                      STATUS_OK);
     assert_int_equal(body_begin(request, &err), STATUS_OK);
@@ -246,9 +246,9 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_true(request->answer.head_bytes > CODEC_SMALL_BYTES);
-    assert_true(request->cost >= infer_text_bytes(request));
-    codec_pool_destroy(f->server.codecs);
+    assert_true(request->answer.head_bytes > 1 << 20);
+    assert_true(request->cost_ns >= infer_text_bytes(request) * NS_PER_TEXT_BYTE);
+    work_pool_destroy(f->server.work);
     admission_leave(f->server.admission, request);
     admission_destroy(f->server.admission);
     completion_deinit(&completion);

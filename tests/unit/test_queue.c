@@ -1,6 +1,7 @@
 /* queue.h: its bound, order, fairness between clients, deadlines, cancelling, losing and
  * returning devices. */
 #include "server/base/clock.h"
+#include "server/sched/line.h"
 #include "tests/unit/fake_queue.h"
 
 #include <string.h>
@@ -61,7 +62,6 @@ static void a_full_queue_admits_nobody_but_takes_whom_it_admitted(void **state)
     expect_next(*state, admitted_before);
 }
 
-/* One of a size that needs the lane of large ones. */
 static struct request *push_from(struct queue *queue, struct client *client, int64_t elements)
 {
     struct request *request = fake_request(&completion, DTYPE_F32, elements);
@@ -173,7 +173,7 @@ static void whose_data_are_slow_pays_for_the_time_that_they_took(void **state)
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, NS_PER_MS), 26, 34);
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, 9 * NS_PER_MS), 4,
                     12); /* a tenth: 6 */
-    /* In the lane of small ones, too, where a turn is much shorter. */
+    /* In the class of the shortest, too, where a turn is much shorter. */
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 18, 5 * NS_PER_MS), 1, 12);
 }
 
@@ -199,18 +199,19 @@ static void the_one_that_has_waited_for_longest_is_known(void **state)
     expect_next(*state, next);
 }
 
-static void the_oldest_of_a_client_says_how_long_one_more_would_wait(void **state)
+static void what_waits_of_a_client_says_how_long_one_more_would_wait(void **state)
 {
     struct client busy = {0};
     struct client new = {0};
-    uint64_t before_ns = clock_now_ns();
-    struct request *oldest = push_from(*state, &busy, 4);
-    struct request *later = push_from(*state, &busy, 4);
-    uint64_t now_ns = clock_now_ns() + NS_PER_S;
-    assert_in_range(queue_wait_ns(*state, &busy, false, now_ns), NS_PER_S, now_ns - before_ns);
-    assert_int_equal(queue_wait_ns(*state, &new, false, now_ns), 0);
-    expect_next(*state, oldest);
-    expect_next(*state, later);
+    struct request *first = push_from(*state, &busy, 4000);
+    struct request *second = push_from(*state, &busy, 4000);
+    const struct request of_new = {.client = &new};
+    assert_int_equal(queue_wait_ns(*state, first, 1000), first->cost_ns + second->cost_ns);
+    assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 1000); /* a turn of the other's */
+    queue_charge(*state, first, 3 * (first->cost_ns + second->cost_ns));
+    assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 3000);
+    expect_next(*state, first);
+    expect_next(*state, second);
 }
 
 static void the_sweep_ends_what_is_late_and_says_what_is_due_next(void **state)
@@ -221,13 +222,13 @@ static void the_sweep_ends_what_is_late_and_says_what_is_due_next(void **state)
     struct request *patient = push(*state, DTYPE_F32, 400000);
     late->deadline_ns = now_ns;
     in_time->deadline_ns = now_ns + NS_PER_S;
-    assert_int_equal(queue_sweep(*state, now_ns), now_ns + NS_PER_S);
+    assert_int_equal(line_sweep(queue_line(*state), now_ns), now_ns + NS_PER_S);
     expect_posted(late, STATUS_DEADLINE_PASSED);
     patient->deadline_ns = now_ns + 5;
-    assert_int_equal(queue_sweep(*state, now_ns), now_ns + 5);
+    assert_int_equal(line_sweep(queue_line(*state), now_ns), now_ns + 5);
     patient->deadline_ns = 0;
     in_time->deadline_ns = 0;
-    assert_int_equal(queue_sweep(*state, now_ns + NS_PER_S), 0);
+    assert_int_equal(line_sweep(queue_line(*state), now_ns + NS_PER_S), 0);
     expect_next(*state, in_time);
     expect_next(*state, patient);
 }
@@ -237,7 +238,7 @@ static void a_sweep_of_the_last_request_leaves_a_working_queue(void **state)
     struct request *first = push(*state, DTYPE_F32, 4);
     struct request *last = push(*state, DTYPE_F32, 4);
     atomic_store(&last->cancelled, true);
-    (void)queue_sweep(*state, clock_now_ns());
+    (void)line_sweep(queue_line(*state), clock_now_ns());
     expect_posted(last, STATUS_CLIENT_GONE);
     struct request *after = push(*state, DTYPE_F32, 4);
     expect_next(*state, first);
@@ -354,7 +355,7 @@ int main(void)
         T(whose_data_are_slow_pays_for_the_time_that_they_took),
         T(nobody_pays_for_more_than_the_slowest_data_of_its_size),
         T(the_one_that_has_waited_for_longest_is_known),
-        T(the_oldest_of_a_client_says_how_long_one_more_would_wait),
+        T(what_waits_of_a_client_says_how_long_one_more_would_wait),
         T(the_sweep_ends_what_is_late_and_says_what_is_due_next),
         T(a_sweep_of_the_last_request_leaves_a_working_queue),
         T(a_taker_drops_the_late_and_the_cancelled),

@@ -1,5 +1,6 @@
-/* queue.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
+/* queue.h: who shares a batch, its caps, turns of the classes, waiting, and takers at once. */
 #include "server/base/clock.h"
+#include "server/sched/line.h"
 #include "tests/unit/fake_queue.h"
 
 #include <pthread.h>
@@ -11,8 +12,10 @@
 static const struct queue_batching usual = {.max_requests = 8, .max_bytes = 1 << 20};
 
 enum {
-    LARGE = 1 << 20
-}; /* elements of float32: 4 MiB */
+    LARGE = 1 << 20,   /* elements of float32: 4 MiB */
+    SHORTEST = 1 << 0, /* a set of classes, and its complement */
+    LONGER = LINE_ALL & ~SHORTEST
+};
 
 static int set_up(void **state)
 {
@@ -82,7 +85,7 @@ static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state
     free_chain(take(*state, &tight, 1));
 }
 
-static void lanes_take_turns_so_that_neither_starves(void **state)
+static void classes_take_turns_so_that_neither_starves(void **state)
 {
     struct request *large[3];
     for (int i = 0; i < 3; i++) {
@@ -288,7 +291,7 @@ static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **sta
 
 struct taker {
     struct queue *queue;
-    atomic_int takes; /* enum queue_takes */
+    atomic_uint classes;
     pthread_t thread;
     size_t requests;
     size_t batches;
@@ -299,7 +302,7 @@ static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
     struct queue_batching options = usual;
-    options.takes = &taker->takes;
+    options.classes = &taker->classes;
     atomic_store(&taker->thread_id, (int)gettid());
     for (;;) {
         struct request *first = NULL;
@@ -320,7 +323,7 @@ static void *take_until_closed(void *argument)
 static void a_push_wakes_a_waiting_taker(void **state)
 {
     struct queue *queue = *state;
-    struct taker taker = {.queue = queue, .takes = QUEUE_BOTH};
+    struct taker taker = {.queue = queue, .classes = LINE_ALL};
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *rest = NULL;
@@ -386,8 +389,8 @@ static long await_sleep(const struct taker *taker)
 /* A device has failed, and others sleep. */
 static void what_is_returned_wakes_a_taker(void **state)
 {
-    struct taker takers[] = {{.queue = *state, .takes = QUEUE_SMALL},
-                             {.queue = *state, .takes = QUEUE_LARGE}};
+    struct taker takers[] = {{.queue = *state, .classes = SHORTEST},
+                             {.queue = *state, .classes = LONGER}};
     struct request *rest = NULL;
     struct request *pushed[] = {push(*state, DTYPE_F32, 4), push(*state, DTYPE_F32, LARGE)};
     for (int i = 0; i < 2; i++) {
@@ -416,7 +419,7 @@ static void what_is_pushed_together_is_taken_together(void **state)
     enum {
         TOGETHER = 4
     };
-    struct taker taker = {.queue = *state, .takes = QUEUE_BOTH};
+    struct taker taker = {.queue = *state, .classes = LINE_ALL};
     struct request *pushed[TOGETHER];
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
@@ -441,14 +444,14 @@ static void what_is_pushed_together_is_taken_together(void **state)
     assert_int_equal(taker.batches, 2);
 }
 
-static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void **state)
+static void takers_of_one_class_leave_the_others_alone(void **state)
 {
-    static const atomic_int small_lane = QUEUE_SMALL;
-    static const atomic_int large_lane = QUEUE_LARGE;
+    static const atomic_uint shortest = SHORTEST;
+    static const atomic_uint longer = LONGER;
     struct queue_batching small = usual;
     struct queue_batching large = usual;
-    small.takes = &small_lane;
-    large.takes = &large_lane;
+    small.classes = &shortest;
+    large.classes = &longer;
     struct request *first = NULL;
     size_t count = 0;
     struct request *of_small = push(*state, DTYPE_F32, 4);
@@ -476,11 +479,11 @@ static struct request *push_repeated(struct queue *queue, int64_t lines)
     return request;
 }
 
-static void what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes(void **state)
+static void what_takes_long_is_in_a_longer_class_however_few_its_bytes(void **state)
 {
-    const atomic_int small_only = QUEUE_SMALL;
+    const atomic_uint shortest = SHORTEST;
     struct queue_batching of_small = usual;
-    of_small.takes = &small_only;
+    of_small.classes = &shortest;
     struct request *first = NULL;
     size_t count = 0;
     struct request *apart = push_repeated(*state, 100000);
@@ -497,9 +500,9 @@ static void what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes(v
     (void)apart;
 }
 
-static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
+static void a_taker_that_sleeps_for_some_classes_is_told_to_take_all(void **state)
 {
-    struct taker taker = {.queue = *state, .takes = QUEUE_LARGE};
+    struct taker taker = {.queue = *state, .classes = LONGER};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     struct request *large = push(*state, DTYPE_F32, LARGE);
@@ -507,7 +510,7 @@ static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
     (void)await_sleep(&taker);
     struct request *small = push(*state, DTYPE_F32, 4);
     (void)await_sleep(&taker);
-    atomic_store(&taker.takes, QUEUE_BOTH);
+    atomic_store(&taker.classes, LINE_ALL);
     queue_shake(*state);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), small);
     free(small);
@@ -518,7 +521,7 @@ static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
 
 static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
 {
-    struct taker taker = {.queue = *state, .takes = QUEUE_BOTH};
+    struct taker taker = {.queue = *state, .classes = LINE_ALL};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     (void)await_sleep(&taker);
@@ -562,7 +565,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     struct taker takers[TAKERS];
     pthread_t pushers[PUSHERS];
     for (int i = 0; i < TAKERS; i++) {
-        takers[i] = (struct taker){.queue = *state, .takes = QUEUE_BOTH};
+        takers[i] = (struct taker){.queue = *state, .classes = LINE_ALL};
         assert_int_equal(pthread_create(&takers[i].thread, NULL, take_until_closed, &takers[i]),
                          0);
     }
@@ -574,7 +577,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     uint64_t give_up_ns = clock_now_ns() + 60 * NS_PER_S;
     struct request *rest = NULL;
     while (computed + ended < PUSHERS * PUSHES && clock_now_ns() < give_up_ns) {
-        (void)queue_sweep(*state, clock_now_ns());
+        (void)line_sweep(queue_line(*state), clock_now_ns());
         struct request *request = fake_await(&completion, &rest, 100);
         if (request != NULL) {
             computed += request->error.status == STATUS_OK;
@@ -608,7 +611,7 @@ int main(void)
         T(compatible_requests_share_a_batch_across_others),
         T(a_batch_has_at_most_max_requests),
         T(a_batch_has_at_most_max_bytes_but_the_first_always_goes),
-        T(lanes_take_turns_so_that_neither_starves),
+        T(classes_take_turns_so_that_neither_starves),
         T(small_requests_never_join_a_large_one),
         T(a_batch_of_floats_is_bounded_by_what_the_slowest_data_take),
         T(the_condemned_are_no_company),
@@ -621,9 +624,9 @@ int main(void)
         T(who_runs_alone_or_comes_last_waits_for_no_peers),
         T(what_is_returned_wakes_a_taker),
         T(what_is_pushed_together_is_taken_together),
-        T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
-        T(what_takes_long_is_in_the_lane_of_large_ones_however_few_its_bytes),
-        T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
+        T(takers_of_one_class_leave_the_others_alone),
+        T(what_takes_long_is_in_a_longer_class_however_few_its_bytes),
+        T(a_taker_that_sleeps_for_some_classes_is_told_to_take_all),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };

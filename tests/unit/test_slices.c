@@ -1,6 +1,7 @@
 /* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
  * is scanned once, in order, whatever devices do and clients send. */
 #include "server/base/address.h"
+#include "server/sched/line.h"
 #include "tests/unit/fake_service.h"
 
 #include <errno.h>
@@ -212,7 +213,7 @@ static void await_read(struct fixture *f)
 static void tick(struct fixture *f)
 {
     device_pool_tick(f->fakes.server.devices, clock_now_ns(), 0);
-    (void)queue_sweep(f->fakes.server.queue, clock_now_ns());
+    (void)line_sweep(queue_line(f->fakes.server.queue), clock_now_ns());
     (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 

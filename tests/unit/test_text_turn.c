@@ -50,7 +50,7 @@ static void a_text_beyond_the_limit_is_for_the_codec_pool(void **state)
 static void those_that_wait_have_later_turns_in_their_order(void **state)
 {
     struct text_turn turn = {0};
-    struct request requests[3] = {{.cost = 0}};
+    struct request requests[3] = {{.cost_ns = 0}};
     (void)state;
     while (text_turn_place(&turn, HALF, MOST) == TEXT_NOW) {
     }

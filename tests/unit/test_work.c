@@ -1,8 +1,9 @@
-/* codec_pool.h: every job runs once; small ones wait for a piece of a large one and no longer;
+/* work.h: every job runs once; small ones wait for a piece of a large one and no longer;
  * clients have their turns; what is late or cancelled ends wherever it is; pieces run once,
  * side by side. */
 #include "server/base/clock.h"
-#include "server/sched/codec_pool.h"
+#include "server/sched/line.h"
+#include "server/sched/work.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 
@@ -13,13 +14,13 @@
 
 enum {
     SMALL = 1000,
-    LARGE = CODEC_SMALL_BYTES + 1,
-    HUGE_COST = CODEC_LARGE_BYTES + 1
+    LARGE = (1 << 22) + 1, /* nanoseconds: beyond two classes, and three */
+    HUGE_COST = (1 << 27) + 1
 };
 
 static atomic_int jobs_run;
 static atomic_bool gate_open;
-static struct codec_pool *pool;
+static struct work_pool *pool;
 static struct completion completion;
 static struct request *posted; /* taken from the completion list, not looked at yet */
 
@@ -74,7 +75,7 @@ static void block_thread(struct request *blocker)
 {
     begin(blocker, NULL);
     int before = atomic_load(&jobs_run);
-    codec_pool_submit(pool, blocker, SMALL, wait_at_gate);
+    work_submit(pool, blocker, SMALL, wait_at_gate);
     while (atomic_load(&jobs_run) == before) {
         doze();
     }
@@ -88,12 +89,12 @@ static void every_job_runs_exactly_once(void **state)
     };
     static const uint64_t costs[] = {SMALL, LARGE, HUGE_COST};
     struct request *requests = calloc(COUNT, sizeof *requests);
-    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(3, &pool, NULL), STATUS_OK);
     for (int i = 0; i < COUNT; i++) {
         begin(&requests[i], NULL);
-        codec_pool_submit(pool, &requests[i], costs[i % 3], count_job);
+        work_submit(pool, &requests[i], costs[i % 3], count_job);
     }
-    codec_pool_destroy(pool); /* finishes what waits */
+    work_pool_destroy(pool); /* finishes what waits */
     assert_int_equal(atomic_load(&jobs_run), COUNT);
     for (int i = 0; i < COUNT; i++) {
         assert_int_equal(requests[i].retries, 1);
@@ -107,16 +108,16 @@ static void note_niceness(struct request *request)
     atomic_fetch_add(&jobs_run, 1);
 }
 
-static void codec_threads_let_the_thread_go_first_that_made_them(void **state)
+static void work_threads_let_the_thread_go_first_that_made_them(void **state)
 {
     (void)state;
     int own = getpriority(PRIO_PROCESS, (id_t)gettid());
     struct request request;
     struct error err;
     begin(&request, NULL);
-    assert_int_equal(codec_pool_create(1, &pool, &err), STATUS_OK);
-    codec_pool_submit(pool, &request, SMALL, note_niceness);
-    codec_pool_destroy(pool); /* after the job */
+    assert_int_equal(work_pool_create(1, &pool, &err), STATUS_OK);
+    work_submit(pool, &request, SMALL, note_niceness);
+    work_pool_destroy(pool); /* after the job */
     assert_int_equal(atomic_load(&jobs_run), 1);
     assert_true(request.retries > own || own == 19);
     assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
@@ -128,19 +129,19 @@ static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
     struct request blocker;
     struct request small[3];
     struct request large[2];
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     for (int i = 0; i < 3; i++) {
         begin(&small[i], NULL);
-        codec_pool_submit(pool, &small[i], SMALL, note_order);
+        work_submit(pool, &small[i], SMALL, note_order);
     }
     for (int i = 0; i < 2; i++) {
         begin(&large[i], NULL);
-        codec_pool_submit(pool, &large[i], LARGE, note_order);
+        work_submit(pool, &large[i], LARGE, note_order);
     }
-    assert_int_equal(codec_pool_waiting(pool), 5);
+    assert_int_equal(line_count(work_line(pool), LINE_ALL), 5);
     atomic_store(&gate_open, true);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
     assert_int_equal(large[0].retries, 1); /* the turn after the small blocker's */
     assert_int_equal(small[0].retries, 2);
     assert_int_equal(large[1].retries, 3);
@@ -160,18 +161,18 @@ static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
     struct request blocker;
     static struct request many[COUNT];
     struct request few[2];
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     for (int i = 0; i < COUNT; i++) {
         begin(&many[i], &greedy);
-        codec_pool_submit(pool, &many[i], COST, note_order);
+        work_submit(pool, &many[i], COST, note_order);
     }
     for (int i = 0; i < 2; i++) {
         begin(&few[i], &modest);
-        codec_pool_submit(pool, &few[i], COST, note_order);
+        work_submit(pool, &few[i], COST, note_order);
     }
     atomic_store(&gate_open, true);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
     assert_true(few[0].retries <= 4);
     assert_true(few[1].retries <= 6);
 }
@@ -185,8 +186,8 @@ static int seen_inside; /* jobs that had run when the large one went on */
 /* A small text comes while a large one is worked on, in steps. */
 static void step_with_company(struct request *request)
 {
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
-    codec_pool_submit(pool, &small_one, SMALL, note_order);
+    struct work_parallel codecs = work_parallel(pool, request);
+    work_submit(pool, &small_one, SMALL, note_order);
     assert_true(parallel_step(&codecs.parallel));
     seen_inside = atomic_load(&jobs_run);
     note_order(request);
@@ -198,9 +199,9 @@ static void check_interrupted(uint64_t cost, bool expected)
     begin(&request, NULL);
     begin(&small_one, NULL);
     atomic_store(&jobs_run, 0);
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    codec_pool_submit(pool, &request, cost, step_with_company);
-    codec_pool_destroy(pool);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    work_submit(pool, &request, cost, step_with_company);
+    work_pool_destroy(pool);
     assert_int_equal(seen_inside, expected ? 1 : 0);
     assert_int_equal(atomic_load(&jobs_run), 2);
 }
@@ -217,7 +218,7 @@ static void submit_piece(void *context, int index)
 {
     (void)context;
     if (index == 0) {
-        codec_pool_submit(pool, &small_one, SMALL, note_order);
+        work_submit(pool, &small_one, SMALL, note_order);
     } else if (index == 1) {
         seen_inside = atomic_load(&jobs_run);
     }
@@ -225,7 +226,7 @@ static void submit_piece(void *context, int index)
 
 static void pieces_with_company(struct request *request)
 {
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    struct work_parallel codecs = work_parallel(pool, request);
     assert_true(codecs.parallel.run(&codecs.parallel, 2, submit_piece, NULL));
 }
 
@@ -235,9 +236,9 @@ static void a_small_text_goes_between_two_pieces_of_a_larger_one(void **state)
     struct request request;
     begin(&request, NULL);
     begin(&small_one, NULL);
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    codec_pool_submit(pool, &request, LARGE, pieces_with_company);
-    codec_pool_destroy(pool);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    work_submit(pool, &request, LARGE, pieces_with_company);
+    work_pool_destroy(pool);
     assert_int_equal(seen_inside, 1);
 }
 
@@ -251,9 +252,9 @@ static uint64_t rest_ns;
 
 static void step_until_both_have_run(struct request *request)
 {
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
-    codec_pool_submit(pool, &small_one, SMALL, take_long);
-    codec_pool_submit(pool, &next_small_one, SMALL, note_order);
+    struct work_parallel codecs = work_parallel(pool, request);
+    work_submit(pool, &small_one, SMALL, take_long);
+    work_submit(pool, &next_small_one, SMALL, note_order);
     assert_true(parallel_step(&codecs.parallel));
     assert_int_equal(atomic_load(&jobs_run), 1);
     uint64_t first_ns = clock_now_ns();
@@ -270,9 +271,9 @@ static void a_large_text_goes_on_for_as_long_as_it_was_interrupted(void **state)
     begin(&request, NULL);
     begin(&small_one, NULL);
     begin(&next_small_one, NULL);
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    codec_pool_submit(pool, &request, LARGE, step_until_both_have_run);
-    codec_pool_destroy(pool);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    work_submit(pool, &request, LARGE, step_until_both_have_run);
+    work_pool_destroy(pool);
     assert_true(rest_ns >= 19 * NS_PER_MS);
 }
 
@@ -283,15 +284,15 @@ static void a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs(void **stat
     struct request request;
     begin(&request, NULL);
     begin(&small_one, NULL);
-    request.cost = HUGE_COST;
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    request.cost_ns = HUGE_COST;
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
-    codec_pool_submit(pool, &small_one, SMALL, note_order);
-    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    work_submit(pool, &small_one, SMALL, note_order);
+    struct work_parallel codecs = work_parallel(pool, &request);
     assert_true(parallel_step(&codecs.parallel));
-    assert_int_equal(codec_pool_waiting(pool), 1);
+    assert_int_equal(line_count(work_line(pool), LINE_ALL), 1);
     atomic_store(&gate_open, true);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
 }
 
 /* ---- what is given up ---- */
@@ -312,7 +313,7 @@ static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
     struct request patient;
     uint64_t now_ns = clock_now_ns();
     uint64_t far_ns = now_ns + 1000 * NS_PER_S;
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     begin(&late, NULL);
     begin(&gone, NULL);
@@ -321,20 +322,20 @@ static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
     late.deadline_ns = now_ns + 1;
     in_time.deadline_ns = far_ns;
     atomic_store(&gone.cancelled, true);
-    codec_pool_submit(pool, &patient, SMALL, note_order);
-    codec_pool_submit(pool, &late, LARGE, note_order);
-    codec_pool_submit(pool, &in_time, LARGE, note_order);
-    codec_pool_submit(pool, &gone, HUGE_COST, note_order);
-    assert_int_equal(codec_pool_sweep(pool, now_ns + 2), far_ns);
+    work_submit(pool, &patient, SMALL, note_order);
+    work_submit(pool, &late, LARGE, note_order);
+    work_submit(pool, &in_time, LARGE, note_order);
+    work_submit(pool, &gone, HUGE_COST, note_order);
+    assert_int_equal(line_sweep(work_line(pool), now_ns + 2), far_ns);
     for (int i = 0; i < 2; i++) {
         struct request *ended = fake_await(&completion, &posted, 20000);
         assert_true(ended == &late || ended == &gone);
     }
     assert_int_equal(late.error.status, STATUS_DEADLINE_PASSED);
     assert_int_equal(gone.error.status, STATUS_CLIENT_GONE);
-    assert_int_equal(codec_pool_waiting(pool), 2);
+    assert_int_equal(line_count(work_line(pool), LINE_ALL), 2);
     atomic_store(&gate_open, true);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
     assert_int_equal(atomic_load(&jobs_run), 3);
 }
 
@@ -343,14 +344,14 @@ static void what_is_late_when_its_turn_comes_is_not_begun(void **state)
     (void)state;
     struct request blocker;
     struct request late;
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     begin(&late, NULL);
     late.deadline_ns = clock_now_ns();
-    codec_pool_submit(pool, &late, SMALL, note_order);
+    work_submit(pool, &late, SMALL, note_order);
     atomic_store(&gate_open, true);
     expect_posted(&late, STATUS_DEADLINE_PASSED);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
     assert_int_equal(atomic_load(&jobs_run), 1);
 }
 
@@ -359,24 +360,30 @@ static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void 
     (void)state;
     struct request request;
     begin(&request, NULL);
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    struct work_parallel codecs = work_parallel(pool, &request);
     assert_true(parallel_step(&codecs.parallel));
-    assert_false(codec_pool_explain(&request));
+    assert_false(work_given_up(&request));
     request.deadline_ns = clock_now_ns() + 1000 * NS_PER_S;
     assert_true(parallel_step(&codecs.parallel));
     request.deadline_ns = clock_now_ns();
     assert_false(parallel_step(&codecs.parallel));
-    assert_true(codec_pool_explain(&request));
+    assert_true(work_given_up(&request));
     assert_int_equal(request.error.status, STATUS_DEADLINE_PASSED);
     atomic_store(&request.cancelled, true);
     assert_false(parallel_step(&codecs.parallel));
-    assert_true(codec_pool_explain(&request));
+    assert_true(work_given_up(&request));
     assert_int_equal(request.error.status, STATUS_CLIENT_GONE);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
 }
 
 /* ---- what to expect ---- */
+
+static uint64_t wait_of(struct client *client, uint64_t cost_ns)
+{
+    const struct request request = {.client = client};
+    return work_wait_ns(pool, &request, cost_ns);
+}
 
 static void the_wait_grows_with_what_is_ahead(void **state)
 {
@@ -389,36 +396,35 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     struct request first;
     struct request large;
     static struct request many[COUNT];
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, false, SMALL),
-                     0); /* nothing is known */
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(wait_of(&fake_client, SMALL), 0); /* nothing is known */
     begin(&first, NULL);
-    codec_pool_submit(pool, &first, LARGE, take_long); /* 20 ms for a MiB */
+    work_submit(pool, &first, LARGE, take_long); /* 20 ms */
     while (atomic_load(&jobs_run) < 1) {
         doze();
     }
     block_thread(&blocker);
-    uint64_t before_ns = codec_pool_wait_ns(pool, &fake_client, false, CODEC_SMALL_BYTES);
+    uint64_t before_ns = wait_of(&fake_client, LINE_CLASS_NS[1]);
     for (int i = 0; i < COUNT; i++) {
         begin(&many[i], NULL);
-        codec_pool_submit(pool, &many[i], CODEC_SMALL_BYTES, note_order);
+        work_submit(pool, &many[i], LINE_CLASS_NS[1], note_order);
     }
-    uint64_t behind_ns = codec_pool_wait_ns(pool, &fake_client, false, CODEC_SMALL_BYTES);
-    uint64_t beside_ns = codec_pool_wait_ns(pool, &other, false, CODEC_SMALL_BYTES);
+    uint64_t behind_ns = wait_of(&fake_client, LINE_CLASS_NS[1]);
+    uint64_t beside_ns = wait_of(&other, LINE_CLASS_NS[1]);
     begin(&large, NULL);
-    codec_pool_submit(pool, &large, LARGE, note_order);
-    uint64_t shared_ns = codec_pool_wait_ns(pool, &fake_client, false, CODEC_SMALL_BYTES);
-    assert_in_range(shared_ns, 2 * behind_ns - 2, 2 * behind_ns + 2); /* every other turn */
+    work_submit(pool, &large, HUGE_COST, note_order);
+    uint64_t shared_ns = wait_of(&fake_client, LINE_CLASS_NS[1]);
+    assert_true(shared_ns > behind_ns + HUGE_COST); /* other classes have turns, too */
     assert_true(before_ns < 5 * NS_PER_MS);
     assert_true(behind_ns >= COUNT * 19 * NS_PER_MS);
     assert_true(beside_ns > 0 && beside_ns < behind_ns / 10); /* a turn of the other client's */
     atomic_store(&gate_open, true);
     const uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
-    while (codec_pool_wait_ns(pool, &other, false, CODEC_SMALL_BYTES) > 0) {
+    while (wait_of(&other, LINE_CLASS_NS[1]) > 0) {
         assert_true(clock_now_ns() < give_up_ns); /* all is done soon */
         doze();
     }
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
 }
 
 /* ---- pieces ---- */
@@ -495,7 +501,7 @@ static struct crew {
 
 static void run_crew(struct request *request)
 {
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    struct work_parallel codecs = work_parallel(pool, request);
     crew.through = codecs.parallel.run(&codecs.parallel, PIECES, crew.piece, crew.pieces);
 }
 
@@ -505,13 +511,13 @@ static void pieces_run_once_each_on_several_threads(void **state)
     (void)state;
     static struct pieces pieces;
     const uint64_t give_up_ns = clock_now_ns() + 60 * NS_PER_S;
-    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(3, &pool, NULL), STATUS_OK);
     for (int round = 0; round < 10; round++) {
         struct request request;
         begin(&request, NULL);
         memset(&pieces, 0, sizeof pieces);
         crew = (struct crew){run_in_company, &pieces, false};
-        codec_pool_submit(pool, &request, SMALL, run_crew);
+        work_submit(pool, &request, SMALL, run_crew);
         while (!atomic_load(&crew.through)) {
             assert_true(clock_now_ns() < give_up_ns);
             doze();
@@ -522,7 +528,7 @@ static void pieces_run_once_each_on_several_threads(void **state)
         }
         assert_in_range(atomic_load(&pieces.most_inside), 2, 3);
     }
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
 }
 
 struct own_pieces {
@@ -536,7 +542,7 @@ static void run_where_it_was_asked_for(void *context, int index)
     struct own_pieces *own = context;
     atomic_fetch_add(&own->elsewhere, pthread_equal(pthread_self(), own->loop) == 0);
     if (index == 0) {
-        codec_pool_submit(pool, &small_one, SMALL, note_order);
+        work_submit(pool, &small_one, SMALL, note_order);
         while (atomic_load(&jobs_run) == 0) {
             doze();
         }
@@ -550,12 +556,12 @@ static void a_loop_runs_its_pieces_itself_and_waits_for_nobody(void **state)
     struct own_pieces own = {.loop = pthread_self()};
     begin(&request, NULL);
     begin(&small_one, NULL);
-    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
+    struct work_parallel codecs = work_parallel(pool, &request);
     assert_true(codecs.parallel.run(&codecs.parallel, 3, run_where_it_was_asked_for, &own));
     assert_int_equal(atomic_load(&own.elsewhere), 0);
     assert_int_equal(atomic_load(&jobs_run), 1);
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
 }
 
 static atomic_int crews_through;
@@ -563,7 +569,7 @@ static atomic_int crews_through;
 static void job_in_pieces(struct request *request)
 {
     struct pieces *pieces = calloc(1, sizeof *pieces);
-    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    struct work_parallel codecs = work_parallel(pool, request);
     bool through = codecs.parallel.run(&codecs.parallel, PIECES / 10, run_piece, pieces);
     for (int i = 0; i < PIECES / 10; i++) {
         through = through && atomic_load(&pieces->run[i]) == 1;
@@ -578,12 +584,12 @@ static void jobs_of_a_crowded_pool_share_their_pieces(void **state)
     static const uint64_t costs[] = {SMALL, LARGE, HUGE_COST};
     struct request requests[21];
     atomic_store(&crews_through, 0);
-    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
+    assert_int_equal(work_pool_create(3, &pool, NULL), STATUS_OK);
     for (int i = 0; i < 21; i++) {
         begin(&requests[i], NULL);
-        codec_pool_submit(pool, &requests[i], costs[i % 3], job_in_pieces);
+        work_submit(pool, &requests[i], costs[i % 3], job_in_pieces);
     }
-    codec_pool_destroy(pool);
+    work_pool_destroy(pool);
     assert_int_equal(atomic_load(&crews_through), 21);
 }
 
@@ -592,9 +598,9 @@ static void check_given_up(struct request *request, struct pieces *pieces, paral
     crew = (struct crew){piece, pieces, true};
     pieces->cancel = request;
     pieces->cancel_at = 10;
-    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
-    codec_pool_submit(pool, request, SMALL, run_crew);
-    codec_pool_destroy(pool);
+    assert_int_equal(work_pool_create(3, &pool, NULL), STATUS_OK);
+    work_submit(pool, request, SMALL, run_crew);
+    work_pool_destroy(pool);
     assert_false(crew.through);
     int run = 0;
     for (int i = 0; i < PIECES; i++) {
@@ -625,9 +631,9 @@ static void pieces_of_a_request_past_its_deadline_are_left(void **state)
 static void destroying_nothing_is_fine(void **state)
 {
     (void)state;
-    codec_pool_destroy(NULL);
-    assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
-    codec_pool_destroy(pool);
+    work_pool_destroy(NULL);
+    assert_int_equal(work_pool_create(2, &pool, NULL), STATUS_OK);
+    work_pool_destroy(pool);
 }
 
 int main(void)
@@ -635,7 +641,7 @@ int main(void)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(every_job_runs_exactly_once),
-        CASE(codec_threads_let_the_thread_go_first_that_made_them),
+        CASE(work_threads_let_the_thread_go_first_that_made_them),
         CASE(classes_are_served_in_turn_and_each_keeps_its_order),
         CASE(a_client_with_many_texts_lets_others_have_their_turns),
         CASE(a_small_text_goes_between_two_steps_of_a_larger_one_and_of_no_other),

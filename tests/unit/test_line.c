@@ -1,5 +1,5 @@
-/* fair.h: what a request's priority changes in a line of those who wait, and what it does not. */
-#include "server/sched/fair.h"
+/* line.h: what a request's priority changes in a line of those who wait, and what it does not. */
+#include "server/sched/line.h"
 
 #include "proto/macros.h"
 #include "tests/lib/unit.h"
@@ -8,16 +8,18 @@
 #include <string.h>
 
 enum {
+    CLASS = LINE_CLASSES - 1, /* the only one of this line */
     QUANTUM = 1000
 };
 
-static struct fair_line line;
+static struct line line;
 static uint64_t tickets;
 
 static int set_up(void **state)
 {
     (void)state;
-    fair_init(&line, FAIR_TEXT_LARGE, QUANTUM);
+    line_init(&line, LINE_ADMISSION);
+    line.classes[CLASS].quantum_ns = QUANTUM;
     return 0;
 }
 
@@ -27,7 +29,7 @@ static struct request *make(struct client *client, bool high, uint64_t cost)
     assert_non_null(request);
     request->client = client;
     request->high = high;
-    request->cost = cost;
+    request->cost_ns = cost;
     request->ticket = ++tickets;
     return request;
 }
@@ -35,14 +37,14 @@ static struct request *make(struct client *client, bool high, uint64_t cost)
 static struct request *push(struct client *client, bool high, uint64_t cost)
 {
     struct request *request = make(client, high, cost);
-    fair_push(&line, request, false);
+    line_push(&line, request, false);
     return request;
 }
 
 static struct request *take(void)
 {
-    struct fair_cursor cursor = fair_begin(&line);
-    return cursor.current == NULL ? NULL : fair_take(&cursor);
+    struct line_cursor cursor = line_begin(&line, CLASS);
+    return cursor.current == NULL ? NULL : line_take(&cursor);
 }
 
 /* Of a line in which something waits. */
@@ -68,11 +70,8 @@ static void high_goes_first_and_each_priority_keeps_its_order(void **state)
     (void)state;
     struct request *normal[2] = {push(&client, false, 1), push(&client, false, 1)};
     struct request *high[2] = {push(&client, true, 1), push(&client, true, 1)};
-    assert_ptr_equal(fair_first(&client.flows[line.id], true), high[0]);
-    assert_ptr_equal(fair_first(&client.flows[line.id], false), normal[0]);
     expect(high[0]);
     expect(high[1]);
-    assert_null(fair_first(&client.flows[line.id], true));
     expect(normal[0]);
     expect(normal[1]);
     assert_null(take());
@@ -88,7 +87,7 @@ static void a_client_that_never_stops_sending_high_gets_every_fifth_of_its_other
     }
     for (int i = 0; i < 50; i++) {
         struct request *taken = take_one();
-        assert_int_equal(taken->high, i % (FAIR_AHEAD + 1) != FAIR_AHEAD);
+        assert_int_equal(taken->high, i % (LINE_HIGH_IN_ROW + 1) != LINE_HIGH_IN_ROW);
         free(taken);
         (void)push(&client, true, 1);
     }
@@ -110,7 +109,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         struct client visitor = {0};
         struct request *high = push(&visitor, true, 1);
         struct request *taken = take_one();
-        bool early = i % (FAIR_AHEAD + 1) != FAIR_AHEAD;
+        bool early = i % (LINE_HIGH_IN_ROW + 1) != LINE_HIGH_IN_ROW;
         assert_int_equal(taken == high, early);
         if (!early) {
             served[taken->client == &busy[1]]++;
@@ -138,7 +137,7 @@ static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **s
     }
     for (int i = 0; i < 400; i++) {
         struct request *taken = take_one();
-        costs[taken->high] += taken->cost;
+        costs[taken->high] += taken->cost_ns;
         free(taken);
     }
     assert_in_range(costs[1], costs[0] * 9 / 10, costs[0] * 11 / 10);
@@ -202,17 +201,18 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
 {
     struct client slow = {0};
     struct client other = {0};
+    const struct request of_slow = {.client = &slow};
     (void)state;
-    fair_charge(&line, &slow, 8 * QUANTUM); /* nobody waits */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody waits */
     (void)push(&slow, false, 1);
-    fair_charge(&line, &slow, 8 * QUANTUM); /* nobody else does */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody else does */
     for (int k = 0; k < 12; k++) {
         (void)push(&other, false, QUANTUM);
     }
     struct request *taken = take_one();
     assert_ptr_equal(taken->client, &slow);
     free(taken);
-    fair_charge(&line, &slow, 6 * QUANTUM);
+    line_charge(&line, &of_slow, 6 * QUANTUM);
     struct request *next = push(&slow, false, 1);
     int before = 0;
     for (taken = take_one(); taken != next; taken = take_one()) {
@@ -232,34 +232,87 @@ static void of_a_line_that_is_bounded_every_client_may_have_one(void **state)
     struct client others[2] = {{0}, {0}};
     (void)state;
     struct request *first = push(&client, false, 1);
-    assert_false(fair_within_part(&line, 1, &client, 1));
-    assert_true(fair_within_part(&line, 1, &client, 2));
+    assert_false(line_within_part(&line, &client, 1));
+    assert_true(line_within_part(&line, &client, 2));
     struct request *second = push(&others[0], false, 1);
-    assert_false(fair_within_part(&line, 1, &client, 3));
-    assert_true(fair_within_part(&line, 1, &client, 4));
-    assert_true(fair_within_part(&line, 1, &others[1], 1));
+    assert_false(line_within_part(&line, &client, 3));
+    assert_true(line_within_part(&line, &client, 4));
+    assert_true(line_within_part(&line, &others[1], 1));
     expect(first);
     expect(second);
 }
 
-static void clients_that_wait_in_another_line_of_the_same_bound_count(void **state)
+static void clients_that_wait_in_another_class_of_the_line_count(void **state)
 {
-    struct fair_line lanes[2];
+    static const uint64_t costs[] = {1, 1, 1 << 20};
+    struct line devices;
     struct client client = {0};
     struct client other = {0};
-    struct request *requests[3] = {make(&client, false, 1), make(&client, false, 1),
-                                   make(&other, false, 1)};
+    struct client *const clients[] = {&client, &client, &other};
+    struct request *requests[3];
     (void)state;
-    fair_init(&lanes[0], FAIR_DEVICE_SMALL, QUANTUM);
-    fair_init(&lanes[1], FAIR_DEVICE_LARGE, QUANTUM);
+    line_init(&devices, LINE_DEVICES);
     for (int i = 0; i < 3; i++) {
-        assert_true(fair_within_part(lanes, 2, &client, 4));
-        fair_push(&lanes[i / 2], requests[i], false);
+        requests[i] = make(clients[i], false, costs[i]);
+        assert_true(line_within_part(&devices, &client, 4));
+        line_push(&devices, requests[i], false);
     }
-    assert_false(fair_within_part(lanes, 2, &client, 4));
+    assert_false(line_within_part(&devices, &client, 4));
     for (int i = 0; i < 3; i++) {
         free(requests[i]);
     }
+    line_deinit(&devices);
+}
+
+static void work_is_in_the_class_of_its_time_and_classes_are_served_in_turn(void **state)
+{
+    struct line work;
+    struct client client = {0};
+    struct request *taken[2 * LINE_CLASSES];
+    (void)state;
+    line_init(&work, LINE_WORK);
+    assert_int_equal(line_turn(&work, LINE_ALL), LINE_CLASSES);
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        assert_int_equal(line_class_of(&work, LINE_CLASS_NS[c]), c);
+        line_push(&work, make(&client, false, LINE_CLASS_NS[c]), false);
+        line_push(&work, make(&client, false, LINE_CLASS_NS[c]), false);
+        assert_int_equal(line_count(&work, 1U << c), 2);
+    }
+    for (unsigned i = 0; i < 2 * LINE_CLASSES; i++) {
+        const unsigned c = line_turn(&work, LINE_ALL);
+        assert_int_equal(c, i % LINE_CLASSES);
+        struct line_cursor cursor = line_begin(&work, c);
+        taken[i] = line_take(&cursor);
+        assert_int_equal(line_class_of(&work, taken[i]->cost_ns), c);
+        free(taken[i]);
+    }
+    assert_int_equal(line_count(&work, LINE_ALL), 0);
+    line_deinit(&work);
+}
+
+static void the_wait_is_what_is_in_front_at_the_pace_of_recent_work(void **state)
+{
+    struct line work;
+    struct client busy = {0};
+    struct client new = {0};
+    struct request *waiting[4];
+    (void)state;
+    line_init(&work, LINE_WORK);
+    assert_int_equal(line_wait_ns(&work, &new, false, 1000, 1), 0);
+    for (int i = 0; i < 4; i++) {
+        waiting[i] = make(&busy, false, 1000);
+        line_push(&work, waiting[i], false);
+    }
+    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 1), 4000);
+    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 2), 2000);
+    assert_int_equal(line_wait_ns(&work, &new, false, 1000, 1), 1000);
+    assert_int_equal(line_wait_ns(&work, &busy, true, 1000, 1), 0);
+    line_measured(&work, 1000, 3000);
+    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 1), 12000);
+    for (int i = 0; i < 4; i++) {
+        free(waiting[i]);
+    }
+    line_deinit(&work);
 }
 
 static void what_comes_back_has_its_old_place_among_those_of_its_priority(void **state)
@@ -270,10 +323,10 @@ static void what_comes_back_has_its_old_place_among_those_of_its_priority(void *
     struct request *old_high = make(&client, true, 1);
     struct request *normal = push(&client, false, 1);
     struct request *high = push(&client, true, 1);
-    fair_push(&line, old_normal, true);
-    fair_push(&line, old_high, true);
+    line_push(&line, old_normal, true);
+    line_push(&line, old_high, true);
     struct request *last = make(&client, true, 1);
-    fair_push(&line, last, true);
+    line_push(&line, last, true);
     expect(old_high);
     expect(high);
     expect(last);
@@ -291,18 +344,18 @@ static void what_comes_by_its_ticket_goes_before_all_that_are_later(void **state
     struct request *between = make(&client, false, 1);
     struct request *newest = make(&client, false, 1);
     struct request *late = make(&client, false, 1);
-    fair_push(&line, first, false);
-    fair_push(&line, late, false);
-    fair_push(&line, second, false);
-    fair_push(&line, between, true);
-    fair_push(&line, newest, true);
+    line_push(&line, first, false);
+    line_push(&line, late, false);
+    line_push(&line, second, false);
+    line_push(&line, between, true);
+    line_push(&line, newest, true);
     expect(first);
     expect(between);
     expect(newest);
     expect(late);
     expect(second);
-    fair_push(&line, newest = make(&client, false, 1), true); /* to a line that was empty */
-    fair_push(&line, late = make(&client, false, 1), true);
+    line_push(&line, newest = make(&client, false, 1), true); /* to a line that was empty */
+    line_push(&line, late = make(&client, false, 1), true);
     expect(newest);
     expect(late);
 }
@@ -313,25 +366,22 @@ static void check_sums(const struct client *clients, size_t count)
     size_t seen = 0;
     size_t high = 0;
     uint64_t cost = 0;
-    for (struct fair_cursor c = fair_begin(&line); c.current != NULL; fair_step(&c)) {
+    for (struct line_cursor c = line_begin(&line, CLASS); c.current != NULL; line_step(&c)) {
         seen++;
         high += c.current->high;
-        cost += c.current->cost;
+        cost += c.current->cost_ns;
     }
-    assert_int_equal(seen, line.count);
-    assert_int_equal(cost, line.cost);
-    assert_int_equal(high, line.high_count);
-    for (size_t i = 0; i < count; i++) {
-        const struct fair_flow *flow = &clients[i].flows[line.id];
-        const struct request *at = flow->first;
-        const struct request *last_high = NULL;
-        const struct request *last = NULL;
-        for (; at != NULL; at = at->next) {
-            last_high = at->high ? at : last_high;
-            last = at;
+    const struct line_class *class = &line.classes[CLASS];
+    assert_int_equal(seen, line_count(&line, LINE_ALL));
+    assert_int_equal(cost, class->cost_ns);
+    assert_int_equal(high, class->high_count);
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct request_list *list = &clients[i / 2].flows[line.id][CLASS].waiting[i % 2];
+        const struct request *last = list->first;
+        while (last != NULL && last->next != NULL) {
+            last = last->next;
         }
-        assert_ptr_equal(flow->last_high, last_high);
-        assert_true(last == NULL || flow->last == last);
+        assert_true(last == NULL || list->last == last);
     }
 }
 
@@ -347,30 +397,31 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
     for (int i = 0; i < 20000; i++) {
         seed = seed * 1103515245 + 12345;
         unsigned dice = seed >> 16;
-        if (line.count < 30 && dice % 2 == 0) {
+        const size_t waiting = line_count(&line, LINE_ALL);
+        if (waiting < 30 && dice % 2 == 0) {
             struct request *request =
                 make(&clients[dice / 2 % 3], dice / 8 % 4 != 0, dice / 32 % (3 * QUANTUM));
             request->times.queued = takes;
             pushes++;
             if (dice % 16 == 0) {
-                fair_push(&line, request, true);
+                line_push(&line, request, true);
             } else {
-                fair_push(&line, request, false);
+                line_push(&line, request, false);
             }
-        } else if (line.count > 0) {
-            struct fair_cursor cursor = fair_begin(&line);
+        } else if (waiting > 0) {
+            struct line_cursor cursor = line_begin(&line, CLASS);
             for (unsigned skip = dice / 2 % 5;
                  dice % 8 == 7 && skip > 0 && cursor.current != NULL; skip--) {
-                fair_step(&cursor);
+                line_step(&cursor);
             }
             if (cursor.current == NULL) {
                 continue;
             }
             struct request *gone = NULL;
             if (dice % 16 == 7) {
-                fair_drop(&cursor, &gone);
+                line_drop(&cursor, &gone);
             } else {
-                gone = fair_take(&cursor);
+                gone = line_take(&cursor);
             }
             takes++;
             assert_in_range(takes - gone->times.queued, 1, 2000);
@@ -403,8 +454,10 @@ int main(void)
         cmocka_unit_test_setup(who_was_alone_owes_nothing_to_who_comes_then, set_up),
         cmocka_unit_test_setup(a_later_charge_is_paid_with_turns_where_others_wait, set_up),
         cmocka_unit_test_setup(of_a_line_that_is_bounded_every_client_may_have_one, set_up),
-        cmocka_unit_test_setup(clients_that_wait_in_another_line_of_the_same_bound_count,
+        cmocka_unit_test_setup(clients_that_wait_in_another_class_of_the_line_count, set_up),
+        cmocka_unit_test_setup(work_is_in_the_class_of_its_time_and_classes_are_served_in_turn,
                                set_up),
+        cmocka_unit_test_setup(the_wait_is_what_is_in_front_at_the_pace_of_recent_work, set_up),
         cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,
                                set_up),
         cmocka_unit_test_setup(what_comes_by_its_ticket_goes_before_all_that_are_later, set_up),

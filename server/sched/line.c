@@ -1,0 +1,377 @@
+/* Classes of flows with deficit round robin; see line.h. A flow is in the ring of its class exactly
+ * while a request waits in it. */
+#include "server/sched/line.h"
+
+#include "server/base/clock.h"
+#include "server/base/thread.h"
+#include "server/sched/client.h"
+#include "server/sched/request.h"
+
+enum {
+    DEBT_TURNS = 16 /* most turns that a client misses for a request that was served at once */
+};
+
+/* Most debt for work that took longer than estimated. */
+#define DEBT_NS ((int64_t)(16 * NS_PER_MS))
+
+static const int64_t quanta_ns[LINE_CLASSES] = {64000, 1000000, 8000000, 128000000};
+
+void line_init(struct line *line, enum line_id id)
+{
+    *line = (struct line){.id = id};
+    MUST(pthread_mutex_init(&line->lock, NULL));
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        line->classes[c].quantum_ns = quanta_ns[c];
+    }
+}
+
+void line_deinit(struct line *line)
+{
+    MUST(pthread_mutex_destroy(&line->lock));
+}
+
+/* The line of admission.c has one class: the order of its requests depends on memory, too. */
+unsigned line_class_of(const struct line *line, uint64_t cost_ns)
+{
+    unsigned c = line->id == LINE_ADMISSION ? LINE_CLASSES - 1 : 0;
+    while (cost_ns > LINE_CLASS_NS[c]) {
+        c++;
+    }
+    return c;
+}
+
+static struct line_flow *flow_of(const struct line *line, unsigned class, struct client *client)
+{
+    return &client->flows[line->id][class];
+}
+
+const struct client *line_flow_client(const struct line_flow *flow)
+{
+    const struct request *high = flow->waiting[true].first;
+    return (high != NULL ? high : flow->waiting[false].first)->client;
+}
+
+/* ---- the ring ---- */
+
+/* A flow in which nothing waited is the last to have its turn. */
+static void enter_ring(struct line_class *class, struct line_flow *flow)
+{
+    if (class->tail == NULL) {
+        flow->next = flow;
+    } else {
+        flow->next = class->tail->next;
+        class->tail->next = flow;
+    }
+    class->tail = flow;
+    class->flows++;
+    flow->credit_ns =
+        flow->credit_ns >= 0 ? class->quantum_ns : flow->credit_ns; /* debts stay */
+}
+
+/* Nothing waits any more in the flow after `before`. */
+static void leave_ring(struct line_class *class, struct line_flow *before)
+{
+    struct line_flow *flow = before->next;
+    before->next = flow->next;
+    if (class->tail == flow) {
+        class->tail = before == flow ? NULL : before;
+    }
+    class->flows--;
+}
+
+/* Count a request that enters, or leaves, its flow and its class. */
+static void account(struct line_class *class, struct line_flow *flow,
+                    const struct request *request, bool enters)
+{
+    const uint64_t cost_ns = enters ? request->cost_ns : -request->cost_ns;
+    const size_t one = enters ? 1 : SIZE_MAX;
+    flow->count += one;
+    flow->cost_ns[request->high] += cost_ns;
+    class->cost_ns += cost_ns;
+    class->high_count += request->high ? one : 0;
+    atomic_store_explicit(&class->count,
+                          atomic_load_explicit(&class->count, memory_order_relaxed) + one,
+                          memory_order_relaxed);
+}
+
+void line_push(struct line *line, struct request *request, bool by_ticket)
+{
+    const unsigned c = line_class_of(line, request->cost_ns);
+    struct line_class *class = &line->classes[c];
+    struct line_flow *flow = flow_of(line, c, request->client);
+    struct request_list *list = &flow->waiting[request->high];
+    struct request **link = &list->first;
+    uint64_t *latest = &flow->latest_ticket[request->high];
+    *latest = list->first == NULL ? 0 : *latest;
+    /* The list may be long, and the place is most often its end. */
+    if (list->first != NULL && (!by_ticket || request->ticket >= *latest)) {
+        link = &list->last->next;
+    }
+    while (*link != NULL && (*link)->ticket <= request->ticket) {
+        link = &(*link)->next;
+    }
+    *latest = larger_of(*latest, request->ticket);
+    if (flow->count == 0) {
+        enter_ring(class, flow);
+    }
+    request->next = *link;
+    *link = request;
+    list->last = request->next == NULL ? request : list->last;
+    account(class, flow, request, true);
+}
+
+/* ---- the order ---- */
+
+unsigned line_turn(const struct line *line, unsigned classes)
+{
+    for (unsigned i = 0; i < LINE_CLASSES; i++) {
+        const unsigned c = (line->turn + i) % LINE_CLASSES;
+        if (line_count(line, classes & 1U << c) > 0) {
+            return c;
+        }
+    }
+    return LINE_CLASSES;
+}
+
+/* The priority that the flow serves next. */
+static bool next_priority(const struct line_flow *flow)
+{
+    return flow->waiting[true].first != NULL &&
+           (flow->waiting[false].first == NULL || flow->high_in_row < LINE_HIGH_IN_ROW);
+}
+
+/* The place in the ring before the flow that is served next: the one whose turn it is, or one with
+ * credit whose next request is of high priority. */
+static struct line_flow *before_next(const struct line_class *class)
+{
+    struct line_flow *before = class->tail;
+    const bool look = class->high_count > 0 && class->high_in_row < LINE_HIGH_IN_ROW;
+    for (size_t i = 0; look && i < class->flows; i++) {
+        if (before->next->credit_ns > 0 && next_priority(before->next)) {
+            return before;
+        }
+        before = before->next;
+    }
+    return class->tail;
+}
+
+/* Begin with the flow at the cursor, if there is one left. */
+static void enter_flow(struct line_cursor *cursor)
+{
+    cursor->previous = NULL;
+    cursor->second = false;
+    cursor->current = NULL;
+    if (cursor->flows_left > 0) {
+        const struct line_flow *flow = cursor->flow_before->next;
+        cursor->high = next_priority(flow);
+        cursor->current = flow->waiting[cursor->high].first;
+    }
+}
+
+struct line_cursor line_begin(struct line *line, unsigned c)
+{
+    struct line_class *class = &line->classes[c];
+    struct line_cursor cursor = {.line = line, .class = class, .flows_left = class->flows};
+    if (class->tail != NULL) {
+        while (class->flows > 1 && class->tail->next->credit_ns <= 0) {
+            class->tail = class->tail->next;
+            class->tail->credit_ns += class->quantum_ns;
+        }
+        cursor.flow_before = before_next(class);
+        enter_flow(&cursor);
+    }
+    return cursor;
+}
+
+void line_skip(struct line_cursor *cursor)
+{
+    cursor->flow_before = cursor->flow_before->next;
+    cursor->flows_left--;
+    enter_flow(cursor);
+}
+
+/* `next` follows the cursor's place in its list; at the end of that go to the flow's other list,
+ * then to the next flow. */
+static void go_to(struct line_cursor *cursor, struct request *next)
+{
+    cursor->current = next;
+    if (next == NULL && !cursor->second) {
+        cursor->second = true;
+        cursor->high = !cursor->high;
+        cursor->previous = NULL;
+        cursor->current = cursor->flow_before->next->waiting[cursor->high].first;
+    }
+    if (cursor->current == NULL) {
+        line_skip(cursor);
+    }
+}
+
+void line_step(struct line_cursor *cursor)
+{
+    cursor->previous = cursor->current;
+    go_to(cursor, cursor->current->next);
+}
+
+static struct request *take_out(struct line_cursor *cursor)
+{
+    struct line_flow *flow = cursor->flow_before->next;
+    struct request_list *list = &flow->waiting[cursor->high];
+    struct request *request = cursor->current;
+    *(cursor->previous == NULL ? &list->first : &cursor->previous->next) = request->next;
+    list->last = list->last == request ? cursor->previous : list->last;
+    account(cursor->class, flow, request, false);
+    if (flow->count > 0) {
+        go_to(cursor, request->next);
+    } else {
+        leave_ring(cursor->class, cursor->flow_before);
+        cursor->flows_left--;
+        enter_flow(cursor);
+    }
+    request->next = NULL;
+    return request;
+}
+
+/* Subtract from a flow's credit, down to a floor; credit below the floor stays. */
+static void pay(struct line_flow *flow, uint64_t cost_ns, int64_t floor)
+{
+    const int64_t price = cost_ns > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)cost_ns;
+    const int64_t left = flow->credit_ns - price;
+    if (left > floor) {
+        flow->credit_ns = left;
+    } else if (flow->credit_ns > floor) {
+        flow->credit_ns = floor;
+    }
+}
+
+struct request *line_take(struct line_cursor *cursor)
+{
+    struct line_class *class = cursor->class;
+    struct line_flow *flow = cursor->flow_before->next;
+    if (class->flows > 1) {
+        pay(flow, cursor->current->cost_ns, -DEBT_TURNS * class->quantum_ns);
+    }
+    const bool overtakes = cursor->high && flow->waiting[false].first != NULL;
+    flow->high_in_row = overtakes ? flow->high_in_row + 1 : 0;
+    class->high_in_row =
+        cursor->flow_before == class->tail ? 0 : class->high_in_row + cursor->high;
+    cursor->line->turn = (unsigned)(class - cursor->line->classes + 1) % LINE_CLASSES;
+    return take_out(cursor);
+}
+
+void line_drop(struct line_cursor *cursor, struct request **chain)
+{
+    struct request *request = take_out(cursor);
+    request->next = *chain;
+    *chain = request;
+}
+
+void line_drop_all(struct line *line, struct request **chain)
+{
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        struct line_cursor cursor = line_begin(line, c);
+        while (cursor.current != NULL) {
+            line_drop(&cursor, chain);
+        }
+    }
+}
+
+/* ---- time ---- */
+
+uint64_t line_expire(struct line *line, uint64_t now_ns, struct request **expired)
+{
+    uint64_t earliest = 0;
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        struct line_cursor cursor = line_begin(line, c);
+        while (cursor.current != NULL) {
+            if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
+                line_drop(&cursor, expired);
+            } else {
+                earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
+                line_step(&cursor);
+            }
+        }
+    }
+    return earliest;
+}
+
+void line_end_expired(const struct line *line, struct request *first, uint64_t now_ns)
+{
+    static const char *const waited_for[LINE_COUNT] = {
+        [LINE_DEVICES] = "a device",
+        [LINE_WORK] = "a thread that reads it or writes its answer",
+        [LINE_ADMISSION] = "other large requests"};
+    request_end_expired(first, now_ns, waited_for[line->id]);
+}
+
+uint64_t line_sweep(struct line *line, uint64_t now_ns)
+{
+    struct request *expired = NULL;
+    MUST(pthread_mutex_lock(&line->lock));
+    const uint64_t earliest = line_expire(line, now_ns, &expired);
+    MUST(pthread_mutex_unlock(&line->lock));
+    line_end_expired(line, expired, now_ns);
+    return earliest;
+}
+
+void line_charge(struct line *line, const struct request *request, uint64_t more_ns)
+{
+    const unsigned c = line_class_of(line, request->cost_ns);
+    struct line_flow *flow = flow_of(line, c, request->client);
+    if (line->classes[c].flows > (flow->count > 0)) {
+        pay(flow, more_ns, -DEBT_NS);
+    }
+}
+
+void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns)
+{
+    line->estimated_ns += cost_ns;
+    line->measured_ns += took_ns;
+    if (line->measured_ns > NS_PER_S) { /* older work counts less and less */
+        line->estimated_ns /= 2;
+        line->measured_ns /= 2;
+    }
+}
+
+uint64_t line_ahead_ns(const struct line *line, const struct client *client, bool high,
+                       uint64_t cost_ns)
+{
+    const unsigned c = line_class_of(line, cost_ns);
+    const struct line_flow *own = &client->flows[line->id][c];
+    const struct line_flow *flow = line->classes[c].tail;
+    const uint64_t own_ns = own->cost_ns[true] + (high ? 0 : own->cost_ns[false]);
+    uint64_t ahead_ns = own_ns;
+    for (size_t i = 0; i < line->classes[c].flows; i++, flow = flow->next) {
+        const uint64_t flow_ns = flow->cost_ns[true] + (high ? 0 : flow->cost_ns[false]);
+        ahead_ns += flow == own ? 0 : smaller_of(flow_ns, own_ns + cost_ns);
+    }
+    return high ? ahead_ns + ahead_ns / LINE_HIGH_IN_ROW : ahead_ns; /* and those overtaken */
+}
+
+uint64_t line_wait_ns(const struct line *line, const struct client *client, bool high,
+                      uint64_t cost_ns, size_t takers)
+{
+    const unsigned own = line_class_of(line, cost_ns);
+    const uint64_t ahead_ns =
+        line_ahead_ns(line, client, high, cost_ns) + line->begun_ns[own] / 2;
+    uint64_t others_ns = 0; /* of other classes, which get as many turns */
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        others_ns += c != own ? line->classes[c].cost_ns + line->begun_ns[c] : 0;
+    }
+    const double pace =
+        line->estimated_ns > 0 ? (double)line->measured_ns / (double)line->estimated_ns : 1;
+    const double wait_ns = (double)(ahead_ns + smaller_of(others_ns, ahead_ns)) * pace /
+                           (double)larger_of(takers, 1);
+    return wait_ns < (double)INT64_MAX ? (uint64_t)wait_ns : INT64_MAX;
+}
+
+bool line_within_part(const struct line *line, const struct client *client, size_t most)
+{
+    size_t own = 0;
+    size_t clients = 1;
+    for (unsigned c = 0; c < LINE_CLASSES; c++) {
+        const struct line_flow *flow = &client->flows[line->id][c];
+        own += flow->count;
+        clients = larger_of(clients, line->classes[c].flows + (flow->count == 0));
+    }
+    return own < larger_of(most / clients, 1);
+}
