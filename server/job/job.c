@@ -29,6 +29,8 @@ enum {
     INLINE_MOVE_BYTES = 1 << 20, /* payload that the loop swaps or moves, at most */
     INLINE_UNPACK_BYTES = 512,   /* compressed bytes that the loop decompresses, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* of an answer that the loop compresses */
+    LOOP_SCAN_NS = 1 << 15,      /* estimated time of a scan in an HTTP thread, at most, */
+    WORK_SCAN_NS = 1 << 21,      /* and in a thread of the work pool */
     UNPACK_STEP_BYTES = 1 << 20  /* of content that a short compressed body may become */
 };
 
@@ -198,9 +200,10 @@ static enum job_next step_scan(struct request *request)
     if (part_is_one(request) || request->segments != NULL) {
         return JOB_DONE; /* these are scanned in slices only, and request->error is set */
     }
-    if (here && request->slices == NULL &&
-        device_pool_scan_here(request->server->devices, &request->completion->device,
-                              request)) {
+    if (request->slices == NULL &&
+        device_pool_scan_here(request->server->devices,
+                              here ? &request->completion->device : work_thread_device(),
+                              here ? LOOP_SCAN_NS : WORK_SCAN_NS, request)) {
         return request->error.status == STATUS_OK ? JOB_NEXT : JOB_DONE;
     }
     if (queue_push(queue, request, &request->error) != STATUS_OK) {

@@ -8,6 +8,7 @@
 #include "server/base/thread.h"
 #include "server/sched/line.h"
 #include "server/sched/queue.h"
+#include "server/sched/request.h"
 #include "server/sched/worker.h"
 
 #include <stdatomic.h>
@@ -34,8 +35,8 @@ struct device_pool {
     size_t device_count;
     size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
     size_t count;                      /* of workers */
-    size_t here; /* the worker whose device scans small tensors in the thread that read them;
-                  * `count`: there is none */
+    size_t here; /* the worker whose device scans small tensors in the thread that owns their
+                  * requests; `count`: there is none */
     struct worker workers[];
 };
 
@@ -371,9 +372,9 @@ bool device_pool_destroy(struct device_pool *pool)
 }
 
 bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
-                           struct request *request)
+                           uint64_t most_ns, struct request *request)
 {
-    return pool->here < pool->count &&
+    return pool->here < pool->count && request_scan_ns(request) <= most_ns &&
            worker_scan_here(&pool->workers[pool->here], device, request);
 }
 

@@ -81,8 +81,9 @@ MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error 
  * what that may use */
 MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
 
-/* A device of Tally's own driver that one HTTP thread scans small tensors with. All zero: closed.
- * The device opens with the first scan; its kernels are those that a worker has tested. */
+/* A device of Tally's own driver that one HTTP thread, or one thread of the work pool, scans small
+ * tensors with. All zero: closed. The device opens with the first scan; its kernels are those that
+ * a worker has tested. */
 struct thread_device {
     const struct device_driver *driver; /* borrowed, static */
     struct scan_device *opened;         /* owned; NULL: closed */
@@ -93,11 +94,12 @@ void thread_device_close(struct thread_device *device);
  * than waking another thread. Only Tally's own driver is called in this way, because its kernels
  * compute in the calling thread and wait for nothing; a batch delay (--batch-delay-us) turns the
  * function off. The request is complete, planned, has elements and is no slice.
+ * most_ns   the most estimated time of a scan
  * returns true: the tensor is scanned, or request->error says why that failed. false: the request
  *         is unchanged, and belongs in the queue: it is too large, or no such device is ready
  * Thread: the owner of `device` and of the request. */
 bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
-                           struct request *request);
+                           uint64_t most_ns, struct request *request);
 
 /* Watch for hung devices; called by main every tick. Nothing of the process ran for lost_ns since
  * the last one: devices that are being waited for have so much more time. */

@@ -4,6 +4,7 @@
 #include "server/base/clock.h"
 #include "server/base/machine.h"
 #include "server/base/thread.h"
+#include "server/sched/device_pool.h"
 #include "server/sched/line.h"
 #include "server/sched/request.h"
 
@@ -42,6 +43,7 @@ struct work_pool {
 /* A thread of a pool; on other threads nothing of this is set. */
 static _Thread_local struct {
     bool of_pool;
+    struct thread_device device;
     uint64_t nested_ns;                /* for which the current work was interrupted */
     uint64_t rest_until[LINE_CLASSES]; /* the current work is not interrupted for them before */
 } worker;
@@ -264,6 +266,7 @@ static void *thread_main(void *argument)
         MUST(pthread_cond_wait(&pool->work, &pool->line.lock));
     }
     MUST(pthread_mutex_unlock(&pool->line.lock));
+    thread_device_close(&worker.device);
     return NULL;
 }
 
@@ -331,6 +334,11 @@ uint64_t work_wait_ns(struct work_pool *pool, const struct request *request, uin
         line_wait_ns(&pool->line, request->client, request->high, cost_ns, pool->thread_count);
     MUST(pthread_mutex_unlock(&pool->line.lock));
     return wait_ns;
+}
+
+struct thread_device *work_thread_device(void)
+{
+    return &worker.device;
 }
 
 struct line *work_line(struct work_pool *pool)

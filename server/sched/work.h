@@ -25,6 +25,7 @@
 
 struct line;
 struct request;
+struct thread_device;
 struct work_pool; /* opaque */
 
 /* A job does the work and hands the request over (queue_push, completion_post, work_submit) as
@@ -60,6 +61,9 @@ bool work_given_up(struct request *request);
 /* Returns the estimated time until a request of this client, priority and cost would be begun.
  * Thread: any. */
 uint64_t work_wait_ns(struct work_pool *pool, const struct request *request, uint64_t cost_ns);
+
+/* Returns the device of the calling thread, which is one of a pool; see device_pool_scan_here(). */
+struct thread_device *work_thread_device(void);
 
 /* The line of the requests that wait; for line_sweep() and line_count(). */
 struct line *work_line(struct work_pool *pool);

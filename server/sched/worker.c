@@ -21,8 +21,7 @@
 #include <string.h>
 
 enum {
-    BACK_OFF_DOUBLINGS = 6,
-    HERE_NS = 32000 /* most estimated time of a scan in an HTTP thread */
+    BACK_OFF_DOUBLINGS = 6
 };
 
 /* A batch of more estimated time than this gets more time in proportion. */
@@ -356,7 +355,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     return true;
 }
 
-/* ---- in the thread that read the request ---- */
+/* ---- in the thread that owns the request ---- */
 
 void thread_device_close(struct thread_device *device)
 {
@@ -373,7 +372,7 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
     struct scan_report report = {0};
     struct error err = ERROR_INIT;
     int model = -1;
-    if (worker_state(worker) != DEVICE_READY || request_scan_ns(request) > HERE_NS) {
+    if (worker_state(worker) != DEVICE_READY) {
         return false;
     }
     if (device->opened == NULL &&

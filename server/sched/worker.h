@@ -12,7 +12,7 @@
  * returns.
  *
  * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans it in
- * the HTTP thread that read it. */
+ * the thread that owns its request. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 

@@ -4,6 +4,10 @@
 
 #include <pthread.h>
 
+enum {
+    HERE_NS = 1 << 15 /* the most estimated time of a scan outside of the workers */
+};
+
 static void a_request_is_computed_and_timed(void **state)
 {
     (void)state;
@@ -364,7 +368,7 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
     const unsigned opens = atomic_load(&fake.opens[0]);
     for (uint64_t i = 1; i <= 2; i++) {
         struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-        assert_true(device_pool_scan_here(fakes.server.devices, &device, request));
+        assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
         assert_int_equal(request->error.status, STATUS_OK);
         assert_int_equal(request->device, 0);
         assert_int_equal(request->batch, 1);
@@ -396,7 +400,7 @@ static void large_tensors_other_devices_and_a_batch_delay_need_the_queue(void **
         fake.built_in = cases[i].built_in;
         start_with(&fakes, cases[i].words);
         struct request *request = fake_tensor(&fakes, DTYPE_F32, cases[i].elements);
-        assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+        assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
         assert_null(device.opened);
         assert_int_equal(stats_of(&fakes, 0).requests, 0);
         fake_release(&fakes, request);
@@ -418,7 +422,7 @@ static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
         .dtype = DTYPE_U8, .rank = 2, .axis = 1, .sizes = {100000, 1}, .has_strides = true};
     assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &request->error),
                      STATUS_OK);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
     fake_release(&fakes, request);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -434,18 +438,18 @@ a_scan_that_fails_in_the_calling_thread_is_queued_if_its_input_is_intact(void **
     start_with(&fakes, quick);
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
     atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
     assert_int_equal(request->error.status, STATUS_OK);
     assert_null(device.opened);
     assert_int_equal(stats_of(&fakes, 0).errors, 1);
     assert_string_equal(stats_of(&fakes, 0).last_error, "it caught fire");
     atomic_store(&fake.mode[0], FAKE_FAILS);
-    assert_true(device_pool_scan_here(fakes.server.devices, &device, request));
+    assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, request);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     struct request *next = fake_tensor(&fakes, DTYPE_F32, 16);
-    assert_true(device_pool_scan_here(fakes.server.devices, &device, next));
+    assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, next));
     assert_int_equal(next->error.status, STATUS_OK);
     fake_release(&fakes, next);
     thread_device_close(&device);
@@ -467,7 +471,7 @@ static void a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread(void
     fake_release(&fakes, lost);
     atomic_store(&fake.mode[0], FAKE_CLOSED); /* it stays out of use */
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
     fake_release(&fakes, request);
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
@@ -532,7 +536,7 @@ static void *push_many(void *argument)
         atomic_store(&request->cancelled, i % 31 == 0);
         request->model = i % 3 - 1;
         const bool here =
-            i % 2 == 0 && device_pool_scan_here(fakes->server.devices, &device, request);
+            i % 2 == 0 && device_pool_scan_here(fakes->server.devices, &device, HERE_NS, request);
         if (here || queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
