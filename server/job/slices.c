@@ -163,6 +163,12 @@ static bool begin_round(struct slices *slices)
     return slices->job_count > 0;
 }
 
+/* A slice returns to its loop, which pushes the next one. */
+static void post_slice(struct request *slice)
+{
+    completion_post(slice->completion, slice);
+}
+
 /* slicing: NULL for segments. */
 static bool create_slices(struct request *request, const struct scan_slicing *slicing,
                           struct error *err)
@@ -198,7 +204,7 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
                                      .planned = true,
                                      .alone = true,
                                      .device = -1,
-                                     .slice = {.of = slices}};
+                                     .slice = {.of = slices, .advance = post_slice}};
     client_hold(request->client);
     request->slices = slices;
     if (slicing != NULL) {

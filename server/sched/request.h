@@ -93,6 +93,9 @@ struct request_list {
 /* A part of a tensor that is scanned by itself (server/job/slices.h); constant while it is
  * out, but for `overdue`. */
 struct request_slice {
+    /* NULL: no slice, but a request of a client. completion_post_home() calls this in place of a post
+     * to the loop, when the slice is computed or request.error is set. */
+    void (*advance)(struct request *slice);
     struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
     struct scan_job job; /* the sums that it takes and hands on, and its holes */
     const struct scan_job
