@@ -18,7 +18,7 @@ struct request;
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
-    size_t expected; /* requests and slices that are to come back by it; the taker's own */
+    size_t expected; /* requests that are to return, that of a cursor once; the taker's own */
     struct text_turn texts;      /* that the taker's thread parses and prints; its own */
     struct thread_device device; /* that the taker's thread scans small tensors with; its own */
 };
