@@ -159,7 +159,7 @@ $(B)/tests/unit/test_shm_map: LDFLAGS += -Wl,--wrap=sysconf,--wrap=mmap
 $(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite
 
 # A device on a clock of its own.
-$(B)/tests/unit/test_slices: LDFLAGS += -Wl,--wrap=clock_gettime
+$(B)/tests/unit/test_cursor: LDFLAGS += -Wl,--wrap=clock_gettime
 
 # No heartbeat, who pays for texts that wait, daemons that do not start, newcomers that wait.
 $(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \

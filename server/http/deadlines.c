@@ -31,7 +31,7 @@
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
 #include "server/job/body.h"
-#include "server/job/slices.h"
+#include "server/job/cursor.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 
@@ -219,14 +219,15 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* If a device hangs, the request ends without the slice that the device has. */
-static void check_slice(struct exchange *exchange)
+/* End a request of whose tensor a slice has failed while the client sends nothing, or is on a device
+ * that hangs. */
+static void check_cursor(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     const bool body = request_state(request) == REQUEST_BODY && !request_is_away(request);
-    if (body && slices_give_up(request)) {
+    if (body && cursor_has_failed(request)) {
         exchange_refuse(exchange);
-    } else if (request_owner(request) == OWNER_SLICES && slices_give_up(request)) {
+    } else if (request_owner(request) == OWNER_CURSOR && cursor_has_failed(request)) {
         exchange_resume(exchange);
     }
 }
@@ -264,7 +265,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
                                    "--header-timeout-ms");
         }
     } else if (is_receiving(conn)) {
-        check_slice(conn->exchange);
+        check_cursor(conn->exchange);
         check_body(conn, age_ns, now_ns);
     } else if (state_of(conn) == REQUEST_ANSWERING) {
         if (answer_overdue(conn, age_ns) || idles_too_long(conn, now_ns)) {
@@ -274,7 +275,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
             note_progress(conn, now_ns);
         }
     } else { /* another thread owns the request, or it is READY */
-        check_slice(conn->exchange);
+        check_cursor(conn->exchange);
     }
 }
 
@@ -451,7 +452,7 @@ static void cut_evicted(struct conn *conn)
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
-            slices_cancel(&exchange->request);
+            cursor_cancel(&exchange->request);
         }
         conn_cut_because(conn, "another client needed it, and this one had most connections");
     }
@@ -493,13 +494,13 @@ static void client_hung_up(struct conn *conn, bool gone)
         /* The owner of the request hands it back, and resume_body() ends it. */
         exchange->left_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
-        slices_cancel(&exchange->request);
+        cursor_cancel(&exchange->request);
     } else if (gone) {
         /* A client that has only closed its side may still read the answer
          * (docs/design/decisions/015). After a reset the result is of no use. The queue drops
          * the request at its next tick; a request that runs already is completed first. */
         exchange_cancel(exchange);
-        slices_cancel(&exchange->request);
+        cursor_cancel(&exchange->request);
     }
 }
 

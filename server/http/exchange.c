@@ -24,9 +24,9 @@
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
 #include "server/job/body.h"
+#include "server/job/cursor.h"
 #include "server/job/infer_memory.h"
 #include "server/job/job.h"
-#include "server/job/slices.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
@@ -154,7 +154,7 @@ static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct server *server = exchange->loop->server;
-    slices_release(request);
+    (void)cursor_release(request); /* the loop owns the request */
     body_release(request);
     if (request->head.capacity > KEPT_TEXT_BYTES) {
         text_free(server->memory, &request->head);
@@ -217,7 +217,8 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
     }
     request->body.received += count;
     if (exchange_admit_bytes(exchange, request->body.received, &request->error) != STATUS_OK ||
-        body_feed(request, bytes, count, &request->error) != STATUS_OK) {
+        body_feed(request, bytes, count, &request->error) != STATUS_OK ||
+        cursor_has_failed(request)) {
         exchange_refuse(exchange);
     }
     return EXCHANGE_GO_ON;
@@ -375,12 +376,13 @@ static void end_exchange(struct exchange *exchange)
 }
 
 /* The connection has ended while another thread owns the request, whose memory a device may
- * still write to. The exchange ends when the request returns. If only slices are in flight, the
- * exchange ends now: the slices keep the memory that they need. */
+ * still write to. The exchange ends when the request returns. If only a slice is in flight, the
+ * exchange ends now: the detached cursor keeps the memory that the slice needs. */
 static void make_orphan(struct exchange *exchange)
 {
     exchange_cancel(exchange);
-    if (request_owner(&exchange->request) == OWNER_SLICES) {
+    if (request_owner(&exchange->request) == OWNER_CURSOR &&
+        cursor_release(&exchange->request)) {
         request_set_owner(&exchange->request, OWNER_LOOP);
         exchange->loop->completion.expected--;
         end_exchange(exchange);

@@ -28,8 +28,8 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
+#include "server/job/cursor.h"
 #include "server/job/job.h"
-#include "server/job/slices.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>
@@ -69,7 +69,7 @@ static void resume_body(struct exchange *exchange)
     if (exchange->left_inside) {
         step = EXCHANGE_GO_ON; /* exchange_left_inside_body() refuses it */
     } else if (status != STATUS_CLIENT_GONE) {
-        if (status != STATUS_OK || slices_lost(&exchange->request)) {
+        if (status != STATUS_OK || cursor_has_failed(&exchange->request)) {
             exchange_refuse(exchange);
         }
         step = exchange_land_kept(exchange);
@@ -105,28 +105,19 @@ static void advance(struct exchange *exchange)
 
 static void take_back(struct request *request)
 {
-    if (request->slice.of != NULL) {
-        request = slices_take_back(request);
-    }
-    if (request == NULL) {
-        return;
-    }
     struct exchange *exchange = exchange_of(request);
     assert(exchange->magic == EXCHANGE_MAGIC);
+    request_set_owner(request, OWNER_LOOP);
     if (exchange->orphan) {
         exchange->loop->completion.expected--;
         exchange_end_orphan(exchange);
         return;
     }
-    const bool was_away = request_is_away(request);
     const enum request_state state = request_state(request);
-    request_set_owner(request, OWNER_LOOP);
     if (state != REQUEST_READY) {
         (void)exchange_comes_too_late(exchange);
     }
-    if (state == REQUEST_BODY && !was_away) {
-        exchange_refuse(exchange); /* the request has lost a slice */
-    } else if (state == REQUEST_BODY) {
+    if (state == REQUEST_BODY) {
         resume_body(exchange);
     } else {
         advance(exchange);

@@ -3,10 +3,10 @@
 
 #include "proto/byte_size.h"
 #include "server/base/config.h"
+#include "server/job/cursor.h"
 #include "server/job/infer.h"
 #include "server/job/infer_memory.h"
 #include "server/job/inflate.h"
-#include "server/job/slices.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 #include "server/sched/work.h"
@@ -152,7 +152,7 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
         return STATUS_OK;
     }
     TRY(infer_grow(request, end, err));
-    slices_begin(request);
+    cursor_begin(request);
     return STATUS_OK;
 }
 
@@ -287,7 +287,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
         memcpy(input + request->payload_received, bytes, smaller_of(count, room));
     }
     request->payload_received = end;
-    slices_feed(request);
+    cursor_feed(request);
     return STATUS_OK;
 }
 

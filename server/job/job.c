@@ -14,11 +14,10 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/job/body.h"
+#include "server/job/cursor.h"
 #include "server/job/infer.h"
 #include "server/job/infer_memory.h"
 #include "server/job/infer_shm.h"
-#include "server/job/part.h"
-#include "server/job/slices.h"
 #include "server/sched/completion.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
@@ -191,16 +190,16 @@ static enum job_next step_scan(struct request *request)
     if (request->plan.elements == 0 || request->times.computed != 0) {
         return JOB_NEXT; /* there is nothing to compute, or a device has computed it */
     }
-    if (!here && (request->slices != NULL || slices_wanted(request))) {
+    if (!here && cursor_wanted(request)) {
         return JOB_HOME;
     }
-    if (here && slices_start(request)) {
-        return slices_end(request) ? JOB_WAIT : JOB_DONE;
+    if (here && cursor_scan(request)) {
+        return JOB_WAIT;
     }
-    if (part_is_one(request) || request->segments != NULL) {
-        return JOB_DONE; /* these are scanned in slices only, and request->error is set */
+    if (request->error.status != STATUS_OK) {
+        return JOB_DONE;
     }
-    if (request->slices == NULL &&
+    if (request->cursor == NULL &&
         device_pool_scan_here(request->server->devices,
                               here ? &request->completion->device : work_thread_device(),
                               here ? LOOP_SCAN_NS : WORK_SCAN_NS, request)) {

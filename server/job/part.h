@@ -3,7 +3,7 @@
  * carry, or of that value, if there is one. The sums after the last element become the carry of the
  * answer. A scan for totals answers no output.
  *
- *     received carry -> a sum a line -> scan (slices.c) -> a sum a line -> carry to answer
+ *     received carry -> a sum a line -> scan (cursor.c) -> a sum a line -> carry to answer
  *
  * The sums of all lines and the encoded carry share one block of memory (carry_encode()).
  * Failures: lack of memory (OUT_OF_MEMORY, TOO_LARGE); bytes that no valid carry contains

@@ -64,17 +64,29 @@ void completion_post(struct completion *completion, struct request *first)
     }
 }
 
+/* True if the next request of the chain is not posted together with this one. */
+static bool run_ends(const struct request *request)
+{
+    const struct request *next = request->next;
+    return next == NULL || next->completion != request->completion ||
+           next->slice.advance != NULL || request->slice.advance != NULL;
+}
+
 /* One post for each run of requests of the same loop. */
 void completion_post_home(struct request *first)
 {
     while (first != NULL) {
         struct request *last = first;
-        while (last->next != NULL && last->next->completion == first->completion) {
+        while (!run_ends(last)) {
             last = last->next;
         }
         struct request *next = last->next;
         last->next = NULL;
-        completion_post(first->completion, first);
+        if (first->slice.advance != NULL) {
+            first->slice.advance(first);
+        } else {
+            completion_post(first->completion, first);
+        }
         first = next;
     }
 }

@@ -18,7 +18,7 @@ struct request;
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
-    size_t expected; /* requests and slices that are to come back by it; the taker's own */
+    size_t expected; /* requests that are to return, that of a cursor once; the taker's own */
     struct text_turn texts;      /* that the taker's thread parses and prints; its own */
     struct thread_device device; /* that the taker's thread scans small tensors with; its own */
 };
@@ -30,7 +30,8 @@ void completion_deinit(struct completion *completion);
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
 
-/* Hand each request of a chain to its own loop; NULL is fine. Thread: their owner. */
+/* Hand each request of a chain to its own loop; NULL is fine. A slice is handed to its owner, by
+ * slice.advance(), in this thread. Thread: their owner, holding no lock. */
 void completion_post_home(struct request *first);
 
 /* Wake the loop without a request: it looks at its heartbeat work now. Thread: any. */

@@ -115,7 +115,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         status = no_device(err);
     } else {
         request->times.queued = clock_now_ns();
-        insert(queue, request, request->slice.of != NULL);
+        insert(queue, request, request->slice.advance != NULL);
         many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_release) + 1 >=
                QUEUE_WAKE_PUSHES;
     }

@@ -24,17 +24,18 @@
  * | WORK      | a thread of the work pool, or pages of memory for the body (body.h)                 |
  * | QUEUE     | a device                                                                            |
  * | DEVICE    | a device worker                                                                     |
- * | SLICES    | the slices of its tensor (slices.h)                                                 |
+ * | CURSOR    | the slices of its tensor (cursor.h)                                                 |
  *
  * The function that hands a request over sets the owner: admission_enter(), work_submit(),
- * queue_push(), text_turn_wait(), slices_end(). From then on nobody else touches the request, except
+ * queue_push(), text_turn_wait(), cursor_scan(). From then on nobody else touches the request, except
  * that any thread may set `cancelled` and read state and owner. The request returns to its loop by
  * its completion list, and the loop is its owner again. If the connection ends meanwhile, the
  * exchange is an orphan, which ends when the request returns.
  *
- * A slice of a large tensor is a request, too (`slice.of`), owned by the queue and by workers while
- * the whole tensor is in BODY or SCAN. The slice owns its bytes of the block: the whole writes behind
- * them only. */
+ * The cursor of a large scan is an entry of the queue, too, and so has the form of a request
+ * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any state
+ * from BODY to SCAN. The slice that the entry describes owns its bytes of the block: the loop writes
+ * behind them only. The entry never returns to a loop. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -56,11 +57,11 @@
 
 struct client;
 struct completion;
+struct cursor;
 struct inflate;
 struct part;
 struct segments;
 struct server;
-struct slices;
 
 enum request_state {
     REQUEST_HEADER,
@@ -82,20 +83,20 @@ enum request_owner {
     OWNER_WORK,
     OWNER_QUEUE,
     OWNER_DEVICE,
-    OWNER_SLICES
+    OWNER_CURSOR
 };
 
-/* A part of a tensor that is scanned by itself (server/job/slices.h); constant while it is
- * out, but for `overdue`. */
+/* The slice that a cursor describes (server/job/cursor.h); constant while the entry is in the queue
+ * or on a device, except `overdue`. */
 struct request_slice {
-    struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
-    struct scan_job job; /* the sums that it takes and hands on, and its holes */
-    const struct scan_job
-        *jobs; /* instead of that: the scans that it is; borrowed from the slices,
-                                    or NULL */
-    size_t job_count;
-    bool last;           /* of its request: counts as that */
-    atomic_bool overdue; /* any thread: its device gives no answer */
+    /* NULL: no slice, but a request of a client. completion_post_home() calls this in place of a post
+     * to the loop, when the slice is computed or request.error is set. */
+    void (*advance)(struct request *slice);
+    struct scan_job job;         /* carry and holes of the slice */
+    const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
+    size_t job_count;            /* in jobs */
+    bool last;                   /* the slice ends the scan: it counts as the request */
+    atomic_bool overdue;         /* set by any thread: the device gives no answer */
 };
 
 /* The speed of one thread, for estimates of time. */
@@ -172,7 +173,7 @@ struct request {
     struct request_body body;
     struct admission_hold admission;
     struct request_slice slice;
-    struct slices *slices;     /* owned; NULL: it is not scanned in slices */
+    struct cursor *cursor;     /* owned; NULL: the tensor is not scanned in slices */
     struct part *part;         /* owned; NULL: it is not prepared, or a whole tensor */
     struct segments *segments; /* owned; NULL: it is not prepared, or has no offsets */
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */

@@ -160,8 +160,8 @@ static void fail_requests(const struct worker *worker, struct request *first, co
 static struct request *take_running_away(struct worker *worker)
 {
     struct request *first = worker->batch;
-    if (first->slice.of != NULL) {
-        /* A slice, alone: its loop may be writing beside it. It stays, and says so. */
+    if (first->slice.advance != NULL) {
+        /* A slice, alone: the loop may be writing to the same block. The slice stays and is marked. */
         atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
         return NULL;
     }
@@ -252,7 +252,7 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
                                           .download_ns = report->download_ns};
     uint64_t now_ns = clock_now_ns();
     uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* all began together */
-    bool counts = first->slice.of == NULL || first->slice.last;
+    bool counts = first->slice.advance == NULL || first->slice.last;
     uint64_t elements = 0;
     uint64_t bytes = 0;
     size_t i = 0;
@@ -278,7 +278,8 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
     return busy_ns;
 }
 
-/* Record a computed batch, charge the clients for it, and return its requests to their loops. */
+/* Record a computed batch, charge the clients for it, and return its requests to their loops; a slice
+ * is handed to its owner instead. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
                          const struct scan_report *report)
 {

@@ -1,4 +1,4 @@
-/* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
+/* cursor.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
  * is scanned once, in order, whatever devices do and clients send. */
 #include "server/base/address.h"
 #include "server/sched/line.h"
@@ -28,7 +28,7 @@ static void set_up(struct fixture *f, size_t devices, const char *flag)
     struct error err = ERROR_INIT;
     char listen[80];
     *f = (struct fixture){.fd = -1};
-    (void)snprintf(f->path, sizeof f->path, "/tmp/tally-test-slices-%d", (int)getpid());
+    (void)snprintf(f->path, sizeof f->path, "/tmp/tally-test-cursor-%d", (int)getpid());
     (void)snprintf(listen, sizeof listen, "--listen=unix:%s", f->path);
     const char *words[] = {"--slice-bytes=64KiB",
                            "--device-timeout-ms=100",
@@ -226,7 +226,8 @@ static void await_runs(struct fixture *f, unsigned more_than)
     }
 }
 
-static void await_no_memory_held(struct fixture *f)
+/* Until no more than so many bytes are reserved, in so many blocks. */
+static void await_memory_held(struct fixture *f, uint64_t bytes, size_t blocks)
 {
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
     struct memory_stats stats;
@@ -234,7 +235,8 @@ static void await_no_memory_held(struct fixture *f)
         assert_true(clock_now_ns() < give_up_ns);
         tick(f);
         memory_stats(f->fakes.server.memory, &stats);
-    } while (stats.reserved_bytes > 0);
+    } while (stats.reserved_bytes > bytes);
+    assert_int_equal(stats.block_count, blocks);
 }
 
 /* Ticks as main does, while a test waits in recv(). */
@@ -372,7 +374,7 @@ static void hang(size_t sent)
     memory_stats(f.fakes.server.memory, &stats);
     assert_int_equal(stats.block_count, 1); /* the device may still write there */
     atomic_store(&fake.mode[0], FAKE_WORKS);
-    await_no_memory_held(&f);
+    await_memory_held(&f, 0, 0);
     assert_true(fake_await_health(&f.fakes, DEVICE_POOL_USABLE));
     begin(&f, row, TENSOR / 2);
     send_payload(&f, TENSOR / 2, TENSOR);
@@ -408,7 +410,7 @@ static void leave(size_t sent)
     memory_stats(f.fakes.server.memory, &stats);
     assert_int_equal(stats.block_count, 1);
     atomic_store(&fake.mode[0], FAKE_WORKS);
-    await_no_memory_held(&f);
+    await_memory_held(&f, 0, 0);
     begin(&f, rows, TENSOR / 2);
     send_payload(&f, TENSOR / 2, TENSOR);
     expect_scanned(&f);
@@ -592,6 +594,87 @@ static void gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device(void
     tear_down(&f);
 }
 
+/* Elements that devices have scanned. */
+static uint64_t paced_sum(void)
+{
+    const size_t count = atomic_load(&paced_runs);
+    uint64_t sum = 0;
+    assert_true(count <= ARRAY_COUNT(paced_bytes));
+    for (size_t i = 0; i < count; i++) {
+        sum += paced_bytes[i];
+    }
+    return sum;
+}
+
+/* `sent` bytes arrive while a slice runs; the loop ends, then the slice: `scanned` elements follow. */
+static void scan_without_a_loop(size_t sent, uint64_t scanned)
+{
+    struct fixture f;
+    set_up_paced(&f, 0, "--device-timeout-ms=60000");
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    begin(&f, row, SLICE);
+    send_payload(&f, SLICE, sent);
+    await_read(&f);
+    http_halt(f.http);
+    assert_int_equal(runs(), 1);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (paced_sum() < scanned) {
+        assert_true(clock_now_ns() < give_up_ns);
+        tick(&f);
+    }
+    assert_true(runs() > 1);
+    tear_down(&f);
+    assert_true(paced_sum() <= sent);
+}
+
+static void bytes_that_arrive_while_a_slice_runs_are_scanned_without_the_loop(void **state)
+{
+    (void)state;
+    scan_without_a_loop(TENSOR * 3 / 4, TENSOR * 3 / 4 - SLICE);
+    scan_without_a_loop(TENSOR, TENSOR); /* the end of the body, too */
+}
+
+static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 1, "--device-timeout-ms=60000");
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* and touches nothing meanwhile */
+    begin(&f, rows, SLICE);
+    send_payload(&f, SLICE, TENSOR);
+    await_read(&f);
+    assert_int_equal(runs(), 1);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    expect_scanned(&f);
+    tear_down(&f);
+}
+
+/* Inside its body and after it: the memory of the request is free before the busy device is. */
+static void a_client_that_leaves_takes_its_slice_out_of_the_queue(void **state)
+{
+    (void)state;
+    for (size_t sent = TENSOR / 2; sent <= TENSOR; sent += TENSOR / 2) {
+        struct fixture f;
+        struct memory_stats stats;
+        set_up(&f, 1, "--device-timeout-ms=60000");
+        struct request *first = occupy(&f);
+        connect_client(&f);
+        send_head(&f, row, "");
+        send_payload(&f, 0, sent);
+        await_read(&f);
+        memory_stats(f.fakes.server.memory, &stats);
+        assert_int_equal(stats.block_count, 2);
+        close_client(&f);
+        await_memory_held(&f, first->reserved_bytes, 1);
+        assert_int_equal(runs(), 1);
+        atomic_store(&fake.mode[0], FAKE_WORKS);
+        assert_ptr_equal(fake_finished(&f.fakes), first);
+        fake_release(&f.fakes, first);
+        tear_down(&f);
+    }
+}
+
 static void a_deadline_that_passes_ends_the_request_before_the_body_ends(void **state)
 {
     struct fixture f;
@@ -683,7 +766,7 @@ static void clients_come_and_go_while_devices_fail_and_come_back(void **state)
     }
     atomic_store(&fake.mode[0], FAKE_WORKS);
     atomic_store(&fake.mode[1], FAKE_WORKS);
-    await_no_memory_held(&f);
+    await_memory_held(&f, 0, 0);
     begin(&f, row, TENSOR / 2);
     send_payload(&f, TENSOR / 2, TENSOR);
     expect_scanned(&f);
@@ -707,6 +790,9 @@ int main(void)
         cmocka_unit_test(slices_do_not_grow_while_they_take_long),
         cmocka_unit_test(slices_of_what_is_urgent_go_before_what_its_client_sent_before),
         cmocka_unit_test(gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device),
+        cmocka_unit_test(bytes_that_arrive_while_a_slice_runs_are_scanned_without_the_loop),
+        cmocka_unit_test(a_body_that_ends_while_a_slice_runs_is_answered),
+        cmocka_unit_test(a_client_that_leaves_takes_its_slice_out_of_the_queue),
         cmocka_unit_test(a_deadline_that_passes_ends_the_request_before_the_body_ends),
         cmocka_unit_test(stopping_with_slices_out_leaves_nothing),
         cmocka_unit_test(clients_come_and_go_while_devices_fail_and_come_back),

@@ -1,0 +1,520 @@
+/* One record per scan in slices: the entry of the queue, and the progress; see cursor.h. */
+#include "server/job/cursor.h"
+
+#include "kernels/device.h"
+#include "kernels/split.h"
+#include "proto/elements.h"
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/metrics.h"
+#include "server/base/thread.h"
+#include "server/job/infer_memory.h"
+#include "server/job/infer_shm.h"
+#include "server/job/part.h"
+#include "server/job/segments.h"
+#include "server/sched/client.h"
+#include "server/sched/completion.h"
+#include "server/sched/queue.h"
+#include "server/sched/server.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    CARRY_BYTES = 1 << 20, /* most bytes of the sums that slices hand over */
+    FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
+    LONG_SLICES = 6,  /* slices of SLICE_MS with the slowest data that are worth a cursor */
+    WHOLE_SLICES = 8, /* --slice-bytes that are worth a cursor if the tensor is complete */
+    SLICE_MS = 5,     /* device time of a slice, about */
+    LEAST_ROUND = 1 << 16, /* elements that a round of segments may have in any case */
+    TURNED_SLICES = 8,     /* times SLICE_MS in a slice whose data are the slowest, at most */
+    GROWTH = 4             /* times the size of the slice before, at most */
+};
+
+enum cursor_state {
+    CURSOR_PARKED,
+    CURSOR_IN_FLIGHT, /* the slice is in the queue or on a device */
+    CURSOR_OVER       /* all is computed, or slice.error says what failed */
+};
+
+struct cursor {
+    struct request slice; /* entry of the queue; owned by queue and workers while IN_FLIGHT */
+    pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
+    enum cursor_state state;
+    bool begun;            /* a slice was pushed; the loop pushes the first */
+    struct request *whole; /* NULL: the cursor is detached, and owns what was the request's: */
+    struct memory_block block; /* this, slice.part, slice.segments and slice.reserved_bytes */
+    struct scan_slicing
+        slicing; /* of a tensor or a long segment; plan NULL: a slice is a round */
+    const struct scan_job *jobs; /* scans of the round; borrowed from the segments */
+    size_t job_count;            /* in jobs; 0: the request has no segments */
+    uint64_t round_elements;     /* of all scans of the round */
+    uint64_t most_elements;      /* of the next slice, but one step at least */
+    uint64_t arrived_bytes;      /* of the payload */
+    uint64_t steps_done;         /* computed */
+    uint64_t slice_steps;        /* of the slice that is in flight */
+    uint64_t queue_ns;           /* time of all slices in the queue */
+    uint64_t compute_ns;         /* time of all slices on devices */
+    uint64_t carry[];            /* of slices along the axis: struct scan_job, carry */
+};
+
+/* ---- which requests ---- */
+
+/* True if the payload is the input buffer, byte by byte, and stays in its place. */
+static bool lands_as_it_is(struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
+           !call->byte_swap && !call->axis_pending && !elements_change(&call->desc) &&
+           !infer_shm_used(request) && request->body.inflate == NULL && !request->body.spill &&
+           request->block.slab != NULL;
+}
+
+/* Bytes of the sums that slices hand over; a scan has no more lines than bytes. */
+static uint64_t carry_bytes(const struct scan_slicing *slicing)
+{
+    return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;
+}
+
+/* scan_slicing_make(), of slices that hand over few sums. */
+static bool make_slicing(const struct scan_plan *plan, bool arriving,
+                         struct scan_slicing *slicing)
+{
+    return scan_slicing_make(plan, arriving, slicing) && carry_bytes(slicing) <= CARRY_BYTES;
+}
+
+/* True if a complete tensor is long enough for slices, and can be cut. */
+static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
+{
+    uint64_t least = request->server->config->slice_bytes;
+    bool long_at_worst =
+        scan_plan_slowest_ns(&request->plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
+    bool long_always = scan_plan_effort(&request->plan) / WHOLE_SLICES >= least;
+    return least > 0 && (long_always || long_at_worst) && !infer_shm_used(request) &&
+           make_slicing(&request->plan, false, slicing);
+}
+
+bool cursor_wanted(const struct request *request)
+{
+    struct scan_slicing ignored;
+    return request->cursor != NULL || part_is_one(request) || request->call.desc.has_offsets ||
+           worth_slicing(request, &ignored);
+}
+
+/* ---- the size of slices ---- */
+
+/* Elements that take one thread so long with the slowest data. */
+static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
+{
+    const uint64_t ns = scan_plan_slowest_ns(plan);
+    return ns == 0 ? UINT64_MAX
+                   : larger_of(ms * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
+}
+
+/* Least elements of a slice: of a round, or a step more than `slices` times --slice-bytes, counted in
+ * scan_plan_effort(). */
+static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
+{
+    const struct scan_slicing *slicing = &cursor->slicing;
+    if (slicing->plan == NULL) {
+        return LEAST_ROUND;
+    }
+    const uint64_t effort = slices * cursor->slice.server->config->slice_bytes;
+    const uint64_t step = scan_ceil_div(scan_plan_effort(slicing->plan), slicing->steps);
+    return (1 + effort / step) * slicing->elements;
+}
+
+/* Begin the next round of segments; false: there is none. A scan that is too long for a slice is cut
+ * as a tensor without segments is. */
+static bool begin_round(struct cursor *cursor)
+{
+    const struct request *whole = cursor->whole;
+    const struct segments_place place = {.slab = whole->block.slab,
+                                         .in_offset = whole->in_offset,
+                                         .out_offset = whole->out_offset,
+                                         .gathered_offset = whole->gathered_offset};
+    const uint64_t most = cursor->most_elements;
+    if (whole->segments == NULL) {
+        return false;
+    }
+    cursor->steps_done = 0;
+    cursor->job_count =
+        segments_next(whole->segments, &place, most, &cursor->jobs, &cursor->round_elements);
+    if (cursor->job_count != 1 || cursor->round_elements <= most ||
+        !make_slicing(cursor->jobs->plan, false, &cursor->slicing)) {
+        cursor->slicing = (struct scan_slicing){.steps = 1};
+    }
+    return cursor->job_count > 0;
+}
+
+/* ---- pushing a slice; all with the lock ---- */
+
+/* Describe the cells of a slice, and the sums of its lines. */
+static void place_slice(struct cursor *cursor, const struct scan_slice *cut)
+{
+    const struct request *whole = cursor->whole;
+    struct request *slice = &cursor->slice;
+    const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    struct scan_job *job = &slice->slice.job;
+    *job = (struct scan_job){.carry = cut->carries ? cursor->carry : NULL,
+                             .carry_in = cut->carries && cut->position > 0,
+                             .carry_out = cut->carries && cut->more,
+                             .holes = cut->holes};
+    if (whole->part != NULL) {
+        job->carry = whole->part->sums + cut->line * whole->part->sum_bytes;
+        job->carry_in = whole->part->carries || cut->position > 0;
+        job->carry_out = true;
+        job->totals = whole->call.totals;
+    }
+    const bool one = cursor->job_count == 1; /* scan of segments */
+    const size_t in = one ? cursor->jobs->in_offset : whole->in_offset;
+    const size_t out = one ? cursor->jobs->out_offset : whole->out_offset + whole->out_first;
+    slice->in_offset = in + (size_t)(cut->in_first * bytes);
+    slice->out_offset = out + (size_t)(cut->out_first * bytes);
+}
+
+/* Describe all scans of a round as one slice, whose plan has as many elements. */
+static void place_round(struct cursor *cursor)
+{
+    const uint64_t elements = cursor->round_elements;
+    struct request *slice = &cursor->slice;
+    slice->plan = (struct scan_plan){.dtype = cursor->jobs->plan->dtype,
+                                     .in_place = true,
+                                     .axis = {elements, 1, 1},
+                                     .lines = 1,
+                                     .elements = elements,
+                                     .in_elements = elements,
+                                     .out_elements = elements};
+    slice->slice.jobs = cursor->jobs;
+    slice->slice.job_count = cursor->job_count;
+}
+
+/* Push the next slice, of steps before `end`; the cursor is then IN_FLIGHT. */
+static enum status push_slice(struct cursor *cursor, uint64_t end, struct error *err)
+{
+    const struct request *whole = cursor->whole;
+    struct server *server = whole->server;
+    struct request *slice = &cursor->slice;
+    struct scan_slice cut = {.steps = 1};
+    slice->slice.jobs = NULL;
+    if (cursor->slicing.plan == NULL) {
+        place_round(cursor);
+    } else {
+        const uint64_t most = larger_of(cursor->most_elements / cursor->slicing.elements, 1);
+        cut = scan_slicing_take(&cursor->slicing, cursor->steps_done,
+                                smaller_of(end - cursor->steps_done, most), &slice->plan);
+        place_slice(cursor, &cut);
+    }
+    slice->slice.last = cursor->steps_done + cut.steps == cursor->slicing.steps &&
+                        (whole->segments == NULL || segments_done(whole->segments));
+    slice->block = (struct memory_block){.slab = whole->block.slab,
+                                         .offset = whole->block.offset,
+                                         .bytes = (size_t)slice->plan.elements *
+                                                  dtype_info(slice->plan.dtype)->bytes};
+    atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
+    slice->model = slice->slice.last ? whole->model : -1; /* the request is counted once */
+    slice->retries = 0;
+    TRY(queue_push(server->queue, slice, err));
+    cursor->state = CURSOR_IN_FLIGHT;
+    cursor->slice_steps = cut.steps;
+    queue_wake(server->queue); /* the slice shares no launch, so it waits for no peers */
+    metrics_add(server->metrics, METRICS_COUNTER_SLICES, 1);
+    if (!cursor->begun) {
+        const bool counts = whole->part == NULL && whole->segments == NULL;
+        cursor->begun = true;
+        metrics_add(server->metrics, METRICS_COUNTER_SLICED_REQUESTS, counts);
+    }
+    return STATUS_OK;
+}
+
+/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives: push what has arrived if
+ * that is worth a slice, but not the last step, which waits for the verdict on the body; if the queue does
+ * not take the slice, its bytes wait for the next one. */
+static void push_next(struct cursor *cursor)
+{
+    const struct scan_slicing *slicing = &cursor->slicing;
+    struct error ignored = ERROR_INIT;
+    if (request_owner(cursor->whole) == OWNER_CURSOR) {
+        const bool through = cursor->steps_done == slicing->steps && !begin_round(cursor);
+        if (through || push_slice(cursor, slicing->steps, &cursor->slice.error) != STATUS_OK) {
+            cursor->state = CURSOR_OVER;
+        }
+        return;
+    }
+    const uint64_t step_bytes = slicing->elements * dtype_info(slicing->plan->dtype)->bytes;
+    const uint64_t arrived = cursor->arrived_bytes / step_bytes;
+    if (arrived < slicing->steps && (arrived - cursor->steps_done) * step_bytes >=
+                                        cursor->slice.server->config->slice_bytes) {
+        (void)push_slice(cursor, arrived, &ignored);
+    }
+}
+
+/* ---- ending a slice ---- */
+
+/* Count the slice that was computed. Choose the size of the next one: what fits into SLICE_MS at the pace
+ * of this one. */
+static void account_slice(struct cursor *cursor)
+{
+    const struct request *slice = &cursor->slice;
+    struct request *whole = cursor->whole;
+    const uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
+    const double done = (double)slice->plan.elements;
+    const double fits = done * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
+    const uint64_t next = (uint64_t)(fits < done * GROWTH ? fits : done * GROWTH);
+    const uint64_t safe = safe_elements(&whole->plan, SLICE_MS);
+    cursor->most_elements =
+        smaller_of(larger_of(next, smaller_of(safe, least_elements(cursor, 1))),
+                   safe_elements(&whole->plan, SLICE_MS * TURNED_SLICES));
+    cursor->steps_done += cursor->slice_steps;
+    cursor->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
+    cursor->compute_ns += took_ns;
+    whole->launch.upload_ns += slice->launch.upload_ns;
+    whole->launch.compute_ns += slice->launch.compute_ns;
+    whole->launch.download_ns += slice->launch.download_ns;
+    whole->device = slice->device;
+    whole->batch = slice->batch;
+}
+
+/* Give the request the outcome of the scan that is over. */
+static void report_scan(const struct cursor *cursor)
+{
+    struct request *whole = cursor->whole;
+    whole->error = cursor->slice.error;
+    /* As if the slices had waited and run one after the other at the end. */
+    if (whole->error.status == STATUS_OK) {
+        whole->times.computed = cursor->slice.times.computed;
+        whole->times.started = whole->times.computed - cursor->compute_ns;
+        whole->times.queued = whole->times.started - cursor->queue_ns;
+    }
+}
+
+/* NULL is fine. Nobody else refers to the cursor. */
+static void destroy_cursor(struct cursor *cursor)
+{
+    if (cursor == NULL) {
+        return;
+    }
+    struct memory *memory = cursor->slice.server->memory;
+    memory_give(memory, &cursor->block);
+    part_destroy(cursor->slice.part, memory);
+    segments_destroy(cursor->slice.segments);
+    memory_release(memory, cursor->slice.reserved_bytes);
+    client_release(cursor->slice.client);
+    MUST(pthread_mutex_destroy(&cursor->lock));
+    free(cursor);
+}
+
+/* The cursor returns, or has returned, its request to the loop. Thread: a holder of the lock. */
+static bool is_posted(const struct cursor *cursor)
+{
+    return cursor->state == CURSOR_OVER && request_owner(cursor->whole) == OWNER_CURSOR;
+}
+
+/* The slice is computed, or slice->error says why it is not. Thread: any, the one that ended the slice;
+ * it holds no lock. */
+static void advance_cursor(struct request *slice)
+{
+    struct cursor *cursor = (struct cursor *)(void *)slice; /* its first member */
+    MUST(pthread_mutex_lock(&cursor->lock));
+    struct request *whole = cursor->whole;
+    if (whole == NULL) {
+        MUST(pthread_mutex_unlock(&cursor->lock));
+        destroy_cursor(cursor);
+        return;
+    }
+    const bool failed = slice->error.status != STATUS_OK;
+    cursor->state = failed ? CURSOR_OVER : CURSOR_PARKED;
+    if (!failed) {
+        account_slice(cursor);
+        push_next(cursor);
+    }
+    const bool posts = is_posted(cursor);
+    if (posts) {
+        report_scan(cursor);
+    }
+    MUST(pthread_mutex_unlock(&cursor->lock));
+    if (posts) {
+        completion_post(whole->completion, whole);
+    }
+}
+
+/* ---- the loop ---- */
+
+/* Create request->cursor. slicing: NULL for segments. */
+static enum status create_cursor(struct request *request, const struct scan_slicing *slicing,
+                                 struct error *err)
+{
+    size_t carry = 0;
+    if (slicing != NULL && !part_is_one(request)) {
+        carry = (size_t)carry_bytes(slicing);
+    } else if (slicing == NULL &&
+               larger_of(request->plan.elements, segments_gathered(request->segments)) >
+                   LEAST_ROUND) {
+        carry = CARRY_BYTES; /* a round may have one scan that is too long, and is cut */
+    }
+    const size_t bytes = sizeof(struct cursor) + carry;
+    TRY(infer_charge(request, bytes, err));
+    struct cursor *cursor = calloc(1, bytes);
+    if (cursor == NULL) {
+        infer_discharge(request, bytes);
+        return error_set(
+            err, STATUS_OUT_OF_MEMORY,
+            "the system has no memory to scan the tensor in slices: try again after "
+            "Retry-After seconds, or send less at once");
+    }
+    cursor->slice = (struct request){.server = request->server,
+                                     .client = request->client,
+                                     .high = request->high,
+                                     .ticket = request->ticket,
+                                     .deadline_ns = request->deadline_ns,
+                                     .planned = true,
+                                     .alone = true,
+                                     .device = -1,
+                                     .slice = {.advance = advance_cursor}};
+    MUST(pthread_mutex_init(&cursor->lock, NULL));
+    client_hold(request->client);
+    cursor->whole = request;
+    cursor->slicing = slicing != NULL ? *slicing : (struct scan_slicing){.steps = 1};
+    cursor->most_elements = smaller_of(safe_elements(&request->plan, SLICE_MS),
+                                       least_elements(cursor, FIRST_SLICES));
+    const bool began = slicing != NULL || begin_round(cursor);
+    assert(began); /* there are elements */
+    request->cursor = cursor;
+    return STATUS_OK;
+}
+
+void cursor_begin(struct request *request)
+{
+    struct scan_slicing slicing;
+    struct error ignored = ERROR_INIT;
+    uint64_t least = request->server->config->slice_bytes;
+    uint64_t bytes = request->plan.elements * dtype_info(request->plan.dtype)->bytes;
+    if (request->cursor == NULL && !part_is_one(request) && !request->call.desc.has_offsets &&
+        least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
+        lands_as_it_is(request) && make_slicing(&request->plan, true, &slicing)) {
+        (void)create_cursor(request, &slicing, &ignored);
+    }
+}
+
+void cursor_feed(struct request *request)
+{
+    struct cursor *cursor = request->cursor;
+    if (cursor == NULL) {
+        return;
+    }
+    MUST(pthread_mutex_lock(&cursor->lock));
+    cursor->arrived_bytes = request->payload_received;
+    if (cursor->state == CURSOR_PARKED) {
+        push_next(cursor);
+    }
+    MUST(pthread_mutex_unlock(&cursor->lock));
+}
+
+/* Ensure that a complete request has a cursor, if it is to be scanned in slices. */
+static bool find_cursor(struct request *request)
+{
+    struct scan_slicing slicing;
+    struct error ignored = ERROR_INIT;
+    const bool part = part_is_one(request);
+    if (request->cursor != NULL && request->cursor->begun) {
+        return true;
+    }
+    if (part || request->segments != NULL) {
+        return create_cursor(request, part ? &request->part->slicing : NULL, &request->error) ==
+               STATUS_OK;
+    }
+    return worth_slicing(request, &slicing) &&
+           (request->cursor != NULL || create_cursor(request, &slicing, &ignored) == STATUS_OK);
+}
+
+bool cursor_scan(struct request *request)
+{
+    if (!find_cursor(request)) {
+        return false;
+    }
+    struct cursor *cursor = request->cursor;
+    MUST(pthread_mutex_lock(&cursor->lock));
+    request_set_owner(request, OWNER_CURSOR);
+    if (cursor->state == CURSOR_PARKED) {
+        push_next(cursor);
+    }
+    const bool scans = cursor->state != CURSOR_OVER;
+    if (!scans) {
+        request_set_owner(request, OWNER_LOOP);
+        report_scan(cursor);
+    }
+    MUST(pthread_mutex_unlock(&cursor->lock));
+    return scans;
+}
+
+/* ---- ending early ---- */
+
+void cursor_cancel(struct request *request)
+{
+    if (request->cursor != NULL) {
+        atomic_store_explicit(&request->cursor->slice.cancelled, true, memory_order_relaxed);
+    }
+}
+
+/* Leave the memory of the request to the slice that is in flight. Thread: the loop, with the lock. */
+static void detach_cursor(struct cursor *cursor)
+{
+    struct request *whole = cursor->whole;
+    atomic_store_explicit(&cursor->slice.cancelled, true, memory_order_relaxed);
+    cursor->whole = NULL;
+    cursor->block = whole->block;
+    cursor->slice.part = whole->part;
+    cursor->slice.segments = whole->segments;
+    cursor->slice.reserved_bytes = whole->reserved_bytes;
+    whole->block = (struct memory_block){.slab = NULL};
+    whole->cursor = NULL;
+    whole->part = NULL;
+    whole->segments = NULL;
+    whole->reserved_bytes = 0;
+}
+
+bool cursor_has_failed(struct request *request)
+{
+    struct cursor *cursor = request->cursor;
+    if (cursor == NULL) {
+        return false;
+    }
+    MUST(pthread_mutex_lock(&cursor->lock));
+    const bool overdue =
+        cursor->state == CURSOR_IN_FLIGHT &&
+        atomic_load_explicit(&cursor->slice.slice.overdue, memory_order_relaxed);
+    const bool failed = cursor->state == CURSOR_OVER && !is_posted(cursor);
+    if (failed) {
+        report_scan(cursor);
+    } else if (overdue) {
+        (void)error_set(&request->error, STATUS_DEVICE_ERROR,
+                        "the device that scans this tensor gives no answer; try again");
+        detach_cursor(cursor);
+    }
+    MUST(pthread_mutex_unlock(&cursor->lock));
+    return failed || overdue;
+}
+
+bool cursor_release(struct request *request)
+{
+    struct cursor *cursor = request->cursor;
+    bool posted = false;
+    if (cursor != NULL) {
+        MUST(pthread_mutex_lock(&cursor->lock));
+        posted = is_posted(cursor);
+        if (cursor->state == CURSOR_IN_FLIGHT) {
+            detach_cursor(cursor);
+        }
+        MUST(pthread_mutex_unlock(&cursor->lock));
+    }
+    if (posted) {
+        return false;
+    }
+    destroy_cursor(request->cursor);
+    part_destroy(request->part, request->server->memory);
+    segments_destroy(request->segments);
+    request->cursor = NULL;
+    request->part = NULL;
+    request->segments = NULL;
+    return true;
+}
