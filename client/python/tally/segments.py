@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tally.arrays import as_array
 from tally.dtypes import Array
 from tally.errors import InvalidArgument
 
@@ -46,7 +47,7 @@ def segments_of(
     offsets, groups, include_initial: arguments of cumsum()."""
     if offsets is not None and groups is not None:
         raise InvalidArgument(
-            "offsets and groups are both given: groups says by itself where segments begin",
+            "offsets and groups are both given: the groups determine the segments",
             field="groups",
         )
     if offsets is not None:
@@ -64,8 +65,8 @@ def segments_of(
 
 def _checked_offsets(offsets: Any, size: int) -> Array:
     try:
-        found = np.asarray(offsets)
-    except ValueError:  # rows of different lengths
+        found = as_array(offsets, "offsets")
+    except InvalidArgument:  # rows of different lengths
         found = np.empty((0, 0))
     if found.shape == (0,):
         raise InvalidArgument(
@@ -104,16 +105,16 @@ def _checked_offsets(offsets: Any, size: int) -> Array:
 
 def _keys(groups: Any, size: int) -> Array:
     """Return the keys as an array, one for each element along the axis."""
-    try:
-        keys = np.asarray(groups)
-    except ValueError:  # rows of different lengths
-        keys = np.empty(())
     if isinstance(groups, np.ma.MaskedArray):
         raise InvalidArgument(
             "groups is a masked array: give its masked elements a key of their own, "
             "groups.filled(key)",
             field="groups",
         )
+    try:
+        keys = as_array(groups, "groups")
+    except InvalidArgument:  # rows of different lengths
+        keys = np.empty(())
     if keys.shape != (size,):
         raise InvalidArgument(
             f"groups has the shape {keys.shape}, expected ({size},): a key for each element along "
@@ -132,7 +133,7 @@ def _grouped(keys: Array) -> Segments:
         sorted_starts = _starts(in_order)
     except TypeError as error:  # of objects
         raise InvalidArgument(
-            f"groups cannot be sorted: {error}; numbers in their place are "
+            f"groups cannot be sorted: {error}; give numbers instead, "
             "pandas.factorize(groups)[0]",
             field="groups",
         ) from error
