@@ -117,7 +117,7 @@ def _known_type(dtype: Any, names: dict[str, str]) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise InvalidArgument(
-                "bfloat16 needs the package ml_dtypes: pip install ml_dtypes",
+                "bfloat16 needs ml_dtypes, which the extra tally-client[bfloat16] installs",
                 field="dtype",
             ) from None
         dtype = ml_dtypes.bfloat16
