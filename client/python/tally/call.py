@@ -221,9 +221,8 @@ class Budget:
     PER_SECOND = 1.0
 
     def __init__(self) -> None:
-        self.lock = (
-            threading.RLock()
-        )  # a signal handler may call while its own thread holds the lock
+        # A signal handler may begin a call while its own thread holds the lock.
+        self.lock = threading.RLock()
         self.process = os.getpid()
         self.retries = self.RESERVE
         self.counted = time.monotonic()
@@ -436,9 +435,7 @@ class Call:
             return ConnectFailed(f"TLS failed: {_words(error)}")
         when = "in the middle of the answer" if self.begun else "before the answer"
         hint = ""
-        closed = (
-            not self.begun and getattr(error, "errno", None) is None
-        )  # not an error of the system
+        closed = not self.begun and getattr(error, "errno", None) is None  # no error of the system
         if closed and self.caller.tls is None and self.caller.address.socket_path is None:
             hint = ". If the server speaks TLS, its URL begins with https://"
         return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")

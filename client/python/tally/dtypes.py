@@ -68,7 +68,7 @@ class Elements(NamedTuple):
     array: Array  # in the byte order of this machine
     name: str  # name of the elements' type on the wire
     sums: np.dtype[Any]  # type of the sums in the service's answer
-    result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
+    result: np.dtype[Any]  # type of the caller's array: `sums`, or timedelta64
     nat: Array | None  # True where x has NaT; None if it has none
 
 

@@ -40,7 +40,7 @@ class Operand(NamedTuple):
     dtype: str  # its name on the wire
     axis: int  # 0 to rank - 1
     sums: np.dtype[Any]  # type of the sums in the service's answer
-    result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
+    result: np.dtype[Any]  # type of the caller's array: `sums`, or timedelta64
     nat: Array | None  # True where x has NaT; None if it has none
 
     def sums_shape(self, extra: int) -> tuple[int, ...]:
@@ -221,7 +221,7 @@ class Scan(NamedTuple):
     output: Output
     result: Array  # the caller's array: output.result, or the same memory as timedelta64
     attributes: dict[str, str | int | float]  # without dtype, shape, axis and offsets
-    deadline: float  # on the monotonic clock
+    deadline: float  # seconds of the monotonic clock
     # Segments of the axis; None: one. The elements of the operand are in the order of the segments.
     segments: Segments | None = None
 

@@ -60,8 +60,9 @@ def prepare(
     segments: Segments | None = None,
     **attributes: Any,
 ) -> Scan:
-    """Check the arguments of cumsum() for an array that is not complex. packed: the
-    array is a part."""
+    """Check the arguments of cumsum() for an array that is not complex.
+
+    packed: the array is a part."""
     operand = as_operand(x, axis, dtype, length=math.inf if packed else None)
     wanted = attributes_of(operand, **attributes)
     extra = extra_sums("include_initial" in wanted, segments)

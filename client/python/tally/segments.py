@@ -26,7 +26,7 @@ class Segments(NamedTuple):
     """Segments of the elements along an axis."""
 
     offsets: Array  # int64: index of the first element of each segment, then the axis' size
-    # Index along the axis of each element, in the order of the segments; None: they lie so.
+    # Index along the axis of each element, in the order of the segments; None: they have this order.
     order: Array | None = None
 
     @property
@@ -98,7 +98,7 @@ def _checked_offsets(offsets: Any, size: int) -> Array:
         )
     if words:
         raise InvalidArgument(words, field="offsets")
-    # A copy: the caller may change the list while the call is under way.
+    # A copy: the caller may change the list while the call is in flight.
     copied: Array = found.astype(np.int64)
     return copied
 

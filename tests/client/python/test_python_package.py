@@ -15,6 +15,7 @@ import zipfile
 import pytest
 from packaging.requirements import Requirement
 
+import tally
 from support.pages import programs_of
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -95,6 +96,13 @@ def test_pages_and_messages_call_the_distribution_by_its_name():
         text = page.read_text()
         assert page not in installing or "tally-client" in text, page
         assert not re.search(r"pip install '?tally\b|\btally\[", text), page
+
+
+def test_the_pages_and_help_say_that_the_default_axis_is_not_that_of_http():
+    texts = [(PACKAGE / "README.md").read_text(), (TOP / "docs/clients/python.md").read_text()]
+    for text in (*texts, tally.Client.cumsum.__doc__):
+        words = " ".join(text.split())
+        assert re.search(r"HTTP service (is 0|\(0\))", words) and "as in pandas" in words
 
 
 def link(requirements, extras, fresh):
