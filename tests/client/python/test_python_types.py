@@ -72,7 +72,7 @@ def test_results_have_the_element_type_of_the_array_or_of_dtype(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--disable-error-code=empty-body"]
     done = subprocess.run(
-        [*command, "--cache-dir", tmp_path / "cache", "program.py"],
+        [*command, "--cache-dir", TOP / "build" / "mypy", "program.py"],
         cwd=tmp_path,
         env={**os.environ, "MYPYPATH": str(TOP / "client" / "python")},
         capture_output=True,
