@@ -26,7 +26,7 @@ class Segments(NamedTuple):
     """Segments of the elements along an axis."""
 
     offsets: Array  # int64: index of the first element of each segment, then the axis' size
-    # Index along the axis of each element, in the order of the segments; None: they have this order.
+    # Index along the axis of each element, in the order of the segments; None: the same order.
     order: Array | None = None
 
     @property
