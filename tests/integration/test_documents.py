@@ -64,7 +64,7 @@ def test_the_commands_of_a_page_print_what_it_says(server, tmp_path, page):
         ["sh", "-eu"],
         input=script.replace("localhost:8000", f"127.0.0.1:{server.port}"),
         cwd=tmp_path,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(TOP / "client" / "python")},
         capture_output=True,
         text=True,
         timeout=60,

@@ -5,9 +5,9 @@
     with tally.Client("http://127.0.0.1:8000") as client:
         sums = client.cumsum(np.ones((3, 4), np.float32), axis=1)
 
-:class:`Client` blocks and may be shared by threads; :class:`AsyncClient` is for asyncio.
-:func:`cumulative_sum` is the function of the Array API standard. Every failure is a
-:class:`TallyError`.
+:class:`Client` is a blocking client, which threads may share; :class:`AsyncClient` is for asyncio.
+:func:`cumulative_sum` is the function of the Array API standard. Every error of the package is a
+:class:`TallyError`. The distribution is called ``tally-client``.
 """
 
 from tally.aio import AsyncClient, AsyncParts

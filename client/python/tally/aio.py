@@ -18,9 +18,13 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
+from tally.attributes import NaN
 from tally.call import (
     ERROR_BYTES,
     HEAD_BYTES,
@@ -40,6 +44,7 @@ from tally.call import (
 from tally.carry import Carry
 from tally.client import (
     DEVICES,
+    VERSION,
     CarriedSum,
     Client,
     Device,
@@ -48,12 +53,31 @@ from tally.client import (
     Parts,
     json_check,
     read_devices,
+    read_version,
 )
 from tally.dtypes import Array
 from tally.errors import Busy, ServerError, TallyError
+from tally.frames import as_block, labelled, prepare_call
 from tally.layout import Scan
 from tally.parts import PARALLEL, Meter, apart, blocks, chains
-from tally.prepare import prepare_sums, prepare_totals, raw_request
+from tally.prepare import prepare_totals, raw_request
+from tally.signatures import (
+    AnyArray,
+    Axis,
+    Frame,
+    FrameAxis,
+    Kept,
+    Labelled,
+    Output,
+    Scalar,
+    Shape,
+    Signed,
+    SumOptions,
+    Unsigned,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PIECE_BYTES = 1 << 18  # bytes written or read before other tasks of the loop run
 WAITING_BYTES = 1 << 18  # maximum of unread bytes; reading then pauses
@@ -248,18 +272,12 @@ class _Wire(asyncio.BufferedProtocol):
             self.waiter.set_result(None)
 
 
-Given = ParamSpec("Given")
-Returned = TypeVar("Returned")
+Method = TypeVar("Method")
 
 
-def taking(
-    method: Callable[Concatenate[Any, Given], Returned],
-) -> Callable[
-    [Callable[..., Coroutine[Any, Any, Returned]]],
-    Callable[Concatenate[Any, Given], Coroutine[Any, Any, Returned]],
-]:
-    """Return a decorator that gives a coroutine the signature of a method of the blocking
-    client."""
+def signed_like(method: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Return a decorator that gives a coroutine the signature of a method of the blocking client,
+    for help() and editors."""
 
     def mark(own: Any) -> Any:
         own.__signature__ = inspect.signature(method)
@@ -271,13 +289,55 @@ def taking(
 class AsyncParts(CarriedSum):
     """The sum in parts of an :class:`AsyncClient`."""
 
-    @taking(Parts.cumsum)
-    async def cumsum(self, x: Any, **options: Any) -> Array:
+    @overload
+    async def cumsum(
+        self, x: Frame, *, dtype: npt.DTypeLike | None = None, deadline: float | None = None
+    ) -> Frame: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Output,
+        deadline: float | None = None,
+    ) -> Output: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Signed], *, deadline: float | None = None
+    ) -> npt.NDArray[np.int64]: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Unsigned], *, deadline: float | None = None
+    ) -> npt.NDArray[np.uint64]: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Kept], *, deadline: float | None = None
+    ) -> npt.NDArray[Kept]: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        *,
+        dtype: type[Scalar] | np.dtype[Scalar],
+        deadline: float | None = None,
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array: ...
+    @signed_like(Parts.cumsum)
+    async def cumsum(self, x: Any, **options: Any) -> Any:
         """Return the sums of the next part; same contract as :meth:`Parts.cumsum`."""
         with self._alone():
             scan, request = self._next(x, **options)
             self.carry = await self._run(request)
-            return scan.finish()
+            return labelled(x, scan.finish())
 
 
 class AsyncClient(Options[AsyncParts]):
@@ -304,7 +364,57 @@ class AsyncClient(Options[AsyncParts]):
             await asyncio.to_thread(self._regions.close)
         self._pool.close()
 
-    @taking(Client.cumsum)
+    @overload
+    async def cumsum(
+        self,
+        x: Frame,
+        axis: FrameAxis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        **options: Unpack[SumOptions],
+    ) -> Frame: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Output,
+        **options: Unpack[SumOptions],
+    ) -> Output: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Signed], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[np.int64]: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Unsigned], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[np.uint64]: ...
+    @overload
+    async def cumsum(
+        self, x: npt.NDArray[Kept], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[Kept]: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: type[Scalar] | np.dtype[Scalar],
+        **options: Unpack[SumOptions],
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    async def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        **options: Unpack[SumOptions],
+    ) -> Array: ...
+    @signed_like(Client.cumsum)
     async def cumsum(
         self,
         x: Any,
@@ -319,7 +429,7 @@ class AsyncClient(Options[AsyncParts]):
         out: Any = None,
         progress: Any = None,
         **options: Any,
-    ) -> Array:
+    ) -> Any:
         """Return the cumulative sum of ``x`` along ``axis``; see :meth:`Client.cumsum`.
 
         The call owns ``x`` and ``out`` until the call ends. A cancelled call closes its connection
@@ -327,12 +437,12 @@ class AsyncClient(Options[AsyncParts]):
         server.
         """
         options.update(dtype=dtype, nan=nan, initial=initial, include_initial=include_initial)
-        scans, result = prepare_sums(x, axis, out, offsets, groups, **options)
+        scans, result = prepare_call(x, axis, out, offsets, groups, **options)
         with Meter(progress, sum(scan.operand.array.nbytes for scan in scans)) as meter:
             for scan in scans:
                 await self._sum(scan, meter)
                 scan.finish()
-        return result
+        return result()
 
     async def _sum(self, scan: Scan, meter: Meter) -> None:
         array = scan.operand.array
@@ -375,16 +485,38 @@ class AsyncClient(Options[AsyncParts]):
             await asyncio.wait(tasks)
             raise
 
-    @taking(Client.totals)
-    async def totals(self, x: Any, axis: Any = None, **options: Any) -> Carry:
+    async def totals(
+        self,
+        x: AnyArray | Labelled,
+        axis: FrameAxis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
+        nan: NaN | None = None,
+        initial: Any = None,
+        deadline: float | None = None,
+    ) -> Carry:
         """Return the exact sum of each line of ``x``; same contract as :meth:`Client.totals`."""
-        total = prepare_totals(x, axis, **options)
+        array, number, nan = as_block(x, axis, nan)
+        total = prepare_totals(array, number, dtype, exclusive, reverse, nan, initial, deadline)
         return total.carry(await self._run(total.request))
 
-    @taking(Client.empty)
-    async def empty(self, shape: Any, dtype: Any = float) -> Array:
+    @overload
+    async def empty(self, shape: Shape) -> npt.NDArray[np.float64]: ...
+    @overload
+    async def empty(
+        self, shape: Shape, dtype: type[Scalar] | np.dtype[Scalar]
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    async def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Array: ...
+    async def empty(self, shape: Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         """Return a new array that :meth:`cumsum` need not copy; see :meth:`Client.empty`."""
         return await asyncio.to_thread(self._empty, shape, dtype)
+
+    async def version(self) -> str:
+        """Return the version of the server, such as "0.1.0"."""
+        return read_version(await self._run(VERSION))
 
     async def devices(self) -> list[Device]:
         """Return the OpenCL devices of the server: name, platform, type, state and work done."""

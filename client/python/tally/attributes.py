@@ -1,4 +1,4 @@
-"""The attributes of a sum besides its axis and types, checked.
+"""Checks of the attributes of a sum, except its axis and types.
 
 Failure: InvalidArgument. Thread: any.
 """

@@ -1,20 +1,20 @@
-"""The rules of a call, without its bytes' way: what is sent, what an answer must be, when to try
-again. They are libtally's.
+"""The rules of a call: the request, the checks of its answer, and the retries. libtally has the
+same rules. This module does no input or output.
 
     call = Call(caller, request)
     repeat: send call.head() and the body; read a Head
             200: call.judge(head), then exactly the expected bytes
-            else: the error is call.refusal(head, text)
-            an error: sleep call.settle(error) seconds, which raises what is final
+            other statuses: the error is call.refusal(head, text)
+            an error: sleep for call.settle(error) seconds; settle() raises an error that is final
 
-tally.transport goes these steps with blocking sockets, tally.aio with asyncio.
+tally.transport executes these steps with blocking sockets, tally.aio with asyncio.
 
-The output is written only by a 200 answer whose type, shape and length are the request's, and the
-call succeeds only if exactly the expected bytes came. A sum has no side effects, so sending it
-twice is harmless to the server. What must not happen is to send an input that the answer has
-begun to overwrite: Request.once.
+Only a 200 answer with the type, shape and length of the request writes the output, and a call
+succeeds only if exactly the expected bytes arrived. A sum has no side effects, so the server may
+compute it twice. An input that the answer has begun to overwrite must not be sent again:
+Request.once.
 
-Failure: a TallyError. Thread: any, one at a time for a call.
+Failure: a TallyError. Thread: any; a call belongs to one thread at a time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import math
 import os
 import random
 import re
+import socket
 import ssl
 import threading
 import time
@@ -46,26 +47,26 @@ from tally.errors import (
     TallyError,
 )
 
-TEXT_BYTES = 1 << 20  # a longer text is no answer to a question about the server
-ERROR_BYTES = 1 << 16  # of the text of an error
-HEAD_BYTES = 1 << 16  # of an answer's head, interim ones included
-LONGEST_MS = 10**12  # that the service is told: 30 years
-RETRY_AFTER_MAX = 30.0  # seconds; who is asked to wait longer gives up at once
+TEXT_BYTES = 1 << 20  # maximum of a text about the server
+ERROR_BYTES = 1 << 16  # maximum read of the text of an error
+HEAD_BYTES = 1 << 16  # maximum of an answer's head, interim answers included
+LONGEST_MS = 10**12  # longest deadline sent to the service: 30 years
+RETRY_AFTER_MAX = 30.0  # seconds; a call does not wait for a longer Retry-After
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
 QUEUE_NAP = 0.01  # seconds between attempts at a Unix socket whose queue is full
-HEAD_START = 1.0  # seconds for each address of a host but the last, which has all that are left
+HEAD_START = 1.0  # seconds for each address of a host; the last address has the remaining time
 
-SWITCHED = 101  # to a protocol that nobody asked for: no further answer follows
-_BODILESS = (SWITCHED, 204, 304)  # statuses of answers without a body, whatever they announce
-_STRANGERS = (18, 19, 20, 21)  # what OpenSSL says of certificates whose authority is not known
-# ... and of what is no TLS: another answer, or none but the end of the connection.
+SWITCHED = 101  # another protocol, which was not requested; no further answer follows
+_BODILESS = (SWITCHED, 204, 304)  # answers of these statuses have no body, despite their headers
+_STRANGERS = (18, 19, 20, 21)  # OpenSSL's codes for certificates of unknown authorities
+# OpenSSL's reasons if the server does not speak TLS: another answer, or the end of the connection.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 _INTERIM = re.compile(rb"(?:HTTP/1\.1 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
-# What a server says that refuses a request before it scans anything.
+# Codes of answers that the server sends before it writes any sum.
 _BEFORE_THE_SCAN = {"queue_full", "too_many_requests", "unsupported"}
-# The header fields that decide something.
+# Header fields that the client relies on.
 _JUDGED = {
     *("content-type", "content-length", "content-encoding", "transfer-encoding"),
     *("tally-dtype", "tally-shape", "tally-carry-length"),
@@ -78,15 +79,16 @@ class Head:
 
     status: int
     fields: dict[str, str]  # by lower-case names
-    ambiguous: set[str]  # names that came twice, with different values
-    length: int | None  # of the body as it was announced, None: to the end, or in chunks
+    ambiguous: set[str]  # names of fields that occur twice with different values
+    length: int | None  # announced bytes of the body; None: up to the end, or in chunks
     chunked: bool
-    will_close: bool
+    will_close: bool  # the connection cannot be used again
 
 
 def parse_head(lines: Iterable[bytes]) -> Head:
-    """A head from its lines, the empty one at its end left out. email's parser would cost more
-    than all else of a small call. BadAnswer: that is not HTTP."""
+    """Return the head that consists of these lines; the final empty line is not among them. Raises
+    BadAnswer if the lines are not HTTP. The parser of the module email would take more time than
+    the rest of a small call."""
     lines = iter(lines)
     first = next(lines, b"")
     match = _STATUS_LINE.fullmatch(first)
@@ -126,7 +128,7 @@ def parse_head(lines: Iterable[bytes]) -> Head:
 
 
 class HeadCut(ConnectionError):
-    """The connection ended in an answer's head."""
+    """The connection ended within the head of an answer."""
 
 
 class NoAnswer(ConnectionError):
@@ -134,14 +136,15 @@ class NoAnswer(ConnectionError):
 
 
 class HeadReader:
-    """The head of an answer from its lines as they come, past all interim ones."""
+    """Reads the head of an answer line by line, and skips interim answers."""
 
     def __init__(self) -> None:
         self.room = HEAD_BYTES
         self.lines: list[bytes] = []
 
     def take(self, line: bytes) -> Head | None:
-        """The head, if this line is its last. A line lacks its end where the connection ended."""
+        """Return the head if this line is its last one. A line without a newline means that the
+        connection ended."""
         self.room -= len(line)
         if self.room < 0:
             raise too_long("its head")
@@ -158,8 +161,8 @@ class HeadReader:
 
 
 def interim_bytes(came: bytes | bytearray) -> int | None:
-    """How many bytes of whole interim answers stand in front, such as 100 Continue, which a proxy
-    may send unasked; None: an answer begins, there or behind them."""
+    """Return the bytes of complete interim answers at the start, such as 100 Continue, which a
+    proxy may send unasked. Returns None if the final answer begins there or after them."""
     match = _INTERIM.match(came)
     end = 0 if match is None else match.end()
     rest = came[end : end + len("HTTP/1.1 101")]
@@ -167,7 +170,7 @@ def interim_bytes(came: bytes | bytearray) -> int | None:
 
 
 def chunk_size(line: bytes) -> int:
-    """What the line before a chunk says."""
+    """Return the size of a chunk, from the line before it."""
     size = line.partition(b";")[0].strip()
     if not _CHUNK_SIZE.fullmatch(size):
         raise not_http("a chunk has no size")
@@ -184,47 +187,49 @@ def too_long(what: str) -> BadAnswer:
 
 @dataclass
 class Request:
-    """What is sent, and where the answer goes."""
+    """A request, and the target of its answer."""
 
     method: str
-    path: str  # with its query
+    path: str  # including the query
     content_type: str = ""
     body: memoryview = field(default_factory=lambda: memoryview(b""))
-    front: bytes = b""  # sent in front of the body: the carry of the parts before, or offsets
-    front_header: str = ""  # which says how many bytes these are
-    # The most bytes of a carry that the answer has in front of its body; the call returns it.
+    front: bytes = b""  # sent in front of the body: the carry of earlier parts, or offsets
+    front_header: str = ""  # name of the header with the length of `front`
+    # Maximum bytes of the carry in front of the answer's body; the call returns the carry.
     carry_limit: int = 0
-    # The bytes of a 200 answer's body, all of them; None: a text, which the call returns.
+    # Memory for the complete body of a 200 answer; None: the call returns the body, a text.
     into: memoryview | None = None
-    # Raises BadAnswer where the head of a 200 answer is not that of this request's.
+    # Raises BadAnswer unless the fields of a 200 answer belong to this request.
     check: Callable[[dict[str, str]], None] | None = None
-    once: bool = False  # no retry after the first byte of the answer: the input is overwritten
-    # The server writes the sums to memory of the caller's own, which every attempt may have begun
-    # that was not refused before the scan. With `once`.
+    once: bool = False  # no retry after the first byte of the answer, which overwrites the input
+    # The server itself writes the sums to the caller's memory. An attempt may have begun to write
+    # unless its error is one of _BEFORE_THE_SCAN. Together with `once`.
     writes_there: bool = False
     single: bool = False  # one attempt
-    deadline: float = math.inf  # on the monotonic clock; told to the server, too
-    # Gives the body before the request is sent again; told whether the server answered the last.
+    deadline: float = math.inf  # seconds of the monotonic clock; sent to the server, too
+    # Returns the body for another attempt. The argument: whether the server answered the last one.
     before_retry: Callable[[bool], memoryview] | None = None
 
 
 class Budget:
-    """How many retries a client has: one for ten calls and one a second, at most ten at a time.
+    """The retries that a client may make: one for ten calls and one a second, at most ten saved.
 
-    A server that is overloaded is not made to work twice for those whom it could serve."""
+    The limit keeps clients from multiplying the load of an overloaded server."""
 
     RESERVE = 10.0
     PER_CALL = 0.1
     PER_SECOND = 1.0
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a signal's handler may call while its thread has it
+        # A signal handler may begin a call while its own thread holds the lock.
+        self.lock = threading.RLock()
         self.process = os.getpid()
         self.retries = self.RESERVE
         self.counted = time.monotonic()
 
     def _own_lock(self) -> threading.RLock:
-        """Of this process: a fork may have copied it while a thread of the parent had it."""
+        """Return the lock of this process. A fork may copy a lock that a thread of the parent
+        holds."""
         if self.process != os.getpid():
             self.lock = threading.RLock()
             self.process = os.getpid()
@@ -235,7 +240,7 @@ class Budget:
             self.retries = min(self.RESERVE, self.retries + self.PER_CALL)
 
     def spend(self) -> bool:
-        """Whether one more retry may be made; it counts as made."""
+        """Spend one retry. Returns False if none is left."""
         with self._own_lock():
             now = time.monotonic()
             earned = (now - self.counted) * self.PER_SECOND
@@ -248,7 +253,7 @@ class Budget:
 
 
 class Caller:
-    """What all calls of a client share: where the server is, options, the budget."""
+    """The address, the options and the retry budget that all calls of a client share."""
 
     def __init__(
         self,
@@ -272,7 +277,7 @@ class Caller:
 
 
 class Call:
-    """A request on its way."""
+    """The state of one call, over all attempts."""
 
     def __init__(self, caller: Caller, request: Request) -> None:
         self.caller = caller
@@ -282,19 +287,17 @@ class Call:
             self.timeout_at = time.monotonic() + caller.timeout
         self.give_up = min(self.timeout_at, request.deadline)
         self.attempts = 0
-        self.touched = False  # bytes of an answer were written, in any attempt
-        self.retry_after = 0.0  # seconds, as the last answer asked
-        self.begun = False  # the head of a 200 answer has come, in this attempt
-        self.received = 0  # bytes of its body
-        self.carry_bytes = 0  # in front of them
-        self.connection: Any = None  # that it has: another thread may cut it off
-        self.holding = threading.Lock()  # guards `connection` while it is given back
+        self.touched = False  # an attempt wrote bytes of an answer to the output
+        self.begun = False  # this attempt received the head of a 200 answer
+        self.received = 0  # bytes received of its body
+        self.carry_bytes = 0  # bytes of the carry in front of the body
+        self.connection: Any = None  # connection in use, which another thread may shut down
+        self.connection_lock = threading.Lock()  # guards `connection`
         caller.budget.count_call()
 
     def head(self) -> bytes:
-        """The head of the request and the front of its body; an attempt begins."""
+        """Begin an attempt. Returns the head of the request and the front of its body."""
         request = self.request
-        self.retry_after = 0.0
         self.begun = False
         self.received = 0
         head = f"{request.method} {self.caller.address.prefix}{request.path}{self.caller.head}"
@@ -311,17 +314,20 @@ class Call:
     # ---- the answer ----
 
     def judge(self, head: Head, whole: bool) -> None:
-        """BadAnswer unless this is the head of the 200 answer to a request that was sent whole."""
+        """Raise BadAnswer unless the head of a 200 answer belongs to this request.
+
+        whole: the request had been sent completely before the answer."""
         self.begun = True
         doubtful = head.ambiguous & _JUDGED
         if doubtful:
             raise BadAnswer(
-                f"the answer has twice, with different values: {', '.join(sorted(doubtful))}"
+                f"the answer has header fields twice with different values: "
+                f"{', '.join(sorted(doubtful))}"
             )
         encoding = head.fields.get("content-encoding", "identity")
         if encoding != "identity":
             raise BadAnswer(
-                f"the answer is compressed ({clean(encoding)[:40]}), which was not asked for"
+                f"the answer is compressed ({clean(encoding)[:40]}), which was not requested"
             )
         if not whole:
             raise BadAnswer("the answer began before the request was sent")
@@ -346,12 +352,12 @@ class Call:
             raise BadAnswer(f"the answer has {head.length} bytes, expected {expected}")
 
     def store(self, count: int) -> None:
-        """So many bytes of the body have been stored."""
+        """Count bytes of the body that were stored."""
         self.received += count
         self.touched = True
 
     def ended_early(self, head: Head) -> TallyError:
-        """The body is over before all of it came."""
+        """Return the error of a body that ended too early."""
         expected = head.length if self.request.into is None else len(self.request.into)
         sentence = f"the answer ended after {self.received} of {expected} bytes"
         return BadAnswer(sentence) if head.length is None else ConnectionLost(sentence)
@@ -363,65 +369,79 @@ class Call:
         return BadAnswer(f"the answer is longer than the expected {len(into)} bytes")
 
     def refusal(self, head: Head, text: bytes) -> TallyError:
-        """What an answer that is not 200 means."""
-        told: Any = None
+        """Return the error of an answer that is not 200."""
+        document: Any = None
         try:
-            told = json.loads(text)
+            document = json.loads(text)
         except (ValueError, RecursionError):
             pass
-        if not isinstance(told, dict):
-            told = {}
+        if not isinstance(document, dict):
+            document = {}
         code, blamed, sentence = (
-            clean(told.get(name))[:size]
+            clean(document.get(name))[:size]
             for name, size in (("code", 64), ("field", 160), ("error", 768))
         )
         if not sentence:
             location = clean(head.fields.get("location"))[:200]
             sentence = (
                 f"the server answered HTTP {head.status}{' to ' if location else ''}{location}"
-                f" without saying why{_hint(head.status)}"
+                f" without a reason{_hint(head.status)}"
             )
+            if head.status == 404 and self.caller.address.port_hint:
+                sentence += f" Its default port is 8000: {self.caller.address.port_hint}"
         error = _class_of(head.status, code)(sentence, code=code or None, field=blamed or None)
         if isinstance(error, Busy):
-            self.retry_after = _retry_after(head.fields.get("retry-after", ""))
+            error.retry_after = _retry_after(head.fields.get("retry-after", ""))
         return error
 
     # ---- no answer ----
 
     def no_connection(self, error: OSError) -> TallyError:
-        url = self.caller.address.url
+        """Return the error of a connection that could not be made."""
+        address = self.caller.address
+        hint = ""
+        if address.port_hint:
+            hint = (
+                f". The URL has no port, so port {address.port} was used; "
+                f"the default port of tallyd is 8000: {address.port_hint}"
+            )
         if isinstance(error, TimeoutError):
             if time.monotonic() >= self.give_up:
                 return self.too_late("no connection was made")
-            return ConnectFailed(f"no connection to {url} within {self.caller.connect_timeout:g} s")
-        hint = ""
-        if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
-            hint = (
+            return ConnectFailed(
+                f"no connection to {address.url} within {self.caller.connect_timeout:g} s{hint}"
+            )
+        if isinstance(error, socket.gaierror):
+            hint = f". Is {address.host!r} in the URL the name of a host?"
+        elif isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
+            hint = hint or (
                 ". Is tallyd running there? Give its address as the URL or in TALLY_URL, like "
                 "http://127.0.0.1:8000"
             )
         elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _STRANGERS:
-            hint = ". Say whose certificates to trust: ca_file"
+            hint = ". Name the file of the authorities to trust: ca_file"
         elif getattr(error, "reason", None) in _NO_TLS or (
             self.caller.tls is not None and isinstance(error, ConnectionResetError)
-        ):  # asyncio's word for an end in the handshake
+        ):  # asyncio's error for the end of a connection within the handshake
             hint = ". If the server speaks no TLS, its URL begins with http://"
-        return ConnectFailed(f"cannot reach {url}: {_words(error)}{hint}")
+        return ConnectFailed(f"cannot reach {address.url}: {_words(error)}{hint}")
 
     def broken(self, error: BaseException) -> TallyError:
-        """A connection failed. TLS that fails is none, also where a peer says so late."""
+        """Return the error of a connection that failed. A failure of TLS is a ConnectFailed, even
+        if the peer reports it after the handshake."""
         if isinstance(error, TimeoutError):
-            return self.too_late(f"{self.received} bytes of the answer had come")
+            return self.too_late(f"{self.received} bytes of the answer had arrived")
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return ConnectFailed(f"TLS failed: {_words(error)}")
         when = "in the middle of the answer" if self.begun else "before the answer"
         hint = ""
-        closed = not self.begun and getattr(error, "errno", None) is None  # the system has one
+        closed = not self.begun and getattr(error, "errno", None) is None  # no error of the system
         if closed and self.caller.tls is None and self.caller.address.socket_path is None:
             hint = ". If the server speaks TLS, its URL begins with https://"
         return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")
 
     def too_late(self, so_far: str) -> TallyError:
+        """Return the error of a call whose time is over."""
         if self.request.deadline <= self.timeout_at:
             return DeadlineExceeded(f"not done when the deadline passed ({so_far})")
         return CallTimeout(
@@ -431,10 +451,12 @@ class Call:
     # ---- another attempt ----
 
     def settle(self, error: TallyError, head: Head | None) -> float:
-        """After a failed attempt: the seconds until the next. Raises the error where there is
-        none, and says there what the caller should know."""
+        """Return the seconds until the next attempt after a failed one. Raises the error if no
+        attempt follows."""
         self.attempts += 1
-        after = self.retry_after
+        after = 0.0
+        if isinstance(error, Busy) and error.retry_after is not None:
+            after = error.retry_after
         if self.request.writes_there and not isinstance(error, (ConnectFailed, Rejected)):
             self.touched = self.touched or error.code not in _BEFORE_THE_SCAN
         overwritten = self.touched and self.request.once
@@ -449,17 +471,17 @@ class Call:
                 and self.caller.budget.spend()
             ):
                 return pause
-        told = str(error)
+        sentence = str(error)
         if after > 0:
-            told += f"; the server asks to wait {after:.0f} s"
+            sentence += f"; the server asks to wait {after:.0f} s"
         if self.attempts > 1:
-            told += f" (after {self.attempts} attempts)"
+            sentence += f" (after {self.attempts} attempts)"
         if overwritten:
-            told += (
+            sentence += (
                 "; the sums may have begun to overwrite the input: "
                 "to repeat the call, fill it again"
             )
-        error.args = (told,)
+        error.args = (sentence,)
         error.attempts = self.attempts
         error.output_touched = self.touched
         if head is not None:
@@ -468,21 +490,22 @@ class Call:
         raise error
 
 
-def _retry_after(text: str) -> float:
-    """Seconds that the server asks to wait; it may name the time instead."""
+def _retry_after(text: str) -> float | None:
+    """Return the seconds in a Retry-After header, which may have a date instead; None if it has
+    neither."""
     if text.isascii() and text.isdigit():
         return float(text[:10])
     try:
         date = email.utils.parsedate_to_datetime(text)
-        if date.tzinfo is None:  # asctime()'s form has no zone, and means Greenwich
+        if date.tzinfo is None:  # the form of asctime() has no zone and means UTC
             date = date.replace(tzinfo=datetime.timezone.utc)
         return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError, TypeError):
-        return 0.0
+        return None
 
 
 def clean(text: object) -> str:
-    """A text from the network without its control characters."""
+    """Return a text from the network with its control characters replaced."""
     if not isinstance(text, str):
         return ""
     return "".join(c if c.isprintable() else "?" for c in text)
@@ -493,7 +516,8 @@ def _words(error: BaseException) -> str:
 
 
 def _class_of(status: int, code: str) -> type[TallyError]:
-    """v2 answers 503 also where other routes say 501 or 504, which no retry mends."""
+    """Return the class of an error. v2 also answers 503 for errors that other routes answer with
+    501 or 504, where a retry cannot help."""
     if status == 504 or (status == 503 and code == "deadline_passed"):
         return DeadlineExceeded
     if status == 429 or (status == 503 and code != "unsupported"):
@@ -506,11 +530,11 @@ def _class_of(status: int, code: str) -> type[TallyError]:
 
 
 def _hint(status: int) -> str:
-    """For who reads an answer that does not explain itself."""
+    """Return advice for an answer without a text of its own."""
     if status == 401:
         return "; a token is needed: Client(token=...)"
     if status == 403:
-        return "; the server does not allow this to you"
+        return "; the server does not permit this request"
     if status == 404:
         return "; is this the URL of a Tally server?"
     if status == 413:
@@ -518,7 +542,7 @@ def _hint(status: int) -> str:
     if status in (429, 503):
         return "; try again later"
     if status in (502, 504):
-        return "; a proxy in between says so: is tallyd running behind it?"
+        return "; a proxy sent this answer: is tallyd running behind it?"
     if status < 400:
-        return "; expected 200. Give the server's own URL, redirects are not followed"
+        return "; expected 200. Give the server's own URL: redirects are not followed"
     return ""

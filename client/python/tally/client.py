@@ -1,4 +1,4 @@
-"""The client that blocks, and what both clients have alike."""
+"""The blocking client, and the base classes of both clients."""
 
 from __future__ import annotations
 
@@ -9,20 +9,31 @@ import numbers
 import os
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, NamedTuple, SupportsIndex, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    SupportsIndex,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 import numpy as np
 import numpy.typing as npt
 
 from tally.address import parse_address
+from tally.arrays import as_array
 from tally.attributes import NaN
 from tally.call import Call, Caller, Request
 from tally.carry import Carry
 from tally.dtypes import Array, element_type
 from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
-from tally.layout import Scan, as_array, as_shape
+from tally.frames import as_block, is_frame, labelled, prepare_call, refuse_include_initial
+from tally.layout import Scan, as_shape
 from tally.parts import (
     PARALLEL,
     Chain,
@@ -37,25 +48,41 @@ from tally.prepare import (
     check_kind,
     is_positive,
     prepare,
-    prepare_sums,
     prepare_totals,
     raw_request,
 )
 from tally.shared import Regions
 from tally.transport import Pool, cut_off, run, tls_context
+from tally.signatures import (
+    AnyArray,
+    Axis,
+    Frame,
+    FrameAxis,
+    Kept,
+    Labelled,
+    Output,
+    Scalar,
+    Shape,
+    Signed,
+    SumOptions,
+    Unsigned,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 
 
 class Health(NamedTuple):
-    """What the server says of itself: it runs; it takes requests."""
+    """The state of the server: it runs; it accepts requests."""
 
     alive: bool
     ready: bool
 
 
 class Device(TypedDict, total=False):
-    """An OpenCL device of the server. Members that are not named here are as the server says."""
+    """An OpenCL device of the server. Other members are those of the server's answer."""
 
     name: str
     platform: str
@@ -69,12 +96,12 @@ class Device(TypedDict, total=False):
 
 
 class CarriedSum:
-    """A sum in parts. The server keeps nothing of it: any replica takes the next part, and a part
-    that failed may be sent again. One call at a time.
+    """A sum in parts. The server keeps no state of it: any replica accepts the next part, and a
+    part that failed may be sent again. One call at a time.
 
     Attributes:
-        carry: the sums of the lines so far, as bytes to keep (:class:`Carry` reads them); empty
-            before the first part.
+        carry: the sums of the lines so far, as bytes that the caller may store (:class:`Carry`
+            decodes them); empty before the first part.
     """
 
     def __init__(
@@ -88,28 +115,28 @@ class CarriedSum:
         self._attributes = attributes
         if not isinstance(carry, (bytes, bytearray, memoryview, Carry)):
             raise InvalidArgument(
-                f"carry is of type {type(carry).__name__}, expected bytes or a Carry: what "
-                "Parts.carry was, or totals",
+                f"carry is of type {type(carry).__name__}, expected bytes or a Carry: the carry of "
+                "Parts, or totals",
                 field="carry",
             )
         self.axis = axis
         self.carry = bytes(carry)
         if self.carry and without_initial(attributes) != attributes:
             raise InvalidArgument(
-                "initial and include_initial belong to the first part: a sum that goes on with a "
-                "carry is behind it, and an initial value is in the carry",
+                "initial and include_initial belong to the first part: a sum that continues from a "
+                "carry is after it, and the carry has the initial value",
                 field="initial" if "initial" in attributes else "include_initial",
             )
-        self._turn = [True]  # taken by the call that is under way: a list's pop needs no lock
+        self._turn = [True]  # empty while a call is in flight; pop() of a list needs no lock
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Two parts at a time would begin with the same carry."""
+        """Refuse a second call while one is in flight, because both would use the same carry."""
         try:
             self._turn.pop()
         except IndexError:
             raise InvalidArgument(
-                "a part of this sum is under way: give the next one when its sums are there"
+                "a part of this sum is in flight: send the next one after its call returned"
             ) from None
         try:
             yield
@@ -117,34 +144,80 @@ class CarriedSum:
             self._turn.append(True)
 
     def _next(self, x: Any, **options: Any) -> tuple[Scan, Request]:
-        """The sums of the next part, to be filled, and what asks for them."""
-        attributes = without_initial(self._attributes) if self.carry else self._attributes
-        scan = prepare(x, self.axis, packed=True, **attributes, **options)
+        """Return the scan of the next part, and its request."""
+        attributes = without_initial(self._attributes) if self.carry else dict(self._attributes)
+        if is_frame(x):
+            refuse_include_initial(attributes.get("include_initial"))
+        x, axis, attributes["nan"] = as_block(x, self.axis, attributes["nan"])
+        scan = prepare(x, axis, packed=True, **attributes, **options)
         return scan, raw_request(scan, "next" if self.carry else "first", self.carry)
 
 
 class Parts(CarriedSum):
     """The sum in parts of a :class:`Client`."""
 
+    @overload
+    def cumsum(
+        self, x: Frame, *, dtype: npt.DTypeLike | None = None, deadline: float | None = None
+    ) -> Frame: ...
+    @overload
     def cumsum(
         self,
-        x: npt.ArrayLike,
+        x: AnyArray,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Output,
+        deadline: float | None = None,
+    ) -> Output: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Signed], *, deadline: float | None = None
+    ) -> npt.NDArray[np.int64]: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Unsigned], *, deadline: float | None = None
+    ) -> npt.NDArray[np.uint64]: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Kept], *, deadline: float | None = None
+    ) -> npt.NDArray[Kept]: ...
+    @overload
+    def cumsum(
+        self,
+        x: AnyArray,
+        *,
+        dtype: type[Scalar] | np.dtype[Scalar],
+        deadline: float | None = None,
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    def cumsum(
+        self,
+        x: AnyArray,
         *,
         dtype: npt.DTypeLike | None = None,
         out: Array | None = None,
         deadline: float | None = None,
-    ) -> Array:
-        """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
+    ) -> Array: ...
+    def cumsum(
+        self,
+        x: Any,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Any:
+        """Return the sums of the next part; same arguments as :meth:`Client.cumsum`.
 
-        Every part has the same ``dtype`` and, but along the axis, the same shape."""
+        Every part has the same ``dtype``, and the same shape except along the axis. A DataFrame has
+        columns of one type; NaN is skipped by default, as for :meth:`Client.cumsum`."""
         with self._alone():
             scan, request = self._next(x, dtype=dtype, out=out, deadline=deadline)
             self.carry = self._run(request)
-            return scan.finish()
+            return labelled(x, scan.finish())
 
 
 class Options(Generic[AnyParts]):
-    """What both clients have alike: how they are made, and how their sums in parts begin."""
+    """Base class of both clients: construction, and the start of sums in parts."""
 
     _parts: type[AnyParts]
 
@@ -165,29 +238,30 @@ class Options(Generic[AnyParts]):
         part_bytes: int = 64 << 20,
         user_agent: str = "tally-python",
     ) -> None:
-        """Nothing is sent yet.
+        """Make a client. Nothing is sent yet.
 
         Args:
             url: ``http://host:8000``, ``https://host/prefix``, ``host:8000``,
-                ``unix:/run/tally.sock``; None: the environment's TALLY_URL, else
-                http://127.0.0.1:8000.
+                ``unix:/run/tally.sock``. Without a port HTTP uses 80 and HTTPS 443. None: the
+                environment variable TALLY_URL, else http://127.0.0.1:8000.
             token: bearer token, sent with every request.
             ca_file: PEM file of the authorities to trust instead of the system's.
-            client_cert: PEM file of a client certificate; its key in ``client_key``, or with it.
+            client_cert: PEM file of a client certificate; the key is in ``client_key`` or in the
+                same file.
             insecure: do not verify the server's certificate.
             timeout: seconds for a whole call with all its retries, or for each part of an array
-                that goes in parts; None: no limit.
+                that is sent in parts; None: no limit.
             connect_timeout: seconds for a connection.
-            retries: further attempts after the first, for 429, 503 and lost connections. All calls
-                of a client share a budget of them (docs/client.md).
-            idle_connections: kept open between calls.
+            retries: further attempts after the first one, for 429, 503 and lost connections. All
+                calls of a client share a budget of retries (docs/client.md).
+            idle_connections: maximum number of connections kept open between calls.
             shm: pass arrays in shared memory. The server must run on this machine, as the same
-                user, with ``--allow-client-shm``. Those of :meth:`empty` are not even copied.
-            part_bytes: larger arrays go in parts, several under way; not with ``shm``.
+                user, with ``--allow-client-shm``. Arrays of :meth:`empty` are not copied.
+            part_bytes: larger arrays are sent in parts, several in flight; not with ``shm``.
             user_agent: sent with every request.
 
         Raises:
-            InvalidArgument: the URL is not usable, a file is missing.
+            InvalidArgument: the URL is not usable, or a file is missing.
         """
         settings = {name: value for name, value in locals().copy().items() if name != "self"}
         for name, text in (("url", url), ("token", token), ("user_agent", user_agent)):
@@ -213,7 +287,7 @@ class Options(Generic[AnyParts]):
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
                 raise InvalidArgument(f"{name} is empty, or not printable ASCII", field=name)
-        if ca_file == "":  # ssl would trust the system's, as without one
+        if ca_file == "":  # ssl would trust the system's authorities
             raise InvalidArgument("ca_file is empty: name a file, or leave it out", field="ca_file")
         context: ssl.SSLContext | None = None
         if address.tls:
@@ -231,9 +305,9 @@ class Options(Generic[AnyParts]):
         self._regions = Regions(self._caller, self._pool) if shm else None
 
     def _open(self, idle_connections: int) -> None:
-        self._pool = Pool(idle_connections)  # of connections that block
+        self._pool = Pool(idle_connections)  # blocking connections
 
-    def _empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike) -> Array:
+    def _empty(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
         kind = element_type(dtype)
         sizes = as_shape(shape, kind)
         if self._regions is None or 0 in sizes:
@@ -251,7 +325,7 @@ class Options(Generic[AnyParts]):
         include_initial: bool = False,
         carry: bytes | Carry = b"",
     ) -> AnyParts:
-        """A sum whose array comes in parts along ``axis``, without end if need be.
+        """Return a sum of an array that is given part by part along ``axis``, possibly without end.
 
             parts = client.parts(axis=0)
             for block in stream:
@@ -261,9 +335,9 @@ class Options(Generic[AnyParts]):
             axis, exclusive, reverse, nan: as for :meth:`cumsum`. With ``reverse`` the last part
                 along the axis is the first one to send.
             initial, include_initial: as for :meth:`cumsum`. They change the sums of the first part
-                alone, and are not given with ``carry``.
-            carry: :attr:`Parts.carry` of an earlier sum, to go on with it; or the totals of all
-                that is before (:meth:`Client.totals`).
+                only, and are not given with ``carry``.
+            carry: :attr:`Parts.carry` of an earlier sum, to continue from it; or the totals of all
+                earlier elements (:meth:`Client.totals`).
         """
         given: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "nan": nan}
         if initial is not None:
@@ -273,13 +347,13 @@ class Options(Generic[AnyParts]):
         return self._parts(self, axis, carry, **given)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The settings alone: a copy makes connections of its own."""
+        """Return the settings only: a copy makes connections of its own."""
         from multiprocessing.context import get_spawning_popen
 
         if self._settings["token"] is not None and get_spawning_popen() is None:
             raise TypeError(
-                "a client with a token is pickled only for a process that multiprocessing starts: "
-                "elsewhere its token may be kept, or read by others. Make the client where it is "
+                "a client with a token is pickled only for a process that multiprocessing starts, "
+                "because others may store or read its token elsewhere. Make the client where it is "
                 "used"
             )
         return self._settings
@@ -292,7 +366,7 @@ class Options(Generic[AnyParts]):
 
 
 class Client(Options[Parts]):
-    """Sums arrays on a Tally server. Threads may share one; so may a process and its forks."""
+    """Client of a Tally server. Threads may share a client, and so may a process and its forks."""
 
     _parts = Parts
 
@@ -303,15 +377,65 @@ class Client(Options[Parts]):
         self.close()
 
     def close(self) -> None:
-        """Close idle connections and give shared memory back."""
+        """Close idle connections and release shared memory."""
         if self._regions is not None:
             self._regions.close()
         self._pool.close()
 
+    @overload
     def cumsum(
         self,
-        x: npt.ArrayLike,
-        axis: SupportsIndex | None = None,
+        x: Frame,
+        axis: FrameAxis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        **options: Unpack[SumOptions],
+    ) -> Frame: ...
+    @overload
+    def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Output,
+        **options: Unpack[SumOptions],
+    ) -> Output: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Signed], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[np.int64]: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Unsigned], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[np.uint64]: ...
+    @overload
+    def cumsum(
+        self, x: npt.NDArray[Kept], axis: Axis = None, **options: Unpack[SumOptions]
+    ) -> npt.NDArray[Kept]: ...
+    @overload
+    def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: type[Scalar] | np.dtype[Scalar],
+        **options: Unpack[SumOptions],
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    def cumsum(
+        self,
+        x: AnyArray,
+        axis: Axis = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        **options: Unpack[SumOptions],
+    ) -> Array: ...
+    def cumsum(
+        self,
+        x: Any,
+        axis: Any = None,
         *,
         dtype: npt.DTypeLike | None = None,
         exclusive: bool = False,
@@ -324,16 +448,20 @@ class Client(Options[Parts]):
         out: Array | None = None,
         deadline: float | None = None,
         progress: Progress | bool | None = None,
-    ) -> Array:
-        """The cumulative sum of ``x`` along ``axis``.
+    ) -> Any:
+        """Return the cumulative sum of ``x`` along ``axis``.
 
         Args:
-            x: array of 0 to 64 dimensions, or what NumPy makes one of: sequences, buffers, objects
-                with the array protocol. float16, bfloat16 (of ml_dtypes), float32, float64, bool,
-                int8 to int64, uint8 to uint64; complex64 and complex128, whose real and imaginary
-                parts are summed one after the other; timedelta64. Transposed, strided and broadcast
-                arrays are sent as they are.
-            axis: -rank to rank - 1. None sums the flattened array, as NumPy does.
+            x: array of 0 to 64 dimensions, or an object that NumPy converts to one: a sequence, a
+                buffer, an object with the array protocol or with ``__dlpack__``. float16, bfloat16
+                (of ml_dtypes), float32, float64, bool, int8 to int64, uint8 to uint64; complex64
+                and complex128, whose real and imaginary parts are summed one after the other;
+                timedelta64. Transposed, strided and broadcast arrays are sent without a copy.
+                A pandas DataFrame or Series is summed as by its own ``cumsum()``: each column by
+                itself, with index, columns and types of the result as in pandas.
+            axis: -rank to rank - 1. None, the default, sums the flattened array, as NumPy does; of
+                a DataFrame or Series it means 0, as in pandas, which also has "index" and
+                "columns". The default of the HTTP service is 0.
             dtype: the type of the sums. None: NumPy's choice, which is int64 for bool and smaller
                 signed integers, uint64 for smaller unsigned integers, else the type of ``x``.
                 Other types: a wider one of the same kind; any integer type for integers (sums
@@ -342,37 +470,40 @@ class Client(Options[Parts]):
                 on the way are refused.
             exclusive: leave each element out of its own sum.
             reverse: sum from the last element to the first.
-            nan: "propagate" (the default): NaN from the first NaN on; "zero": NaN counts as 0, as
-                in numpy.nancumsum; "skip": the same, and the sum at its place is NaN, as in pandas.
-                NaT of timedelta64 is skipped unless nan is "zero".
+            nan: "propagate", the default for arrays: NaN from the first NaN on; "zero": NaN counts
+                as 0, as in numpy.nancumsum; "skip", the default for DataFrame and Series: NaN
+                counts as 0, and the sum in its place is NaN, as in pandas. NaT of timedelta64 is
+                skipped unless nan is "zero".
             initial: a number of the type of the sums, which counts before the first element of
                 every line.
             include_initial: the axis has one sum more: ``initial`` or 0 before the first element.
+                Not with a DataFrame or Series.
             offsets: segments of the axis, each summed as a line of its own: k + 1 integers for k
                 segments, the index of the first element of each and then the size of the axis. They
                 begin with 0 and never decrease. ``initial`` counts in each segment, and with
-                ``include_initial`` each has one sum more, an empty one too.
-            groups: a key for each element along the axis, of any type that NumPy sorts. Elements of
-                equal keys are summed as a line of their own, wherever they lie, and each sum stands
-                at the place of its element, as in pandas ``groupby(groups).cumsum()``. Groups that
-                do not lie in one piece are copied together first. NaN and NaT are no keys. Not with
-                ``offsets`` and ``include_initial``.
-            out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
-                a np.memmap. None: a new array.
+                ``include_initial`` each segment has one sum more, an empty one too.
+            groups: a key for each element along the axis, of any type that NumPy sorts. Elements
+                with equal keys are summed as a line of their own, and each sum has the place of its
+                element, as in pandas ``groupby(groups).cumsum()``. Groups whose elements are not
+                adjacent are copied together first. NaN and NaT are no keys. Not with ``offsets``
+                and ``include_initial``.
+            out: array for the sums, of their shape and type, in any layout; may be ``x`` itself or
+                a np.memmap. None: a new array. Not with a DataFrame or Series.
             deadline: seconds; the server drops the request if it still waits then.
-            progress: called with the bytes of ``x`` that are done and those in all, after each
-                part; True: a bar of tqdm's, where that is installed.
+            progress: called with the bytes of ``x`` that are done and the bytes in total, after
+                each part; True: a bar of tqdm, if tqdm is installed.
 
         Returns:
             ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None; with
             ``include_initial`` one longer along the axis, or as much longer as there are segments.
+            A DataFrame or Series for a DataFrame or Series.
 
         Raises:
-            InvalidArgument: an argument cannot be; nothing was sent.
-            TallyError: one of its other classes. With ``output_touched``, ``out`` was partly
+            InvalidArgument: an argument is invalid; nothing was sent.
+            TallyError: another error of this package. With ``output_touched``, ``out`` was partly
                 overwritten.
         """
-        scans, result = prepare_sums(
+        scans, result = prepare_call(
             x,
             axis,
             out,
@@ -390,7 +521,7 @@ class Client(Options[Parts]):
             for scan in scans:
                 self._sum(scan, meter)
                 scan.finish()
-        return result
+        return result()
 
     def _sum(self, scan: Scan, meter: Meter) -> None:
         array = scan.operand.array
@@ -406,7 +537,7 @@ class Client(Options[Parts]):
     def _sum_in_parts(self, scan: Scan, meter: Meter) -> None:
         lock = threading.Lock()
         failed = threading.Event()
-        under_way: set[Call] = set()
+        in_flight: set[Call] = set()
 
         def work(chain: Chain) -> None:
             carry = b""
@@ -415,12 +546,12 @@ class Client(Options[Parts]):
                 with lock:
                     if failed.is_set():
                         return
-                    under_way.add(call)
+                    in_flight.add(call)
                 try:
                     carry = run(call, self._pool)
                     block.finish()
                     with lock:
-                        under_way.remove(call)
+                        in_flight.remove(call)
                         meter.add(block.operand.array.nbytes)
                 except BaseException:
                     failed.set()
@@ -431,17 +562,17 @@ class Client(Options[Parts]):
             try:
                 for _ in threads.map(work, found):
                     pass
-            except BaseException:  # an interrupt, say: no thread but this one hears of it
+            except BaseException:  # an interrupt, for example, which reaches only this thread
                 with lock:
                     failed.set()
-                    for call in under_way:
+                    for call in in_flight:
                         cut_off(call)
                 raise
 
     def totals(
         self,
-        x: npt.ArrayLike,
-        axis: SupportsIndex | None = None,
+        x: AnyArray | Labelled,
+        axis: FrameAxis = None,
         *,
         dtype: npt.DTypeLike | None = None,
         exclusive: bool = False,
@@ -450,52 +581,63 @@ class Client(Options[Parts]):
         initial: Any = None,
         deadline: float | None = None,
     ) -> Carry:
-        """The exact sum of each line of ``x``, as the carry behind it.
+        """Return the exact sum of each line of ``x``, as the carry after ``x``.
 
             before = client.totals(a, axis=0) + client.totals(b, axis=0)
-            sums = client.parts(axis=0, carry=before).cumsum(c)     # of c, behind a and b
+            sums = client.parts(axis=0, carry=before).cumsum(c)     # of c, after a and b
 
-        Totals are added in any order, so the parts of an array can be summed at the same time. The
-        array goes in one request, whatever ``part_bytes`` is.
+        Totals may be added in any order, so the parts of an array can be summed at the same time.
+        The array is sent in one request, for any ``part_bytes``.
 
         Args:
-            x, axis, dtype, deadline: as for :meth:`cumsum`, but that complex arrays have two
-                totals: those of x.real and x.imag.
-            exclusive, reverse: those of the sum that goes on with the carry; the totals are the
-                same.
-            nan: as for :meth:`cumsum`, and that of the sum that goes on with the carry.
-            initial: a number that is added to the total of each line; of the first part alone.
+            x, axis, dtype, deadline: as for :meth:`cumsum`. A complex array has two totals, those
+                of x.real and x.imag. A DataFrame has columns of one type.
+            exclusive, reverse: options of the sum that continues from the carry; the totals do not
+                depend on them.
+            nan: as for :meth:`cumsum`, also for the sum that continues from the carry.
+            initial: a number that is added to the total of each line; for the first part only.
 
         Raises:
-            InvalidArgument: an argument cannot be; nothing was sent.
-            TallyError: one of its other classes.
+            InvalidArgument: an argument is invalid; nothing was sent.
+            TallyError: another error of this package.
         """
-        total = prepare_totals(x, axis, dtype, exclusive, reverse, nan, initial, deadline)
+        array, number, nan = as_block(x, axis, nan)
+        total = prepare_totals(array, number, dtype, exclusive, reverse, nan, initial, deadline)
         return total.carry(self._run(total.request))
 
+    @overload
+    def empty(self, shape: Shape) -> npt.NDArray[np.float64]: ...
+    @overload
     def empty(
-        self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = np.float64
-    ) -> Array:
-        """A new array, its elements arbitrary, that :meth:`cumsum` need not copy.
+        self, shape: Shape, dtype: type[Scalar] | np.dtype[Scalar]
+    ) -> npt.NDArray[Scalar]: ...
+    @overload
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Array: ...
+    def empty(self, shape: Shape, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Return a new array with arbitrary elements, which :meth:`cumsum` need not copy.
 
-        With ``shm`` it lies in shared memory: given as ``x`` or ``out`` of this client, whole or
-        in slices that are C-contiguous, the server reads or writes it where it lies (without its
-        ``--shm-zero-copy`` it copies there). A call whose answer is lost leaves such an ``out``
-        to whatever the server does with it still; it is not repeated. A process that is forked
-        has the same memory, not a copy. Without ``shm`` this is ``numpy.empty``.
+        With ``shm`` the array is in shared memory. The server accesses it directly if it is ``x``
+        or ``out`` of this client, as a whole or as a C-contiguous slice; without the server's
+        ``--shm-zero-copy`` the server copies it. If the answer of a call is lost, the server may
+        still write to ``out``, and the call is not repeated. A forked process shares the memory.
+        Without ``shm`` this is ``numpy.empty``.
 
         Raises:
-            InvalidArgument: no such type or shape, or no room in /dev/shm.
-            TallyError: the server does not allow it; it has 256 regions for all clients.
+            InvalidArgument: an invalid type or shape, or not enough room in /dev/shm.
+            TallyError: the server does not permit it; it has 256 regions for all clients.
         """
         return self._empty(shape, dtype)
 
+    def version(self) -> str:
+        """Return the version of the server, such as "0.1.0"."""
+        return read_version(self._run(VERSION))
+
     def devices(self) -> list[Device]:
-        """Every OpenCL device of the server: its name, platform, type, state and work done."""
+        """Return the OpenCL devices of the server: name, platform, type, state and work done."""
         return read_devices(self._run(DEVICES))
 
     def health(self) -> Health:
-        """Whether the server is alive, and ready. An error only if no answer came."""
+        """Return whether the server is alive and ready. Raises an error only without an answer."""
         alive = self._is_well("/livez")
         return Health(alive, alive and self._is_well("/readyz"))
 
@@ -511,56 +653,112 @@ class Client(Options[Parts]):
 
 
 def json_check(fields: dict[str, str]) -> None:
-    """Raise BadAnswer unless this is the head of a page of the service's."""
+    """Raise BadAnswer unless an answer is a JSON page of the service."""
     check_kind(fields, "application/json")
 
 
 DEVICES = Request("GET", "/v1/devices", check=json_check)
+VERSION = Request("GET", "/version", check=json_check)
 
 
 def read_devices(text: bytes) -> list[Device]:
-    try:
-        devices: list[Device] = json.loads(text)["devices"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        devices = None  # type: ignore[assignment]
-    if not isinstance(devices, list):
-        raise BadAnswer("the server's devices are no list; is this the URL of a Tally server?")
+    """Return the devices in a page of the service."""
+    devices: list[Device] = _member(text, "devices", list)
     return devices
 
 
+def read_version(text: bytes) -> str:
+    """Return the version in a page of the service."""
+    version: str = _member(text, "version", str)
+    return version
+
+
+def _member(text: bytes, name: str, kind: type) -> Any:
+    """Return a member of a JSON page."""
+    try:
+        found = json.loads(text)[name]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        found = None
+    if not isinstance(found, kind):
+        raise BadAnswer(
+            f"the answer has no valid member {name!r}; is this the URL of a Tally server?"
+        )
+    return found
+
+
+@overload
 def cumulative_sum(
-    x: npt.ArrayLike,
+    x: Frame,
     /,
     *,
-    axis: SupportsIndex | None = None,
+    axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
-) -> Array:
-    """The cumulative sum of ``x`` with the signature of the Array API standard, from the server of
-    the environment's TALLY_URL, else from http://127.0.0.1:8000.
+) -> Frame: ...
+@overload
+def cumulative_sum(
+    x: npt.NDArray[Signed], /, *, axis: Axis = None, include_initial: bool = False
+) -> npt.NDArray[np.int64]: ...
+@overload
+def cumulative_sum(
+    x: npt.NDArray[Unsigned], /, *, axis: Axis = None, include_initial: bool = False
+) -> npt.NDArray[np.uint64]: ...
+@overload
+def cumulative_sum(
+    x: npt.NDArray[Kept], /, *, axis: Axis = None, include_initial: bool = False
+) -> npt.NDArray[Kept]: ...
+@overload
+def cumulative_sum(
+    x: AnyArray,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: type[Scalar] | np.dtype[Scalar],
+    include_initial: bool = False,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def cumulative_sum(
+    x: AnyArray,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array: ...
+def cumulative_sum(
+    x: Any,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Any:
+    """Return the cumulative sum of ``x``, with the signature of the Array API standard. The URL of
+    the server is the environment variable TALLY_URL, else http://127.0.0.1:8000.
 
     Args:
         x: as for :meth:`Client.cumsum`.
-        axis: -rank to rank - 1; None only if ``x`` has one dimension.
+        axis: -rank to rank - 1; None only if ``x`` has one dimension, or is a DataFrame.
         dtype: the type of the sums; None: NumPy's choice.
         include_initial: the first sum along the axis is 0, and the axis is one longer.
 
     Raises:
-        InvalidArgument: an argument cannot be; nothing was sent.
-        TallyError: one of its other classes.
+        InvalidArgument: an argument is invalid; nothing was sent.
+        TallyError: another error of this package.
     """
-    array = as_array(x)
-    if axis is None and array.ndim > 1:
-        raise InvalidArgument(
-            f"axis is None, but x has {array.ndim} dimensions: name the axis to sum along, or sum "
-            "x.reshape(-1)",
-            field="axis",
-        )
+    if not is_frame(x):
+        x = as_array(x)
+        if axis is None and x.ndim > 1:
+            raise InvalidArgument(
+                f"axis is None, but x has {x.ndim} dimensions: name the axis to sum along, or sum "
+                "x.reshape(-1)",
+                field="axis",
+            )
     client = _client_of(os.environ.get("TALLY_URL"))
-    return client.cumsum(array, axis, dtype=dtype, include_initial=include_initial)
+    return client.cumsum(x, axis, dtype=dtype, include_initial=include_initial)
 
 
 @functools.lru_cache(maxsize=4)
 def _client_of(url: str | None) -> Client:
-    """The client of cumulative_sum() for an address; threads share it."""
+    """Return the client of cumulative_sum() for an address. Threads share it."""
     return Client(url)

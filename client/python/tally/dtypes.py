@@ -68,7 +68,7 @@ class Elements(NamedTuple):
     array: Array  # in the byte order of this machine
     name: str  # name of the elements' type on the wire
     sums: np.dtype[Any]  # type of the sums in the service's answer
-    result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
+    result: np.dtype[Any]  # type of the caller's array: `sums`, or timedelta64
     nat: Array | None  # True where x has NaT; None if it has none
 
 
@@ -117,7 +117,7 @@ def _known_type(dtype: Any, names: dict[str, str]) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise InvalidArgument(
-                "bfloat16 needs the package ml_dtypes: pip install ml_dtypes",
+                "bfloat16 needs ml_dtypes, which the extra tally-client[bfloat16] installs",
                 field="dtype",
             ) from None
         dtype = ml_dtypes.bfloat16

@@ -1,22 +1,22 @@
-"""What a call raises. Every exception is a :class:`TallyError`; most are also the built-in
+"""The exceptions of the package. Each one is a :class:`TallyError`; most are also the built-in
 exception that a caller would expect."""
 
 from __future__ import annotations
 
 
 class TallyError(Exception):
-    """A call failed; its text is one sentence.
+    """A call failed; the text is one sentence.
 
-    Texts that came from the server have their control characters replaced.
+    Control characters in texts of the server are replaced.
 
     Attributes:
-        status: HTTP status of the last answer; None if there was none.
-        code: the server's fixed word for what is wrong ("invalid_axis"), else None.
-        field: the argument or field to blame, else None.
-        request_id: of the last answer: quote it to whoever runs the server; else None.
+        status: HTTP status of the last answer; None without an answer.
+        code: the server's constant for the kind of error, such as "invalid_axis"; or None.
+        field: the argument, or the field of the request, that is wrong; or None.
+        request_id: id of the last answer, which the server's operator can look up; or None.
         attempts: how often the request was sent.
-        output_touched: part of a broken answer was written to ``out``. Where that was the input
-            too, it must be filled again before the call is repeated.
+        output_touched: True if part of a broken answer was written to ``out``. If ``out`` is also
+            the input, the caller must fill it again before another call.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class TallyError(Exception):
         field: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        super().__init__(message)  # the only argument, so that copies and pickles are whole
+        super().__init__(message)  # the only argument, so that copies and pickles are complete
         self.status = status
         self.code = code
         self.field = field
@@ -38,15 +38,15 @@ class TallyError(Exception):
 
 
 class InvalidArgument(TallyError, ValueError):
-    """The caller's mistake, found before anything was sent."""
+    """An argument is invalid; nothing was sent."""
 
 
 class ConnectFailed(TallyError, ConnectionError):
-    """No connection: name, refusal, TLS handshake, connect_timeout."""
+    """No connection was made: name lookup, refusal, TLS handshake or ``connect_timeout``."""
 
 
 class ConnectionLost(TallyError, ConnectionError):
-    """The connection broke before the answer was whole."""
+    """The connection broke before the answer was complete."""
 
 
 class CallTimeout(TallyError, TimeoutError):
@@ -54,20 +54,28 @@ class CallTimeout(TallyError, TimeoutError):
 
 
 class DeadlineExceeded(TallyError, TimeoutError):
-    """The call's deadline passed, here or in the server (504)."""
+    """The call's deadline passed, in the client or in the server (504)."""
 
 
 class Rejected(TallyError):
-    """The server refused the request (4xx): mend it."""
+    """The server rejected the request (4xx). The request must be changed."""
 
 
 class Busy(TallyError):
-    """429 or 503, also to the last retry: later, or fewer at a time."""
+    """The server answered 429 or 503, also to the last retry. Send the request later, or send
+    fewer requests at a time.
+
+    Attributes:
+        retry_after: seconds to wait, from the answer's Retry-After; None without this header.
+    """
+
+    retry_after: float | None = None
 
 
 class ServerError(TallyError):
-    """Any other 5xx: report it, with the request id."""
+    """The server answered with another 5xx. Report it with the request id."""
 
 
 class BadAnswer(TallyError):
-    """Not the answer to this request, so it is not used: report it, with the request id."""
+    """The answer does not belong to this request and is not used. Report it with the request
+    id."""

@@ -1,15 +1,14 @@
-"""NumPy arrays as the raw buffers that the service takes and gives.
+"""NumPy arrays as the raw buffers of the service's requests and answers.
 
-An input in whatever layout travels as the bytes between its first and its last element, with its
-strides beside them: transposed, in Fortran order, a window of a larger array, broadcast. It is
-copied first only where the service has no word for it (negative strides, big-endian, elements
-that do not lie at multiples of their size) or where more than half of those bytes would be gaps.
+An input is sent as the bytes between its first and its last element, together with its strides:
+transposed, in Fortran order, a window of a larger array, broadcast. The input is copied first only
+if the service cannot describe it (negative strides, big-endian, elements at addresses that are no
+multiples of their size) or if more than half of these bytes would be gaps.
 
-Sums of timedelta64 are answered as int64, in the memory of the caller's array; NaT is put to its
-places after that.
+Sums of timedelta64 arrive as int64 in the memory of the caller's array; finish() then stores NaT.
 
-An answer is stored where it belongs where the output has no gaps, in whatever order of its
-dimensions; else beside it, and then copied.
+An answer is stored directly in an output without gaps, for any order of the dimensions. For other
+outputs the answer is stored in a temporary array and then copied.
 
 Failure: InvalidArgument. Thread: any.
 """
@@ -25,12 +24,13 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tally.arrays import as_array
 from tally.dtypes import Array, elements_of
 from tally.errors import InvalidArgument
 from tally.segments import Segments
 
 MAX_RANK = 64
-GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
+GAPS_LIMIT = 2  # maximum bytes sent for each byte of elements
 
 
 class Operand(NamedTuple):
@@ -40,7 +40,7 @@ class Operand(NamedTuple):
     dtype: str  # its name on the wire
     axis: int  # 0 to rank - 1
     sums: np.dtype[Any]  # type of the sums in the service's answer
-    result: np.dtype[Any]  # type of the sums that the caller gets: `sums`, or timedelta64
+    result: np.dtype[Any]  # type of the caller's array: `sums`, or timedelta64
     nat: Array | None  # True where x has NaT; None if it has none
 
     def sums_shape(self, extra: int) -> tuple[int, ...]:
@@ -48,18 +48,6 @@ class Operand(NamedTuple):
         shape = list(self.array.shape)
         shape[self.axis] += extra
         return tuple(shape)
-
-
-def as_array(x: Any) -> Array:
-    """Return `x` as an array, whatever its element type."""
-    if type(x) is np.ndarray:
-        return x
-    if isinstance(x, np.ma.MaskedArray):
-        raise InvalidArgument("x is a masked array: fill it first (x.filled(0))", field="x")
-    try:
-        return np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
-    except ValueError as error:  # rows of different lengths, say
-        raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
 
 
 def as_operand(
@@ -105,13 +93,13 @@ def _as_summed(array: Array, axis: SupportsIndex | None) -> tuple[tuple[int, ...
     if axis is None:
         return (array.size,), 0
     shape = array.shape or (1,)
-    return shape, _axis(axis, len(shape))
+    return shape, axis_number(axis, len(shape))
 
 
 def as_shape(
     shape: SupportsIndex | Sequence[SupportsIndex], dtype: np.dtype[Any]
 ) -> tuple[int, ...]:
-    """The shape of a new array."""
+    """Return the shape of a new array."""
     try:
         sizes = shape if isinstance(shape, Sequence) else (shape,)
         found = tuple(map(operator.index, sizes))
@@ -128,7 +116,8 @@ def as_shape(
     return found
 
 
-def _axis(axis: SupportsIndex, rank: int) -> int:
+def axis_number(axis: SupportsIndex, rank: int) -> int:
+    """Return the axis as a number from 0 to rank - 1."""
     try:
         number = operator.index(axis)
     except TypeError:
@@ -143,14 +132,14 @@ def _axis(axis: SupportsIndex, rank: int) -> int:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """The memory of a C-contiguous array. bfloat16 has no buffer protocol, hence the view; an
-    np.matrix has two dimensions always."""
+    """Return the memory of a C-contiguous array. The view is necessary because bfloat16 has no
+    buffer protocol. asarray() converts np.matrix, which would keep two dimensions."""
     flat: Any = np.asarray(array).reshape(-1).view(np.uint8)
     return memoryview(flat)
 
 
 def input_buffer(array: Array) -> tuple[memoryview, Sequence[int] | None]:
-    """The bytes to send for an array, and its strides in elements, None where it is packed."""
+    """Return the bytes to send for an array, and its strides in elements; None if it is packed."""
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     if array.flags.c_contiguous:
@@ -164,7 +153,8 @@ def input_buffer(array: Array) -> tuple[memoryview, Sequence[int] | None]:
 
 
 def _strides(array: Array) -> list[int] | None:
-    """In elements, none negative; None: there are none such. A dimension of one element has 0."""
+    """Return the strides in elements, with 0 for a dimension of one element. Returns None if a
+    stride is negative or not a multiple of the element size."""
     strides: list[int] = []
     for size, stride in zip(array.shape, array.strides):
         elements, rest = divmod(stride, array.itemsize)
@@ -175,12 +165,12 @@ def _strides(array: Array) -> list[int] | None:
 
 
 class Output(NamedTuple):
-    """Where an answer goes."""
+    """The target of an answer."""
 
-    result: Array  # what the caller gets
-    filled: Array  # what the answer's bytes fill: `result`, or an array beside it
+    result: Array  # the caller's array
+    filled: Array  # the array that the answer's bytes fill: `result`, or a temporary one
     buffer: memoryview  # the memory of `filled`
-    strides: Sequence[int] | None  # of `filled` in elements, None where it is packed
+    strides: Sequence[int] | None  # of `filled` in elements; None if it is packed
 
 
 def output_buffer(
@@ -199,8 +189,8 @@ def output_buffer(
         if strides is not None and not packed and _is_dense(out.shape, strides):
             flat = as_strided(out, (out.size,), (out.itemsize,))
             return Output(out, out, bytes_of(flat), strides)
-    beside = np.empty(shape, dtype)
-    return Output(out, beside, bytes_of(beside), None)
+    temporary = np.empty(shape, dtype)
+    return Output(out, temporary, bytes_of(temporary), None)
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -225,14 +215,14 @@ def _is_of(out: Array, dtype: np.dtype[Any]) -> bool:
 
 
 class Scan(NamedTuple):
-    """A sum that was asked for, its arguments checked."""
+    """A requested sum with checked arguments."""
 
     operand: Operand
     output: Output
-    result: Array  # what the caller gets: output.result, or the same memory as timedelta64
-    attributes: dict[str, str | int | float]  # besides dtype, shape, axis and offsets
-    deadline: float  # on the monotonic clock
-    # Of the axis; None: it is one. The elements of the operand lie in the order of the segments.
+    result: Array  # the caller's array: output.result, or the same memory as timedelta64
+    attributes: dict[str, str | int | float]  # without dtype, shape, axis and offsets
+    deadline: float  # seconds of the monotonic clock
+    # Segments of the axis; None: one. The elements of the operand are in the order of the segments.
     segments: Segments | None = None
 
     @property
@@ -245,7 +235,7 @@ class Scan(NamedTuple):
 
     @property
     def wide_bytes(self) -> int:
-        """Bytes of the elements in the type of the sums, which the service needs."""
+        """Bytes of the elements in the type of the sums, which the service allocates."""
         return self.operand.array.size * self.operand.sums.itemsize
 
     def finish(self) -> Array:
@@ -271,7 +261,7 @@ class Scan(NamedTuple):
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements fill their memory without gaps, each at a place of its own."""
+    """Return whether the elements fill their memory without gaps and without overlaps."""
     reached = 1
     for stride, size in sorted(zip(strides, shape)):
         if size > 1:

@@ -1,17 +1,18 @@
-"""Arrays larger than a part, and arrays without end (docs/carry.md).
+"""Arrays larger than a part, cut into blocks (docs/carry.md).
 
-    chains()      an array as blocks: between chains nothing is carried, so that several are under
-                  way; within one the carry of each block goes with the next
-    blocks()      the sums of a chain's blocks
+    chains()      the blocks of an array. Chains do not depend on each other, so several are in
+                  flight. Within a chain each block needs the carry of the block before it.
+    blocks()      the scans of a chain's blocks
 
-Blocks follow the array's memory: its outermost dimension is cut first. Only where that is the axis
-do blocks make a chain; each but the last has at least LEAST_LENGTH elements along the axis, so that
-its carry is short beside them. However an array is cut, its sums have the bits of one request.
+Blocks follow the array's memory: the outermost dimension is cut first. Only if this dimension is
+the axis do the blocks form a chain. Each block of a chain but the last has at least LEAST_LENGTH
+elements along the axis, so that its carry is much smaller than the block. The sums have the bits
+of one request for every cut.
 
-An axis of several segments is cut between them, where nothing is carried. A segment larger than a
-part becomes a sum of its own, without offsets, which is cut as any other.
+An axis of several segments is cut between segments, where no carry is necessary. A segment larger
+than a part becomes a sum of its own without offsets, which is cut like any other.
 
-Failure: that of the first block that fails; the others are not begun. Thread: any.
+Failure: the error of the first block that fails; no further block is started. Thread: any.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tally.errors import TallyError
 from tally.layout import Scan, along, extra_sums, output_buffer
 from tally.segments import Segments
 
-PARALLEL = 4  # chains under way at a time
+PARALLEL = 4  # maximum chains in flight
 LEAST_LENGTH = 64  # elements along the axis of a block in a chain
 
 Index = tuple[slice, ...]
@@ -39,20 +40,20 @@ Progress = Callable[[int, int], object]
 
 
 def chains(scan: Scan, part_bytes: int) -> list[Chain]:
-    """Blocks of at most about `part_bytes`, in chains; in each in the order of traversal. Elements
-    that the service widens count with the bytes of their sums."""
+    """Return the chains of blocks of about `part_bytes` or less, in the order of traversal.
+    Elements that the service widens count with the bytes of their sums."""
     if scan.segments is None:
         return _chains_of(scan, part_bytes)
     return [
         chain
-        for neighbours in _neighbours(scan, scan.segments, part_bytes)
-        for chain in _chains_of(neighbours, part_bytes)
+        for run in _segment_runs(scan, scan.segments, part_bytes)
+        for chain in _chains_of(run, part_bytes)
     ]
 
 
-def _neighbours(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
-    """The sums of segments beside each other: of one, or of several that can be cut into blocks of
-    `part_bytes` along other dimensions alone."""
+def _segment_runs(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
+    """Yield the scans of runs of adjacent segments: of one segment, or of several that can be cut
+    into blocks of `part_bytes` along other dimensions only."""
     array, axis, offsets = scan.operand.array, scan.operand.axis, segments.offsets
     lines = array.size // array.shape[axis] if _outermost(array)[:1] == [axis] else 1
     most = part_bytes // (lines * scan.operand.sums.itemsize)  # elements along the axis
@@ -74,13 +75,13 @@ def _neighbours(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Sca
 
 
 def _outermost(array: Array) -> list[int]:
-    """The dimensions of several elements, the outermost in memory first."""
+    """Return the dimensions of several elements, the outermost in memory first."""
     dims = [d for d in range(array.ndim) if array.shape[d] > 1]
     return sorted(dims, key=lambda d: abs(array.strides[d]), reverse=True)
 
 
 def _chains_of(scan: Scan, part_bytes: int) -> list[Chain]:
-    """The chains of a sum. An axis of several segments is not cut."""
+    """Return the chains of a scan. An axis of several segments is not cut."""
     array, axis, reverse = scan.operand.array, scan.operand.axis, scan.reverse
     itemsize = scan.operand.sums.itemsize
     outermost = _outermost(array)
@@ -110,7 +111,7 @@ def _chains_of(scan: Scan, part_bytes: int) -> list[Chain]:
 
 
 def _cut(block: Index, dim: int, starts: Any) -> list[Index]:
-    """A block cut along a dimension, at offsets of which the first is 0."""
+    """Return the pieces of a block that is cut along a dimension, at offsets that begin with 0."""
     whole = block[dim]
     edges = [whole.start + start for start in starts] + [whole.stop]
     return [
@@ -119,7 +120,7 @@ def _cut(block: Index, dim: int, starts: Any) -> list[Index]:
 
 
 def blocks(scan: Scan, chain: list[Index]) -> Iterator[tuple[Scan, Part | None]]:
-    """The sums of a chain's blocks, and what each is; None: it is alone."""
+    """Yield the scan of each block of a chain, and which part it is; None for a single block."""
     last = len(chain) - 1
     for number, index in enumerate(chain):
         part: Part | None = "first" if number == 0 else "last" if number == last else "next"
@@ -128,15 +129,15 @@ def blocks(scan: Scan, chain: list[Index]) -> Iterator[tuple[Scan, Part | None]]
 
 
 def part_scan(scan: Scan, index: Index, alone: bool, first: bool) -> Scan:
-    """The sum of a block of a sum; one that is not alone has its answer packed. The first block of
-    a chain has the initial value, which later blocks have in their carry."""
+    """Return the scan of a block. The answer is packed unless the block is alone. The first block
+    of a chain has the initial value; later blocks have it in their carry."""
     axis, target = scan.operand.axis, list(index)
     operand = scan.operand._replace(array=scan.operand.array[index], nat=None)
     begin, end = index[axis].start, index[axis].stop
     if alone:
         target[axis] = slice(begin, end + extra_sums(scan.include_initial, scan.segments))
     elif scan.include_initial:
-        # The sum before the first element stands in front, or behind all others with `reverse`.
+        # The sum before the first element is the first one, or the last one with `reverse`.
         forward = not scan.reverse
         target[axis] = slice(begin + (forward and not first), end + (forward or first))
     attributes = scan.attributes if first else without_initial(scan.attributes)
@@ -146,13 +147,13 @@ def part_scan(scan: Scan, index: Index, alone: bool, first: bool) -> Scan:
 
 
 def without_initial(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a part behind the first one."""
+    """Return the attributes of a part after the first one."""
     return {k: v for k, v in attributes.items() if k not in ("initial", "include_initial")}
 
 
 def apart(scan: Scan) -> Scan:
-    """A sum whose blocks do not overwrite each other's input: that of one in place, element for
-    element, they do not; where input and output overlap otherwise, the input is copied."""
+    """Return a scan whose blocks do not overwrite the input of other blocks. A scan that is in
+    place element for element is such a scan. For any other overlap the input is copied."""
     x, y = scan.operand.array, scan.output.filled
     same = (x.strides, x.ctypes.data, x.shape) == (y.strides, y.ctypes.data, y.shape)
     if same or not np.may_share_memory(x, y):
@@ -161,8 +162,8 @@ def apart(scan: Scan) -> Scan:
 
 
 class Meter:
-    """Tells how far a sum is: progress(bytes done, bytes in all), or a bar of tqdm's. An error that
-    ends it says whether any of the output was written."""
+    """Reports progress as progress(bytes done, bytes in total), or as a bar of tqdm. An error
+    within the context gets `output_touched` if any block was done."""
 
     def __init__(self, progress: Progress | bool | None, total: int) -> None:
         self.done, self.total = 0, total
@@ -174,9 +175,10 @@ class Meter:
                     total=total, unit="B", unit_scale=True
                 )
             except ImportError:
-                pass  # a bar is shown where there is one
+                pass  # without tqdm there is no bar
 
     def add(self, count: int) -> None:
+        """Count bytes that are done."""
         self.done += count
         if self.call is not None:
             self.call(self.done, self.total)

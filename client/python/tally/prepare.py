@@ -1,10 +1,11 @@
-"""The arguments of a call, checked, and the requests of the sums that they ask for.
+"""Checks of a call's arguments, and the requests of its sums.
 
-    prepare_sums()      x and the other arguments of cumsum() -> scans, two for a complex array
-    raw_request()       a scan, or a part of one -> a request, whose answer fills the scan's output
-    Scan.finish()       the caller's array
+    prepare_sums()      x and the other arguments of cumsum() -> Sums; two scans for a complex array
+    raw_request()       a scan, or a part of one -> a request whose answer fills the scan's output
+    Scan.finish()       completes the caller's array
+    Sums.result()       the result, after all scans
 
-Failure: InvalidArgument; BadAnswer for an answer that is not that of the request. Thread: any.
+Failure: InvalidArgument; BadAnswer for an answer that does not belong to the request. Thread: any.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from tally.arrays import as_array
 from tally.attributes import Attributes, NaN, attributes_of
 from tally.call import Request
 from tally.carry import NANS, Carry, carry_bytes_most
@@ -27,7 +29,6 @@ from tally.layout import (
     Operand,
     Output,
     Scan,
-    as_array,
     as_operand,
     axis_size,
     bytes_of,
@@ -42,6 +43,13 @@ from tally.segments import Segments, segments_of
 RAW = "application/octet-stream"
 
 
+class Sums(NamedTuple):
+    """The scans of a call, and a function that returns its result after all of them finished."""
+
+    scans: list[Scan]
+    result: Callable[[], Any]
+
+
 def prepare(
     x: Any,
     axis: SupportsIndex | None = None,
@@ -52,7 +60,9 @@ def prepare(
     segments: Segments | None = None,
     **attributes: Any,
 ) -> Scan:
-    """Check the arguments of cumsum() for an array that is not complex. packed: of a part."""
+    """Check the arguments of cumsum() for an array that is not complex.
+
+    packed: the array is a part."""
     operand = as_operand(x, axis, dtype, length=math.inf if packed else None)
     wanted = attributes_of(operand, **attributes)
     extra = extra_sums("include_initial" in wanted, segments)
@@ -80,16 +90,15 @@ def prepare_sums(
     offsets: Any,
     groups: Any,
     **options: Any,
-) -> tuple[list[Scan], Array]:
-    """Check the arguments of cumsum(). Returns the sums to ask for, which are two for a complex
-    array, and their result."""
+) -> Sums:
+    """Check the arguments of cumsum() for an array."""
     array = as_array(x)
     include_initial = options["include_initial"]
     segments = segments_of(axis_size(array, axis), offsets, groups, include_initial)
     options["segments"] = segments
     if array.dtype.kind != "c":
         scan = prepare(array, axis, out=out, **options)
-        return [scan], scan.result
+        return Sums([scan], lambda: scan.result)
     result, component = complex_types(array, options.pop("dtype"))
     operand = as_operand(np.real(array), axis, component)
     shape = operand.sums_shape(extra_sums(include_initial, segments))
@@ -108,7 +117,13 @@ def prepare_sums(
         prepare(one, axis, component, there, initial=first, **options)
         for one, there, first in zip(inputs, outputs, initials)
     ]
-    return [scan._replace(deadline=scans[0].deadline) for scan in scans], out
+    result_array = out
+    return Sums(with_one_deadline(scans), lambda: result_array)
+
+
+def with_one_deadline(scans: list[Scan]) -> list[Scan]:
+    """Return the scans of one call, with the deadline of the first scan."""
+    return [scan._replace(deadline=scans[0].deadline) for scan in scans]
 
 
 def component_initials(initial: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -126,8 +141,8 @@ def component_initials(initial: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def complex_parts(array: Array, nan: str | None) -> tuple[Array, Array]:
-    """Return the real and the imaginary parts. Where NaN does not propagate, an element that has
-    NaN in one part has it in both: numpy.nancumsum and pandas leave out the whole element."""
+    """Return the real and the imaginary parts. If NaN does not propagate, an element with NaN in
+    one part gets NaN in both, because numpy.nancumsum and pandas skip the whole element."""
     parts: tuple[Array, Array] = np.real(array), np.imag(array)
     if nan not in (None, NANS[0]):
         mask = np.isnan(array)
@@ -138,7 +153,7 @@ def complex_parts(array: Array, nan: str | None) -> tuple[Array, Array]:
 
 
 def _due(deadline: float | None) -> float:
-    """When a deadline passes, on the monotonic clock."""
+    """Return the time of a deadline, in seconds of the monotonic clock."""
     if deadline is None:
         return math.inf
     if not is_positive(deadline):
@@ -149,11 +164,13 @@ def _due(deadline: float | None) -> float:
 
 
 def is_positive(seconds: Any) -> bool:
+    """Return whether an argument is a number above 0."""
     return isinstance(seconds, numbers.Real) and float(seconds) > 0
 
 
 def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
-    """The request of a scan, or of a part of one, its answer straight to the output."""
+    """Return the request of a scan or of a part of one. The output of the scan is the target of
+    the answer."""
     operand, filled = scan.operand, scan.output.filled
     sums = name_of(operand.sums)
     body, path = raw_body("/v1/cumsum", operand, scan.attributes)
@@ -174,26 +191,26 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
         carry_bytes_most(sums, _lines(operand)) if part in ("first", "next") else 0,
         into=scan.output.buffer,
         check=tensor_check(sums, filled.shape),
-        # All of a request is sent before a byte of its answer is stored: whatever the layouts,
-        # an input that is overwritten is lost for a retry, and for nothing else.
+        # The request is sent completely before a byte of its answer is stored. So an answer that
+        # overwrites the input prevents nothing but a retry, for all layouts.
         once=bool(np.may_share_memory(operand.array, filled)),
         deadline=scan.deadline,
     )
 
 
 class Total(NamedTuple):
-    """The totals of a tensor that were asked for."""
+    """The requested totals of a tensor."""
 
     operand: Operand
     attributes: Attributes
     request: Request
 
     def carry(self, data: bytes) -> Carry:
-        """The answer, if it is the carry behind this tensor."""
+        """Return the carry in an answer. Raises BadAnswer unless it belongs to this tensor."""
         try:
             carry = Carry(data)
         except InvalidArgument as error:
-            raise BadAnswer(f"the answer holds no carry: {error}") from None
+            raise BadAnswer(f"the answer has no valid carry: {error}") from None
         expected = (
             name_of(self.operand.sums),
             "exclusive" in self.attributes,
@@ -204,7 +221,7 @@ class Total(NamedTuple):
         )
         found = carry.dtype, carry.exclusive, carry.reverse, carry.nan, carry.position, len(carry)
         if found != expected:
-            raise BadAnswer(f"the answer is {carry!r}, which is not the carry behind this array")
+            raise BadAnswer(f"the answer is {carry!r}, which is not the carry of this array")
         return carry
 
 
@@ -241,7 +258,7 @@ def _lines(operand: Operand) -> int:
 
 
 def raw_body(route: str, operand: Operand, attributes: Attributes) -> tuple[memoryview, str]:
-    """The bytes of a tensor, and the path that says what they are."""
+    """Return the bytes of a tensor, and the path whose query describes them."""
     body, strides = input_buffer(operand.array)
     shape = ",".join(map(str, operand.array.shape))
     path = f"{route}?dtype={operand.dtype}&shape={shape}&axis={operand.axis}"
@@ -254,6 +271,7 @@ def raw_body(route: str, operand: Operand, attributes: Attributes) -> tuple[memo
 
 
 def check_kind(fields: dict[str, str], expected: str) -> None:
+    """Raise BadAnswer unless an answer has this Content-Type."""
     kind = fields.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != expected:
         raise BadAnswer(
@@ -263,7 +281,7 @@ def check_kind(fields: dict[str, str], expected: str) -> None:
 
 
 def tensor_check(name: str, sizes: Sequence[int]) -> Callable[[dict[str, str]], None]:
-    """What raises BadAnswer unless the head of an answer is that of such a tensor."""
+    """Return a function that raises BadAnswer unless an answer has this type and shape."""
     shape = ",".join(map(str, sizes))
 
     def check(fields: dict[str, str]) -> None:

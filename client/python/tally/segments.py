@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tally.arrays import as_array
 from tally.dtypes import Array
 from tally.errors import InvalidArgument
 
@@ -25,7 +26,7 @@ class Segments(NamedTuple):
     """Segments of the elements along an axis."""
 
     offsets: Array  # int64: index of the first element of each segment, then the axis' size
-    # Index along the axis of each element, in the order of the segments; None: they lie so.
+    # Index along the axis of each element, in the order of the segments; None: the same order.
     order: Array | None = None
 
     @property
@@ -46,7 +47,7 @@ def segments_of(
     offsets, groups, include_initial: arguments of cumsum()."""
     if offsets is not None and groups is not None:
         raise InvalidArgument(
-            "offsets and groups are both given: groups says by itself where segments begin",
+            "offsets and groups are both given: the groups determine the segments",
             field="groups",
         )
     if offsets is not None:
@@ -64,8 +65,8 @@ def segments_of(
 
 def _checked_offsets(offsets: Any, size: int) -> Array:
     try:
-        found = np.asarray(offsets)
-    except ValueError:  # rows of different lengths
+        found = as_array(offsets, "offsets")
+    except InvalidArgument:  # rows of different lengths
         found = np.empty((0, 0))
     if found.shape == (0,):
         raise InvalidArgument(
@@ -97,23 +98,23 @@ def _checked_offsets(offsets: Any, size: int) -> Array:
         )
     if words:
         raise InvalidArgument(words, field="offsets")
-    # A copy: the caller may change the list while the call is under way.
+    # A copy: the caller may change the list while the call is in flight.
     copied: Array = found.astype(np.int64)
     return copied
 
 
 def _keys(groups: Any, size: int) -> Array:
     """Return the keys as an array, one for each element along the axis."""
-    try:
-        keys = np.asarray(groups)
-    except ValueError:  # rows of different lengths
-        keys = np.empty(())
     if isinstance(groups, np.ma.MaskedArray):
         raise InvalidArgument(
             "groups is a masked array: give its masked elements a key of their own, "
             "groups.filled(key)",
             field="groups",
         )
+    try:
+        keys = as_array(groups, "groups")
+    except InvalidArgument:  # rows of different lengths
+        keys = np.empty(())
     if keys.shape != (size,):
         raise InvalidArgument(
             f"groups has the shape {keys.shape}, expected ({size},): a key for each element along "
@@ -132,7 +133,7 @@ def _grouped(keys: Array) -> Segments:
         sorted_starts = _starts(in_order)
     except TypeError as error:  # of objects
         raise InvalidArgument(
-            f"groups cannot be sorted: {error}; numbers in their place are "
+            f"groups cannot be sorted: {error}; give numbers instead, "
             "pandas.factorize(groups)[0]",
             field="groups",
         ) from error

@@ -1,17 +1,17 @@
 """Arrays in shared memory: the service's system shared memory routes (docs/dialects.md).
 
-A region is an object in /dev/shm that the server knows by name. A call copies its input there, the
-server replaces it by the sums, and they are copied out. Regions are kept between calls, so that
-their pages are made and registered once. One that is lent to the caller as an array is neither
-copied in nor out.
+A region is an object in /dev/shm that is registered with the server. A call copies its input to a
+region, the server replaces the input by the sums, and the call copies the sums to the output.
+Regions are kept between calls, so that their pages are allocated and registered once. A lent region
+is the memory of an array of the caller, and is not copied.
 
-A region's name is taken from /dev/shm as soon as the server has opened it: of a process that dies
-nothing stays behind but the server's registration, which its next start forgets.
+The name of a region is removed from /dev/shm after the server opened it. A process that dies leaves
+only the server's registration behind, which ends when the server restarts.
 
-Failure: TallyError; InvalidArgument where /dev/shm has no room. A region whose call did not end
-with an answer is given up, because the server may still write to it; one that is lent stays the
-caller's array, and is copied from then on.
-Thread: any; a region belongs to one call at a time, or to the arrays over it.
+Failure: TallyError; InvalidArgument if /dev/shm has not enough room. A region whose call ended
+without an answer is discarded, because the server may still write to it. If it is lent, it stays
+the caller's array, and later calls copy it.
+Thread: any; a region belongs to one call at a time, or to the arrays in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tally.transport import Pool, run
 FOLDER = "/dev/shm"
 UNIT = 1 << 20  # sizes of regions are multiples, so that similar arrays share them
 KEPT = 8  # idle regions
-FORGET_SECONDS = 5.0  # whoever is done, or interrupted, waits no longer for the server
+FORGET_SECONDS = 5.0  # maximum wait for the server when regions are released
 
 
 def _rounded(size: int) -> int:
@@ -47,7 +47,7 @@ def _rounded(size: int) -> int:
 
 
 class _Region:
-    """An object that is registered under its own name."""
+    """A shared memory object that is registered under its own name."""
 
     def __init__(self, caller: Caller, pool: Pool, size: int) -> None:
         self.size = _rounded(size)
@@ -76,7 +76,7 @@ class _Region:
         document = {"key": self.name, "offset": 0, "byte_size": self.size}
 
         def forget_first(answered: bool) -> memoryview:
-            if not answered:  # it may be registered: a second time it would be refused
+            if not answered:  # the server may have registered it, and rejects a second registration
                 _forget(caller, pool, self)
             return request.body
 
@@ -88,26 +88,26 @@ class _Region:
             _forget(caller, pool, self)
             raise
         finally:
-            request.before_retry = None  # which refers to it
+            request.before_retry = None  # break the reference cycle
 
 
 class _Place:
-    """Where a tensor of a call lies."""
+    """The memory of a tensor of a call."""
 
     def __init__(self, region: _Region, offset: int = 0, lent: bool = False) -> None:
-        self.region = region  # another one after an attempt that the server did not answer
+        self.region = region  # replaced after an attempt without an answer
         self.offset = offset
-        self.lent = lent  # it is an array of the caller's, not a copy of one
+        self.lent = lent  # the memory is that of the caller's array, not a copy
 
     def array_like(self, array: Array) -> Array:
-        """The elements there."""
+        """Return an array of the same type and shape in this memory."""
         there: Array = np.ndarray(
             array.shape, array.dtype.newbyteorder("<"), self.region.memory, self.offset
         )
         return there
 
-    def words(self, size: int) -> dict[str, Any]:
-        """The parameters of a tensor that lies there."""
+    def parameters(self, size: int) -> dict[str, Any]:
+        """Return the parameters of a tensor in this memory."""
         return {
             "shared_memory_region": self.region.name,
             "shared_memory_offset": self.offset,
@@ -116,7 +116,7 @@ class _Place:
 
 
 class _Memory:
-    """A region as NumPy takes it. Its life is that of the arrays over it."""
+    """A region with the array interface. It lives as long as the arrays in it."""
 
     def __init__(self, region: _Region, size: int) -> None:
         self.region = region
@@ -130,26 +130,26 @@ class Regions:
         self.caller = caller
         self.pool = pool
         self.idle: collections.deque[_Region] = collections.deque()
-        self.lent: dict[int, _Region] = {}  # by address: there are arrays over them
+        self.lent: dict[int, _Region] = {}  # regions with arrays in them, by address
         self.process = os.getpid()
         weakref.finalize(self, _forget_all, caller, pool, self.idle, self.lent)
 
     def close(self) -> None:
-        """Let the server let go of all regions; the arrays over them stay."""
+        """Unregister all regions. The arrays in them stay valid."""
         _forget_all(self.caller, self.pool, self.idle, self.lent)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """An array over a region of its own, which comes back when the array is gone."""
+        """Return an array in a region of its own, which is released with the array."""
         size = math.prod(shape) * dtype.itemsize
         region = self._take_sized(size) or _Region(self.caller, self.pool, size)
         memory = _Memory(region, size)
         self.lent[region.address] = region
-        weakref.finalize(memory, _come_back, region, self.idle, self.lent)
+        weakref.finalize(memory, _release, region, self.idle, self.lent)
         array: Array = np.asarray(memory).view(dtype).reshape(shape)
         return array
 
     def cumsum(self, scan: Scan) -> None:
-        """Fill a scan's output."""
+        """Fill the output of a scan."""
         array, filled = scan.operand.array, scan.output.filled
         while True:
             target = self._place_of(filled)
@@ -162,7 +162,7 @@ class Regions:
                 self._call(scan, source, target)
             except Rejected as error:
                 if error.status == 404 and (kept or source.lent):
-                    # The server was started anew and knows them no more.
+                    # The server restarted, so the regions are not registered any more.
                     self._withdraw(source, target)
                     continue
                 self._give(target)
@@ -173,7 +173,7 @@ class Regions:
                 else:
                     self._give(target)
                 raise
-            except BaseException:  # an interrupt: the server may be at it still
+            except BaseException:  # an interrupt: the server may still write
                 self._lose(target)
                 raise
             self._give(target)
@@ -184,23 +184,23 @@ class Regions:
         sums_type = V2_NAMES[name_of(scan.operand.sums)]
 
         def fill() -> memoryview:
-            """Copy the array there, unless it is; the bytes that ask for its sums."""
+            """Copy the array unless it is lent. Returns the body of the request."""
             if not source.lent:
                 np.copyto(target.array_like(array), array)
             kind = V2_INPUT_NAMES[scan.operand.dtype]
             tensor = {"name": "x", "datatype": kind, "shape": list(array.shape)}
-            inputs = [{**tensor, "parameters": source.words(array.nbytes)}]
+            inputs = [{**tensor, "parameters": source.parameters(array.nbytes)}]
             if scan.segments is not None:
                 inputs.append(_offsets_input(scan.segments))
             document = {
                 "inputs": inputs,
-                "outputs": [{"name": "y", "parameters": target.words(filled.nbytes)}],
+                "outputs": [{"name": "y", "parameters": target.parameters(filled.nbytes)}],
                 "parameters": {"axis": scan.operand.axis, **scan.attributes},
             }
             return memoryview(json.dumps(document).encode())
 
         def fill_again(answered: bool) -> memoryview:
-            if not answered:  # the server may write there still
+            if not answered:  # the server may still write to the region
                 if target.lent:
                     raise ConnectionLost("the connection broke before the answer")
                 lost = target.region
@@ -230,7 +230,7 @@ class Regions:
             np.copyto(filled, target.array_like(filled))
 
     def _place_of(self, array: Array) -> _Place | None:
-        """Where an array lies that is, or is part of, one of empty()'s, in the order of a row."""
+        """Return the memory of a C-contiguous array within an array of empty(); else None."""
         if not self.lent or not array.flags.c_contiguous:
             return None
         if array.dtype != array.dtype.newbyteorder("<"):
@@ -245,12 +245,13 @@ class Regions:
         return None
 
     def _leave_to_parent(self) -> None:
+        """In a forked process, drop the regions of the parent."""
         if self.process != os.getpid():
             self.idle.clear()
             self.process = os.getpid()
 
     def _take(self, size: int) -> tuple[_Region, bool]:
-        """A region of at least that size for a call, and whether it was kept."""
+        """Return a region of at least this size for a call, and whether it existed before."""
         self._leave_to_parent()
         while True:
             try:
@@ -262,31 +263,33 @@ class Regions:
             _forget(self.caller, self.pool, region)
 
     def _take_sized(self, size: int) -> _Region | None:
-        """A region for an array, which may keep it long: no larger than it must be."""
+        """Return an idle region for an array. It has the exact size, because the array may live
+        long."""
         self._leave_to_parent()
         for region in self.idle.copy():
             if region.size == _rounded(size):
                 try:
                     self.idle.remove(region)
-                except ValueError:  # another thread has it
+                except ValueError:  # another thread took it
                     continue
                 return region
         return None
 
     def _give(self, place: _Place) -> None:
-        """A call is done with its region."""
+        """Keep the region of a call that ended, and unregister regions beyond KEPT."""
         if not place.lent:
             self.idle.append(place.region)
         while len(self.idle) > KEPT:
             _forget(self.caller, self.pool, self.idle.popleft())
 
     def _lose(self, place: _Place) -> None:
-        """A call ended without an answer: what comes late is not to find the region."""
+        """Unregister the region of a call that ended without an answer, because the server may
+        still write to it."""
         self._withdraw(place)
         _forget(self.caller, self.pool, place.region)
 
     def _withdraw(self, *places: _Place) -> None:
-        """Arrays there are copied from now on, as all others are."""
+        """Let later calls copy the arrays in these regions."""
         for place in places:
             if place.lent:
                 self.lent.pop(place.region.address, None)
@@ -303,7 +306,7 @@ def _posted(path: str, document: dict[str, Any] | None = None) -> Request:
 
 
 def _forget(caller: Caller, pool: Pool, *regions: _Region) -> None:
-    """Let the server let go of regions, if it can be reached."""
+    """Unregister regions, if the server can be reached."""
     due = time.monotonic() + FORGET_SECONDS
     for region in regions:
         request = _posted(f"/v2/systemsharedmemory/region/{region.name}/unregister")
@@ -317,7 +320,7 @@ def _forget(caller: Caller, pool: Pool, *regions: _Region) -> None:
 def _forget_all(
     caller: Caller, pool: Pool, idle: collections.deque[_Region], lent: dict[int, _Region]
 ) -> None:
-    """But those that a fork has copied: they are the parent's."""
+    """Unregister all regions of this process; a fork copies those of its parent."""
     regions = []
     while idle:
         regions.append(idle.pop())
@@ -326,7 +329,8 @@ def _forget_all(
     _forget(caller, pool, *(region for region in regions if region.process == os.getpid()))
 
 
-def _come_back(region: _Region, idle: collections.deque[_Region], lent: dict[int, _Region]) -> None:
-    """The last array over a region is gone. This may be anywhere, so nothing is sent here."""
+def _release(region: _Region, idle: collections.deque[_Region], lent: dict[int, _Region]) -> None:
+    """Keep a region whose last array was released. Any code may run at this time, so the function
+    sends nothing."""
     if lent.pop(region.address, None) is region and region.process == os.getpid():
         idle.append(region)

@@ -2,19 +2,19 @@
 
     run(call, pool)
       Pool.take(), else Connection()
-      Connection.send()      the request; Connection.answer(): the head of what comes back
-      _read_body()           where the caller wants it
+      Connection.send()      the request
+      Connection.answer()    the head of the answer
+      _read_body()           the body, stored in the caller's memory
 
-Requests are written to the socket from the caller's memory; answers are read by http.client's
-HTTPResponse, whose readinto() stores a body where the caller wants it.
+Requests are written to the socket from the caller's memory. HTTPResponse of http.client reads
+answers; its readinto() stores a body in the caller's memory.
 
-An absolute time bounds all that a connection does for a request (`give_up`, on the monotonic
-clock): it is looked at before each system call that may block, so a peer that sends a byte now
-and then cannot hold a call.
+The time `give_up`, in seconds of the monotonic clock, bounds each request: the code checks it
+before each system call that may block, so a peer that sends single bytes cannot prolong a call.
 
 Failure: run() raises a TallyError. A connection raises OSError (TimeoutError, ConnectionError,
-ssl.SSLError) and http.client.HTTPException as they come; after any of them it is closed.
-Thread: a connection belongs to one call at a time; the pool to all threads.
+ssl.SSLError) and http.client.HTTPException, and is closed afterwards.
+Thread: a connection belongs to one call at a time; all threads share the pool.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from tally.call import (
 )
 from tally.errors import TallyError
 
-JOINED_BYTES = 1 << 14  # of the body that travel in one piece with the head
+JOINED_BYTES = 1 << 14  # bytes of the body that are sent together with the head
 LONGEST = 1e6  # seconds; poll() counts milliseconds in 31 bits
-PIECE_BYTES = 1 << 30  # of the body for one call of send(); TLS takes less than 2 GiB
+PIECE_BYTES = 1 << 30  # maximum bytes for one call of send(); TLS accepts less than 2 GiB
 
 
 def seconds_left(give_up: float) -> float | None:
-    """Until `give_up`, for settimeout(). TimeoutError if that has passed."""
+    """Return the seconds until `give_up`, for settimeout(). Raises TimeoutError after it."""
     if give_up == math.inf:
         return None
     left = give_up - time.monotonic()
@@ -66,7 +66,7 @@ def seconds_left(give_up: float) -> float | None:
 
 
 class _Timed(socket.socket):
-    """A socket whose receiving ends at `give_up`, however often it is called."""
+    """A socket that receives until `give_up`, over any number of calls."""
 
     give_up = math.inf
 
@@ -76,6 +76,8 @@ class _Timed(socket.socket):
 
 
 class _TimedTls(ssl.SSLSocket):
+    """The same with TLS."""
+
     give_up = math.inf
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
@@ -86,7 +88,7 @@ class _TimedTls(ssl.SSLSocket):
 def tls_context(
     ca_file: str | None, client_cert: str | None, client_key: str | None, insecure: bool
 ) -> ssl.SSLContext:
-    """What connections over TLS have in common. OSError: a file is missing or not usable."""
+    """Return the context of TLS connections. Raises OSError if a file is missing or not usable."""
     context = ssl.create_default_context(cafile=ca_file)
     context.sslsocket_class = _TimedTls
     if insecure:
@@ -98,17 +100,17 @@ def tls_context(
 
 
 class Answer(http.client.HTTPResponse):
-    """An answer whose head was read whole: what one that was cut says is not believed."""
+    """An answer with a complete head. A head that was cut is an error."""
 
     head: Head
 
     def begin(self) -> None:
-        """Read the head. http.client's own begin() believes what was cut."""
+        """Read the head. begin() of http.client accepts a head that was cut."""
         reader = HeadReader()
         head: Head | None = None
         while head is None:
             head = reader.take(self.fp.readline(reader.room + 1))
-        # What HTTPResponse's reading of bodies goes by.
+        # HTTPResponse reads the body according to these attributes.
         self.head = head
         self.headers = self.msg = http.client.HTTPMessage()
         self.code = self.status = head.status
@@ -119,7 +121,8 @@ class Answer(http.client.HTTPResponse):
         self.will_close = head.will_close
 
     def _read_next_chunk_size(self) -> int:
-        """http.client's own believes that a chunk has -1 byte, and reads without end."""
+        """Read the line before a chunk. http.client accepts a size of -1, and reads lines without a
+        limit."""
         line = self.fp.readline(HEAD_BYTES + 1)
         if len(line) > HEAD_BYTES:
             raise too_long("a chunk size")
@@ -128,7 +131,7 @@ class Answer(http.client.HTTPResponse):
         return chunk_size(line)
 
     def _read_and_discard_trailer(self) -> None:
-        """http.client's own reads lines without end."""
+        """Read the trailer. http.client reads lines without a limit."""
         room = HEAD_BYTES
         line = b""
         while line not in (b"\r\n", b"\n"):
@@ -141,25 +144,25 @@ class Answer(http.client.HTTPResponse):
 
 
 def _look_up(address: Address, give_up: float) -> list[Any]:
-    """What getaddrinfo() says. A resolver that hangs cannot be told to end: it is asked on a thread
-    of its own, which is left alone then."""
+    """Return the result of getaddrinfo(). A resolver that hangs cannot be stopped, so it runs in a
+    thread of its own, which the call leaves behind at `give_up`."""
     asked = (address.host, address.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
-        return socket.getaddrinfo(*asked, flags=socket.AI_NUMERICHOST)  # nobody has to be asked
-    said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        return socket.getaddrinfo(*asked, flags=socket.AI_NUMERICHOST)  # without a resolver
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            said.put(socket.getaddrinfo(*asked))
+            results.put(socket.getaddrinfo(*asked))
         except Exception as error:
-            said.put(error)
+            results.put(error)
 
     try:
         threading.Thread(target=ask, name="tally-resolver", daemon=True).start()
-    except RuntimeError:  # an interpreter that ends starts no thread
+    except RuntimeError:  # an interpreter that shuts down starts no thread
         ask()
     try:
-        found = said.get(timeout=seconds_left(give_up))
+        found = results.get(timeout=seconds_left(give_up))
     except queue.Empty:
         raise TimeoutError("the resolver does not answer") from None
     if isinstance(found, Exception):
@@ -168,11 +171,11 @@ def _look_up(address: Address, give_up: float) -> list[Any]:
 
 
 def _open_socket(address: Address, give_up: float) -> socket.socket:
-    """A socket that is connected; to the first address of a host that answers."""
+    """Return a socket that is connected to the first address of the host that answers."""
     while address.socket_path is not None:
         try:
             return _connect_to(address.socket_path, give_up, socket.AF_UNIX)
-        except BlockingIOError:  # its queue is full, which is not waited for
+        except BlockingIOError:  # the listen queue is full, and connect() does not wait
             time.sleep(QUEUE_NAP)
     *others, last = _look_up(address, give_up)
     for family, _, _, _, place in others:
@@ -197,10 +200,10 @@ def _connect_to(place: Any, give_up: float, family: int) -> socket.socket:
 
 
 class Connection:
-    """An open connection. ConnectionError, TimeoutError or ssl.SSLError: there is none."""
+    """An open connection. Raises ConnectionError, TimeoutError or ssl.SSLError if it fails."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, give_up: float) -> None:
-        self.kept = False  # it has been in the pool, so the server may have closed it
+        self.kept = False  # the connection was idle, so the server may have closed it
         opened = _open_socket(address, give_up)
         if tls is not None:
             opened.settimeout(seconds_left(give_up))
@@ -211,13 +214,14 @@ class Connection:
                 raise
         else:
             self.socket = _Timed(fileno=opened.detach())
-        # Of an encrypted connection nobody can tell whether an answer has begun.
+        # An encrypted connection may be readable although no answer has begun.
         self.ready = select.poll()
         self.ready.register(self.socket, select.POLLIN | (0 if tls else select.POLLOUT))
         self.encrypted = tls is not None
 
     def send(self, head: bytes, body: memoryview, give_up: float) -> bool:
-        """Send a request; False if the server answered, or left, before it had all of it."""
+        """Send a request. Returns False if the server answered or closed the connection before the
+        request was sent completely."""
         self.socket.give_up = give_up
         self.socket.settimeout(seconds_left(give_up))
         first = memoryview(head + body[:JOINED_BYTES])
@@ -238,7 +242,7 @@ class Connection:
                             return False
                         room -= dropped
                         if dropped == 0:
-                            time.sleep(QUEUE_NAP)  # its rest is to come
+                            time.sleep(QUEUE_NAP)  # the interim answer is incomplete
                         continue
                 self.socket.settimeout(left)
                 at += self.socket.send(body[at : at + PIECE_BYTES])
@@ -247,7 +251,8 @@ class Connection:
         return True
 
     def _drop_interim(self) -> int | None:
-        """Drop interim answers, and say how many bytes they had; None: the end, or an answer."""
+        """Drop interim answers and return their bytes. Returns None if the connection ended or the
+        final answer began."""
         came = self.socket.recv(HEAD_BYTES, socket.MSG_PEEK)
         end = interim_bytes(came) if came else None
         if end:
@@ -255,7 +260,7 @@ class Connection:
         return end
 
     def answer(self, method: str) -> Answer:
-        """The head of the answer to what was sent."""
+        """Return the answer to the last request, its head read."""
         answer = Answer(self.socket, method=method)
         try:
             answer.begin()
@@ -265,7 +270,7 @@ class Connection:
         return answer
 
     def is_idle(self) -> bool:
-        """Whether nothing has come since the last answer: neither bytes nor the end."""
+        """Return whether nothing arrived since the last answer, neither bytes nor the end."""
         return not any(found & ~select.POLLOUT for _, found in self.ready.poll(0))
 
     def close(self) -> None:
@@ -273,8 +278,8 @@ class Connection:
 
 
 class Pool:
-    """Idle connections, the last used first. A deque's pop and append need no lock, so that a
-    process may fork at any time; its child drops what it inherits."""
+    """Idle connections; the most recently used one is first. pop() and append() of a deque need no
+    lock, so a process may fork at any time. A child drops the connections of its parent."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -282,7 +287,7 @@ class Pool:
         self.process = os.getpid()
 
     def take(self) -> Connection | None:
-        """One that can be used, or None."""
+        """Return an idle connection, or None."""
         if self.process != os.getpid():
             self.idle.clear()
             self.process = os.getpid()
@@ -296,7 +301,7 @@ class Pool:
             connection.close()
 
     def give(self, connection: Connection) -> None:
-        """Keep one for the next call."""
+        """Keep a connection for the next call."""
         if len(self.idle) < self.limit:
             connection.kept = True
             self.idle.append(connection)
@@ -312,7 +317,7 @@ class Pool:
 
 
 def run(call: Call, pool: Pool) -> bytes:
-    """The text of the answer; where its body went to ``into``, the carry before it."""
+    """Execute a call. Returns the text of the answer; with ``into`` the carry in front of it."""
     while True:
         head: Head | None = None
         try:
@@ -320,8 +325,8 @@ def run(call: Call, pool: Pool) -> bytes:
             try:
                 answer, whole = _exchange(call, connection)
             except _Stale:
-                pool.close()  # the others are as old
-                _renew(call, answered=False)  # it may have come, and its answer not
+                pool.close()  # other idle connections are stale, too
+                _renew(call, answered=False)  # the server may have received the request
                 connection = _connect(call)
                 answer, whole = _exchange(call, connection)
             head = answer.head
@@ -335,12 +340,12 @@ def run(call: Call, pool: Pool) -> bytes:
 
 
 def cut_off(call: Call) -> None:
-    """End a call of another thread: what it waits for does not come, and it does not try again."""
+    """End a call of another thread: its connection is shut down, and no attempt follows."""
     call.give_up = 0.0
-    with call.holding:
+    with call.connection_lock:
         if call.connection is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(call.connection.socket, socket.SHUT_RDWR)  # not TLS's own
+                socket.socket.shutdown(call.connection.socket, socket.SHUT_RDWR)  # below TLS
 
 
 def _renew(call: Call, answered: bool) -> None:
@@ -349,7 +354,7 @@ def _renew(call: Call, answered: bool) -> None:
 
 
 class _Stale(Exception):
-    """A kept connection was closed by the server meanwhile, as it may: no failed attempt."""
+    """The server closed an idle connection, as HTTP allows; no attempt failed."""
 
 
 def _connect(call: Call) -> Connection:
@@ -361,7 +366,8 @@ def _connect(call: Call) -> Connection:
 
 
 def _exchange(call: Call, connection: Connection) -> tuple[Answer, bool]:
-    """The answer, its head read; and whether the request had been sent whole before."""
+    """Send a request. Returns the answer, its head read, and whether the request was sent
+    completely."""
     call.connection = connection
     try:
         whole = connection.send(call.head(), call.request.body, call.give_up)
@@ -378,7 +384,7 @@ def _exchange(call: Call, connection: Connection) -> tuple[Answer, bool]:
 
 
 def _finish(call: Call, connection: Connection, answer: Answer, whole: bool, pool: Pool) -> bytes:
-    """Read the body; keep the connection if it may be."""
+    """Read the body, and keep the connection if it is reusable."""
     keep = False
     try:
         if answer.status == 200:
@@ -396,7 +402,7 @@ def _finish(call: Call, connection: Connection, answer: Answer, whole: bool, poo
         raise not_http(str(error)) from error
     finally:
         answer.close()
-        with call.holding:
+        with call.connection_lock:
             call.connection = None
         if keep:
             pool.give(connection)
@@ -418,7 +424,7 @@ def _read_body(call: Call, answer: Answer) -> bytes:
     if len(carry) < call.carry_bytes:
         raise call.ended_early(answer.head)
     while call.received < len(into):
-        # The first byte alone, because a readinto() that fails does not say what it stored.
+        # The first byte is read alone, because a readinto() that fails does not report its bytes.
         end = len(into) if call.received else 1
         count = answer.readinto(into[call.received : end])
         if count == 0:
@@ -430,7 +436,8 @@ def _read_body(call: Call, answer: Answer) -> bytes:
 
 
 def _read_error(answer: Answer) -> bytes:
-    """What there is of it: the status has said the most."""
+    """Return the body of an error. The function ignores failures, because the status already
+    identifies the error."""
     try:
         return answer.read(ERROR_BYTES)
     except (OSError, ValueError, http.client.HTTPException, TallyError):

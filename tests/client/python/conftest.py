@@ -28,6 +28,9 @@ class Driven:
             method(*arguments, **options)
         )
 
+    def parts(self, *arguments, **options):
+        return DrivenParts(self.client.parts(*arguments, **options), self.loop)
+
     def close(self):
         if self.loop.is_closed():
             return
@@ -40,6 +43,18 @@ class Driven:
 
     def __exit__(self, *_):
         self.close()
+
+
+class DrivenParts:
+    """The AsyncParts of a driven client."""
+
+    def __init__(self, parts, loop):
+        self.parts, self.loop = parts, loop
+
+    carry = property(lambda self: self.parts.carry)
+
+    def cumsum(self, *arguments, **options):
+        return self.loop.run_until_complete(self.parts.cumsum(*arguments, **options))
 
 
 @pytest.fixture(params=[tally.Client, Driven], ids=["Client", "AsyncClient"])

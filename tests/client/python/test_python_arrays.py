@@ -4,9 +4,12 @@ copied that need not be."""
 import array as arrays
 import decimal
 import fractions
+import json
 import pathlib
 import pickle
+import re
 import tracemalloc
+import urllib.request
 
 import ml_dtypes
 import numpy as np
@@ -199,6 +202,54 @@ class Made:
 def test_whatever_numpy_makes_an_array_of(client, given, expected, dtype):
     result = client.cumsum(given)
     assert result.tolist() == expected and result.dtype == dtype
+
+
+class Exported:
+    """An array of a library whose arrays have DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_with_dlpack_alone_are_taken(client):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert (client.cumsum(Exported(x), 1) == np.cumsum(x, 1)).all()
+    assert client.cumsum(Exported(x), 1).dtype == np.float32
+    assert client.cumsum(x, 1, offsets=Exported(np.array([0, 1, 3]))).tolist() == [
+        [0, 1, 3],
+        [3, 4, 9],
+    ]
+    assert client.cumsum(x, 1, groups=Exported(np.array([1, 2, 1]))).tolist() == [
+        [0, 1, 2],
+        [3, 4, 8],
+    ]
+    assert client.parts(0).cumsum(Exported(x)).tolist() == np.cumsum(x, 0).tolist()
+    assert client.totals(Exported(x), 1).sums() == [3, 12]
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError, BufferError])
+@pytest.mark.parametrize("method", ["__array__", "__dlpack__"])
+@pytest.mark.parametrize("argument", ["x", "offsets", "groups"])
+def test_errors_of_an_array_itself_are_not_changed(connect, kind, method, argument):
+    own = kind("the array is on a device: call cpu() first")
+
+    def fail(*_, **__):
+        raise own
+
+    members = {method: fail, "__dlpack_device__": lambda self: (1, 0)}
+    given = {"x": [1, 2], argument: type("Remote", (), members)()}
+    for call in (connect("http://127.0.0.1:1").cumsum, tally.cumulative_sum):
+        if call is tally.cumulative_sum and argument != "x":
+            continue
+        with pytest.raises(kind) as caught:
+            call(given["x"], **{name: given[name] for name in given if name != "x"})
+        assert caught.value is own
 
 
 def test_64_dimensions(client):
@@ -443,6 +494,38 @@ def test_urls_that_cannot_be_are_refused(connect, url):
         connect(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("htp://localhost:8000", "its scheme must be http, https, unix or http+unix"),
+        ("http:/localhost:8000", "'://' must follow 'http'"),
+        ("http:localhost:8000", "'://' must follow 'http'"),
+        ("HTTPS//localhost", "'://' must follow 'HTTPS'"),
+        ("http+unix:%2Frun%2Ftally.sock", "'://' must follow 'http+unix'"),
+        ("localhost:80000", "its port must be a number from 1 to 65535"),
+        ("localhost:http", "its port must be a number from 1 to 65535"),
+        ("http://localhost:0", "its port must be a number from 1 to 65535"),
+        ("http://localhost:8000/v1/cumsum", "it has the path of a route"),
+        ("localhost:8000/prefix/v2/models/cumsum/infer", "it has the path of a route"),
+        ("/run/tally.sock", "the path of a socket needs 'unix:' in front of it"),
+        ("unix:run/tally.sock", "the path of a socket must be absolute"),
+        ("http://", "it names no host"),
+        ("http://localhost:8000?x=1", "it must have no query"),
+        ("localhost 8000", "it has a blank"),
+    ],
+)
+def test_a_wrong_url_is_refused_at_once_in_words_that_say_what_is_wrong(connect, url, words):
+    expected = re.escape(f"as the server's URL: {words}") + ".* Write for example http://"
+    with pytest.raises(tally.InvalidArgument, match=expected) as caught:
+        connect(url)
+    assert caught.value.field == "url"
+
+
+@pytest.mark.parametrize("url", ["http:8000", "https:8443", "unixhost", "http.example/v1", "v1:1"])
+def test_a_host_may_be_named_like_a_scheme_or_a_route(url):
+    assert parse_address(url).host == url.split(":")[0].split("/")[0]
+
+
 @pytest.mark.parametrize("zone", ["%25eth0", "%eth0"])
 def test_the_zone_of_an_ipv6_address_is_for_connecting_alone(zone):
     address = parse_address(f"http://[fe80::1{zone}]:8000/prefix")
@@ -478,6 +561,25 @@ def test_health_and_devices(connect, server):
     assert client.health() == (True, True)
     devices = client.devices()
     assert devices and all(device["name"] and device["state"] for device in devices)
+
+
+def test_the_version_is_that_of_the_server(connect, server):
+    with urllib.request.urlopen(f"{server.url}/version") as answer:
+        assert connect(server.url).version() == json.load(answer)["version"]
+
+
+@pytest.mark.parametrize("body", ["[]", '{"version":1}', "no"])
+def test_a_version_that_is_none_is_a_bad_answer(connect, body):
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with LyingServer(lambda seen: Told(f"{head}\r\n\r\n{body}".encode())) as lying:
+        with pytest.raises(tally.BadAnswer, match="no valid member 'version'"):
+            connect(lying.url).version()
+
+
+def test_the_default_axis_of_arrays_is_that_of_numpy(client):
+    x = np.arange(6.0).reshape(2, 3)
+    assert client.cumsum(x).tolist() == np.cumsum(x).tolist()
+    assert client.totals(x).sums() == [15]
 
 
 def test_a_server_that_is_not_ready_is_alive(connect):

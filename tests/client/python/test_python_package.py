@@ -15,6 +15,7 @@ import zipfile
 import pytest
 from packaging.requirements import Requirement
 
+import tally
 from support.pages import programs_of
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -74,6 +75,36 @@ def test_the_wheel_is_whole_and_of_this_version(built):
     assert said.count("Requires-Dist:") == 1 + said.count("; extra ==")
 
 
+def test_the_wheel_has_the_license_the_author_and_the_address_of_the_project(built):
+    said = email.message_from_bytes(metadata(built[1]))
+    assert said["Name"] == "tally-client" and said["License-Expression"] == "Apache-2.0"
+    assert said["License-File"] == "LICENSE" and "authors of Tally" in said["Author"]
+    assert said["Project-URL"].startswith("Homepage, https://")
+    (text,) = (text for name, text in contents(built[1]).items() if name.endswith("/LICENSE"))
+    assert text == (TOP / "LICENSE").read_bytes()
+
+
+def test_pages_and_messages_call_the_distribution_by_its_name():
+    """Where they say how to install it, and in the names of its extras."""
+    pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md"), *(TOP / "deploy").rglob("*.md")]
+    pages += [PACKAGE / "README.md", *(PACKAGE / "tally").rglob("*.py")]
+    pages.append(TOP / "CHANGELOG.md")
+    installs = re.compile(r"pip install '?\./client/python")
+    installing = [page for page in pages if installs.search(page.read_text())]
+    assert PACKAGE / "README.md" in installing and len(installing) >= 4
+    for page in pages:
+        text = page.read_text()
+        assert page not in installing or "tally-client" in text, page
+        assert not re.search(r"pip install '?tally\b|\btally\[", text), page
+
+
+def test_the_pages_and_help_say_that_the_default_axis_is_not_that_of_http():
+    texts = [(PACKAGE / "README.md").read_text(), (TOP / "docs/clients/python.md").read_text()]
+    for text in (*texts, tally.Client.cumsum.__doc__):
+        words = " ".join(text.split())
+        assert re.search(r"HTTP service (is 0|\(0\))", words) and "as in pandas" in words
+
+
 def link(requirements, extras, fresh):
     """Have what these words of a package's metadata ask for in an environment: as it is installed
     here, with all that it needs in turn. No index is asked."""
@@ -108,11 +139,26 @@ def test_the_wheel_works_in_a_fresh_environment_and_its_extra_for_dask_too(built
     program = programs_of("python")[0]  # of the package's page
     sums = run(python, "-W", "error", "-c", program.text, cwd=tmp_path, env=environment)
     assert sums == program.output
+    for line, words in (
+        ("import tally.dask", "tally.dask needs dask, which the extra tally-client[dask]"),
+        (
+            "import tally; tally.Client().cumsum([1], dtype='bfloat16')",
+            "bfloat16 needs ml_dtypes, which the extra tally-client[bfloat16]",
+        ),
+    ):
+        command = [python, "-c", line]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 1 and words in done.stderr
 
     installed("dask")
-    lines = (
+    lines = (  # the program of docs/dask.md, on files
         "import dask.array as da, distributed, tally.dask",
-        "print(tally.dask.cumsum(da.arange(6, chunks=2), 0).compute(scheduler='sync').tolist())",
+        "da.arange(6, chunks=2).to_zarr('in.zarr')",
+        "d = da.from_zarr('in.zarr')",
+        "tally.dask.cumsum(d, axis=0).to_zarr('out.zarr')",
+        "print(da.from_zarr('out.zarr').compute(scheduler='sync').tolist())",
     )
     sums = run(python, "-c", "\n".join(lines), cwd=tmp_path, env=environment)
     assert sums == "[0, 1, 3, 6, 10, 15]\n"

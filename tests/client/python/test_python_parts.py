@@ -99,7 +99,7 @@ def test_streams(connect, server, sizes, reverse):
     x = rng.standard_normal((6, sum(sizes))).astype(np.float32)
     expected = client.cumsum(x, 1, reverse=reverse)
     sums = np.zeros_like(x)
-    parts = client_parts(client, 1, reverse=reverse)
+    parts = client.parts(1, reverse=reverse)
     assert parts.carry == b""
     at = 0
     for size in sizes:
@@ -107,28 +107,13 @@ def test_streams(connect, server, sizes, reverse):
         parts.cumsum(x[:, window], out=sums[:, window])
         at += size
         # what was kept is all that there is to know
-        parts = client_parts(client, 1, reverse=reverse, carry=parts.carry)
+        parts = client.parts(1, reverse=reverse, carry=parts.carry)
     assert same(sums, expected)
-
-
-def client_parts(client, *arguments, **options):
-    """Of either client; an asyncio one's cumsum() is run on its loop."""
-    if isinstance(client, tally.Client):
-        return client.parts(*arguments, **options)
-    parts = client.client.parts(*arguments, **options)
-
-    class Driven:
-        carry = property(lambda self: parts.carry)
-
-        def cumsum(self, *arguments, **options):
-            return client.loop.run_until_complete(parts.cumsum(*arguments, **options))
-
-    return Driven()
 
 
 def test_a_part_that_was_refused_may_be_sent_again(connect, server):
     client = connect(server.url)
-    parts = client_parts(client, 0)
+    parts = client.parts(0)
     assert parts.cumsum(np.ones(300)).tolist()[-1] == 300
     carry = parts.carry
     with pytest.raises(tally.Rejected, match="carry") as caught:
@@ -206,7 +191,7 @@ HEAD += "Tally-Shape: 4\r\n"
 )
 def test_a_carry_that_cannot_be_is_refused(connect, answer):
     with LyingServer(lambda seen: Told((HEAD + answer).encode() + CARRY, close=True)) as server:
-        parts = client_parts(connect(server.url, retries=0), 0)
+        parts = connect(server.url, retries=0).parts(0)
         with pytest.raises((tally.BadAnswer, tally.ConnectionLost)):
             parts.cumsum(np.ones(4, np.float32))
         assert parts.carry == b""
@@ -226,7 +211,7 @@ def test_a_carry_is_no_longer_than_the_widest_sums_of_its_lines(connect, dtype, 
             return Told(head.encode() + bytes(announced) + x.tobytes())
 
         with LyingServer(script) as server:
-            parts = client_parts(connect(server.url, retries=0), 0)
+            parts = connect(server.url, retries=0).parts(0)
             if announced == most:
                 assert parts.cumsum(np.ones(4, dtype)).tolist() == [1, 1, 1, 1]
                 continue
@@ -239,16 +224,16 @@ def test_a_carry_is_no_longer_than_the_widest_sums_of_its_lines(connect, dtype, 
 @pytest.mark.parametrize("carry", ["abc", None, 5, [1, 2], np.zeros(64, np.uint8)])
 def test_a_carry_that_is_no_bytes_is_refused(connect, carry):
     with pytest.raises(tally.InvalidArgument, match="expected bytes") as caught:
-        client_parts(connect("http://127.0.0.1:1"), 0, carry=carry)
+        connect("http://127.0.0.1:1").parts(0, carry=carry)
     assert caught.value.field == "carry"
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, tally.Carry])
 def test_a_carry_in_whatever_form_goes_on(connect, server, kind):
     client = connect(server.url)
-    parts = client_parts(client, 0)
+    parts = client.parts(0)
     parts.cumsum(np.arange(3))
-    again = client_parts(client, 0, carry=kind(parts.carry))
+    again = client.parts(0, carry=kind(parts.carry))
     assert again.cumsum(np.arange(3)).tolist() == [3, 4, 6]
 
 
@@ -263,7 +248,7 @@ def test_totals_of_the_parts_before_are_the_carry_of_a_part(connect, server):
         totals = [client.totals(x[:, window], 1, **flags) for window in windows]
         for number, window in enumerate(windows[1:], 1):
             before = sum(totals[1:number], totals[0])
-            parts = client_parts(client, 1, carry=before, **flags)
+            parts = client.parts(1, carry=before, **flags)
             assert same(parts.cumsum(x[:, window]), np.ascontiguousarray(whole[:, window]))
             assert parts.carry == bytes(before + totals[number])
         assert sum(totals[1:], totals[0]) == client.totals(x, 1, **flags)
@@ -290,7 +275,7 @@ def test_a_carry_cut_at_any_byte_is_asked_for_again(connect, count):
             return Told(whole, cut=None if seen.number else cut)
 
         with LyingServer(script) as server:
-            parts = client_parts(connect(server.url), 0)
+            parts = connect(server.url).parts(0)
             x = np.ones(count, np.float32)
             assert parts.cumsum(x).tolist() == [1, 3, 6, 10][:count]
             assert parts.carry == CARRY and server.requests == 2

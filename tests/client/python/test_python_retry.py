@@ -3,6 +3,8 @@ tests/client/test_retry.c, and the retry budget."""
 
 import contextlib
 import email.utils
+import pickle
+import re
 import socket
 import threading
 import time
@@ -94,6 +96,20 @@ def test_a_retry_after_beyond_all_time_is_not_waited_for(connect, after):
         with pytest.raises(tally.Busy, match="asks to wait"):
             connect(server.url).cumsum(array(), 0)
         assert server.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "seconds"),
+    [(429, "Retry-After: 7\r\n", 7.0), (503, "Retry-After: 0\r\n", 0.0), (503, "", None)]
+    + [(429, "Retry-After: soon\r\n", None)],
+)
+def test_a_busy_server_says_how_long_to_wait(connect, status, header, seconds):
+    with LyingServer(storm(status, 1, header)) as server:
+        with pytest.raises(tally.Busy) as caught:
+            connect(server.url, retries=0).cumsum(array(), 0)
+    assert caught.value.retry_after == seconds
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == seconds
+    assert tally.Busy("busy").retry_after is None
 
 
 def test_a_retry_after_that_has_passed_or_is_none_costs_no_wait(connect):
@@ -227,6 +243,45 @@ def test_a_name_that_is_not_known_is_told(connect, monkeypatch):
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     with pytest.raises(tally.ConnectFailed, match="no.example: Name or service not known"):
         connect("http://no.example").cumsum(array(), 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "port", "right"),
+    [
+        ("localhost", 80, "http://localhost:8000"),
+        ("http://localhost/prefix/", 80, "http://localhost:8000/prefix"),
+        ("https://localhost", 443, "https://localhost:8000"),
+        ("http://[::1]", 80, "http://[::1]:8000"),
+    ],
+)
+def test_a_url_without_a_port_that_fails_is_told_with_the_default_port(
+    connect, monkeypatch, url, port, right
+):
+    asked = []
+
+    def refuse(place, *_):
+        asked.append(place[1])
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    async def refuse_later(place, *_):
+        refuse(place)
+
+    monkeypatch.setattr("tally.transport._connect_to", refuse)
+    monkeypatch.setattr("tally.aio._connect_to", refuse_later)
+    words = f"The URL has no port, so port {port} was used; the default port of tallyd is 8000: "
+    with pytest.raises(tally.ConnectFailed, match=re.escape(words + right) + "$"):
+        connect(url).cumsum(array(), 0)
+    assert set(asked) == {port}
+    with pytest.raises(tally.ConnectFailed, match="Is tallyd running there") as caught:
+        connect("http://localhost:80").cumsum(array(), 0)
+    assert "no port" not in str(caught.value)
+
+
+def test_another_server_at_a_url_without_a_port_is_told_with_the_default_port(connect, monkeypatch):
+    with LyingServer(lambda seen: error(404, body="<h1>no</h1>")) as server:
+        monkeypatch.setattr("socket.getaddrinfo", addresses(server.listener.getsockname()))
+        with pytest.raises(tally.Rejected, match="is this the URL.*http://web.example:8000"):
+            connect("web.example").cumsum(array(), 0)
 
 
 def test_an_address_that_refuses_is_passed_over(connect, monkeypatch):

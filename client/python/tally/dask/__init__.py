@@ -1,24 +1,25 @@
-"""Cumulative sums of dask arrays, computed by the Tally servers beside dask's workers.
+"""Cumulative sums of dask arrays, computed by the Tally servers of dask's workers.
 
     import dask.array as da, tally.dask
 
     d = da.from_zarr("in.zarr")
     tally.dask.cumsum(d, axis=0).to_zarr("out.zarr")
 
-:func:`cumsum` makes a graph, and nothing is sent before it is computed. However an array is cut
-into chunks and on whatever machines they are summed, the bits are those of one request with the
-whole of it.
+:func:`cumsum` makes a graph; nothing is sent before the graph is computed. The bits are those of
+one request with the whole array, for all chunks and on all machines.
 
-Chunks that are whole along the axis do not depend on each other. Other chunks form a column for
-each place along the other dimensions. A column is summed in two passes, and all blocks of a pass
-may be worked on at the same time:
+Chunks that span the axis do not depend on each other. Other chunks form a column for each position
+along the other dimensions. A column is summed in two passes, and all blocks of a pass may be
+processed at the same time:
 
     block 0 -> totals -> fold              the exact sum of each line of every block; a fold adds
     block 1 -> totals ---> fold            the totals of a block to the carry before the block
     block 1 and the carry before it -> cumsum
 
-Nothing of a block's size is kept between tasks: a block is made twice and sent twice instead, so
-that a worker holds no more blocks than it works on, however long the columns are.
+Tasks keep no block between the passes: a block is made twice and sent twice instead. So a worker
+holds only the blocks that it processes, for any length of the columns.
+
+Failure: ImportError without dask, InvalidArgument, TallyError. Thread: any.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, SupportsIndex
 
-import dask.array as da
 import numpy as np
 import numpy.typing as npt
+
+try:
+    import dask.array as da
+except ImportError as error:
+    raise ImportError(
+        f"tally.dask needs dask, which the extra tally-client[dask] installs: {error}"
+    ) from error
 from dask import core as dask_core
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.array import optimization
@@ -39,6 +46,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from tally.address import parse_address
+from tally.arrays import as_array
 from tally.attributes import NaN, attributes_of
 from tally.client import Client
 from tally.dask import tasks
@@ -50,7 +58,7 @@ from tally.segments import segments_of
 
 Key = tuple[Any, ...]
 
-# Of these dask declares no types, or those of some arguments.
+# dask declares no types for these functions, or only some of them.
 _Array: Any = da.Array
 _map_blocks: Any = da.map_blocks
 _zeros: Any = da.zeros
@@ -76,36 +84,36 @@ def cumsum(
     urls: str | Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> da.Array:
-    """The cumulative sum of ``d`` along ``axis``.
+    """Return the cumulative sum of ``d`` along ``axis``.
 
     Args:
-        d: dask array of NumPy arrays, in any chunks whose sizes along the axis are known.
+        d: dask array of NumPy arrays, in chunks with known sizes along the axis.
         axis, dtype, exclusive, reverse, nan, initial, include_initial: as for
-            :meth:`tally.Client.cumsum`. Integers as floats are judged by their type and the length
-            of the axis, since their values are not known yet.
-        offsets, groups: as for :meth:`tally.Client.cumsum`, for an axis that is one chunk: every
-            task has them. groups are keys in memory.
-        skipna: xarray's word for ``nan``: True is "zero", False is "propagate".
-        urls: of the Tally servers that any worker may ask. They take turns; a worker whose
-            TALLY_URL is one of them asks that one first; one that is gone is left out until it
-            is back. None: each worker asks that of its own TALLY_URL alone.
-        options: further arguments of :class:`tally.Client`, for workers: ``token``, ``ca_file``,
-            ``timeout``. They are part of the graph, which the scheduler sees.
+            :meth:`tally.Client.cumsum`. Sums of integers as floats are accepted or refused by the
+            type and the length of the axis, because the values are not known yet.
+        offsets, groups: as for :meth:`tally.Client.cumsum`. The axis must be one chunk, because
+            every task has them. groups are keys in memory.
+        skipna: xarray's name for ``nan``: True is "zero", False is "propagate".
+        urls: URLs of the Tally servers that every worker may use, in turn. A worker whose TALLY_URL
+            is one of them uses this one first. A server that fails is left out for a time. None:
+            each worker uses the server of its own TALLY_URL only.
+        options: further arguments of :class:`tally.Client` in the workers, such as ``token``,
+            ``ca_file`` and ``timeout``. They are part of the graph, which the scheduler sees.
 
     Returns:
-        A dask array of the chunks of ``d``; for axis None those of ``d.reshape(-1)``. With
+        A dask array with the chunks of ``d``; for axis None those of ``d.reshape(-1)``. With
         ``include_initial`` one chunk of each line is one longer: the first one that has elements,
         with ``reverse`` the last one; with ``offsets`` the chunk is as much longer as there are
         segments.
 
     Raises:
-        InvalidArgument: an argument cannot be. What goes wrong in a worker is raised where the
-            result is computed: a :class:`tally.TallyError`.
+        InvalidArgument: an argument is invalid. An error in a worker is raised where the result is
+            computed, as a :class:`tally.TallyError`.
     """
     if not isinstance(d, da.Array):
         raise InvalidArgument(
             f"d is a {type(d).__name__}, expected a dask array: da.from_array(...), or "
-            "tally.Client.cumsum() for one that is in memory",
+            "tally.Client.cumsum() for an array in memory",
             field="d",
         )
     array: Any = d
@@ -119,7 +127,7 @@ def cumsum(
     nan = _checked_skipna(skipna, nan)
     if axis is None or d.ndim == 0:
         _refuse_unknown(array, range(d.ndim))
-        # dask does not reshape all that is empty.
+        # dask does not reshape all empty arrays.
         array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
         axis = None if axis is None else as_operand(np.empty(1), axis, None).axis
     if array.dtype.kind == "c":
@@ -160,7 +168,7 @@ def cumsum(
         initial,
         "include_initial" in attributes,
         None if offsets is None or segments is None else segments.offsets,
-        None if groups is None else np.asarray(groups),
+        None if groups is None else as_array(groups, "groups"),
         _checked_urls(urls),
         _checked_options(options),
     )
@@ -191,7 +199,7 @@ def cumsum(
 def _complex_sums(
     d: Any, axis: SupportsIndex | None, dtype: Any, initial: Any, **options: Any
 ) -> da.Array:
-    """The sums of the real and of the imaginary parts of a complex array, as complex sums."""
+    """Return the sums of the real and the imaginary parts of a complex array, as complex sums."""
     result, part = complex_types(np.empty(0, d.dtype), dtype)
     sums = [
         cumsum(
@@ -224,8 +232,9 @@ def _checked_skipna(skipna: bool | None, nan: NaN | None) -> NaN | None:
 class _Blocks:
     """The blocks of an array as arguments of tasks.
 
-    Where what makes a block needs no other (reading it from a file, and what is done to it then),
-    each task that works on the block makes it itself. Else dask keeps it until both have run.
+    If a block depends on no other task's result (it is read from a file, and then possibly
+    changed), each task makes the block by itself. Otherwise dask keeps the block until both tasks
+    have run.
     """
 
     def __init__(self, d: Any) -> None:
@@ -248,11 +257,11 @@ class _Blocks:
 
 
 class _Column:
-    """The chunks that lie behind each other along the axis."""
+    """The chunks that follow each other along the axis."""
 
     def __init__(self, sizes: Sequence[int], asked: tasks.Sum, extra: int) -> None:
         self.asked = asked
-        self.extra = extra  # sums along the axis, besides those of the elements
+        self.extra = extra  # additional sums along the axis, those of include_initial
         self.count = len(sizes)
         order = range(len(sizes))[:: -1 if asked.reverse else 1]
         self.filled = [number for number in order if sizes[number] > 0]  # in order of traversal
@@ -260,19 +269,19 @@ class _Column:
             self.filled = [order[0]]
 
     def sums_chunks(self, chunks: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-        """The chunks of the sums, for those of the array."""
+        """Return the chunks of the sums, for the chunks of the array."""
         sizes, axis = list(chunks[self.asked.axis]), self.asked.axis
         if self.asked.include_initial:
             sizes[self.filled[0]] += self.extra
         return (*chunks[:axis], tuple(sizes), *chunks[axis + 1 :])
 
     def at(self, first: Key, number: int) -> Key:
-        """The place of a chunk of the column whose first chunk is at `first`."""
+        """Return the position of a chunk in the column whose first chunk is at `first`."""
         axis = self.asked.axis
         return (*first[:axis], number, *first[axis + 1 :])
 
     def tasks(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
-        """The tasks of a column."""
+        """Yield the tasks of a column."""
         for number in set(range(self.count)) - set(self.filled):
             place = self.at(first, number)
             yield Task((name, *place), tasks.converted, blocks(place), self.asked)
@@ -294,7 +303,7 @@ def _refuse_unknown(d: Any, axes: Sequence[int]) -> None:
         if any(math.isnan(size) for size in d.chunks[axis]):
             raise InvalidArgument(
                 f"the sizes of d's chunks along axis {axis} are unknown: "
-                "d.compute_chunk_sizes() finds them",
+                "d.compute_chunk_sizes() computes them",
                 field="d",
             )
 

@@ -1,16 +1,16 @@
-"""Which tallyd a worker asks, and what it does when one is gone.
+"""The replicas of tallyd that a dask worker uses, and their failures.
 
-    replicas(urls, options)      those that a process knows, made once
-    Replicas.ask(work)           work(client), with one that answers
+    replicas(urls, options)      the replicas of a process, made once
+    Replicas.ask(work)           calls work(client) with a replica that answers
 
-The replicas take turns; where the process's TALLY_URL is one of them, that one stands beside the
-worker and goes first. One that cannot be reached, breaks off, does not answer in time or is busy
-rests, for twice as long each time, and the work goes to the next. A sum has no side effects, so
-that what was half done is done again.
+The replicas are used in turn. If the TALLY_URL of the process is one of them, this replica runs
+beside the worker and is used first. A replica that is busy, cannot be reached, breaks the
+connection or exceeds the timeout rests, each time twice as long, and the next replica does the
+work. A sum has no side effects, so work that failed in the middle can be repeated.
 
-Failure: the last error, once nobody has done the work for PATIENCE seconds after it first failed:
-long enough for a service manager to start a tallyd anew. Errors that would come again elsewhere
-(a refusal, an answer that is none) are raised at once.
+Failure: the last error, if no replica has done the work PATIENCE seconds after the first failure.
+In this time a service manager can restart a tallyd. Errors that every replica would return (a
+rejection, an invalid answer) are raised at once.
 Thread: any; the threads of a worker share its replicas.
 """
 
@@ -35,33 +35,34 @@ Options = tuple[tuple[str, Any], ...]  # of Client, by name
 
 
 class Replica:
-    """A tallyd, as one process sees it."""
+    """A tallyd and its failures, as seen by one process."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.rests_until = 0.0  # on the monotonic clock
-        self.pause = 0.0
+        self.rests_until = 0.0  # seconds of the monotonic clock
+        self.pause = 0.0  # seconds of the last rest
 
     def rest(self, now: float) -> None:
-        """It failed. Work that began before it rests does not make it rest longer."""
+        """Begin a rest after a failure. A failure of work that began before the rest does not
+        prolong it."""
         if now >= self.rests_until:
             self.pause = min(max(self.pause * 2, REST_FIRST), REST_MAX)
             self.rests_until = now + self.pause * random.uniform(0.75, 1.25)
 
 
 class Replicas:
-    """Every tallyd that a process may ask."""
+    """All replicas that a process may use."""
 
     def __init__(self, urls: tuple[str | None, ...], own: str | None, options: Options) -> None:
-        # A replica that fails is answered by asking another, not by asking it again.
+        # After a failure another replica is used, so the client itself does not retry.
         settings: dict[str, Any] = {"retries": 0, **dict(options)}
         self.all = [Replica(Client(url, **settings)) for url in urls]
         self.beside = urls.index(own) if own in urls else None
-        self.turn = random.randrange(len(urls))  # workers do not begin with the same
+        self.turn = random.randrange(len(urls))  # so that workers begin with different replicas
         self.lock = threading.Lock()
 
     def ask(self, work: Callable[[Client], Result]) -> Result:
-        """What `work` gives with the first replica that does it."""
+        """Return the result of `work` from the first replica that succeeds."""
         give_up: float | None = None
         while True:
             replica, pause = self._next()
@@ -81,7 +82,7 @@ class Replicas:
                 return result
 
     def _next(self) -> tuple[Replica, float]:
-        """Whom to ask, and the seconds to wait before."""
+        """Return the next replica, and the seconds to wait before its use."""
         with self.lock:
             self.turn += 1
             count = len(self.all)
@@ -93,12 +94,12 @@ class Replicas:
 
     def _in_vain(self, error: TallyError) -> TallyError:
         if len(self.all) > 1:
-            error.args = (f"none of {len(self.all)} replicas did it; the last one: {error}",)
+            error.args = (f"none of {len(self.all)} replicas did it; the last error: {error}",)
         return error
 
 
 def replicas(urls: tuple[str, ...] | None, options: Options) -> Replicas:
-    """Those of this process, for the arguments of a sum."""
+    """Return the replicas of this process for the arguments of a sum."""
     return _made(urls or (None,), os.environ.get("TALLY_URL"), options)
 
 

@@ -1,14 +1,14 @@
-"""The work of the tasks on the blocks of an array: one function for each kind of task.
+"""The tasks on the blocks of an array, a function for each kind of task.
 
-    whole()    the sums of a block whose lines are whole
+    whole()    the sums of a block with complete lines
     totals()   the exact sum of each line of a block, as a carry
-    fold()     the carry behind a block: that before it, and the block's totals
-    scan()     the sums of a block behind a carry
+    fold()     the carry after a block: the carry before it plus the block's totals
+    scan()     the sums of a block after a carry
 
 Carries are exact, so the bits are those of one request (docs/carry.md). A task does not change its
-block: dask may give the same block to others.
+block, because dask may give the same block to other tasks.
 
-Failure: TallyError. Thread: any; each task belongs to one.
+Failure: TallyError. Thread: any; a task belongs to one thread.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tally.prepare import complex_parts, prepare, prepare_totals, raw_request
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum that was asked for, and whom to ask. Every task of it has it."""
+    """A requested sum and its servers. Each of its tasks has a copy."""
 
     axis: int
-    elements: np.dtype[Any] | None  # what blocks are converted to first; None: they are not
-    dtype: np.dtype[Any]  # of the sums
+    elements: np.dtype[Any] | None  # type that blocks are converted to first; None: no conversion
+    dtype: np.dtype[Any]  # type of the sums
     exclusive: bool
     reverse: bool
     nan: str | None
-    initial: Any  # of the first block with elements, as include_initial
-    include_initial: bool
-    offsets: Array | None  # of the axis, which is one chunk then; as groups
+    initial: Any  # applies to the first block with elements
+    include_initial: bool  # the same
+    offsets: Array | None  # with offsets or groups the axis is one chunk
     groups: Array | None
     urls: tuple[str, ...] | None
-    options: Options = field(repr=False)  # a token may be among them
+    options: Options = field(repr=False)  # may have a token
 
     def read(self, block: Array) -> Array:
         """Return a block with the elements to sum."""
@@ -48,8 +48,8 @@ class Sum:
 
 
 def whole(block: Array, asked: Sum) -> Array:
-    """The sums of a block that is the first one of its lines. A large one goes in parts by
-    itself."""
+    """Return the sums of a block that is the first one of its lines. The client sends a large block
+    in parts."""
 
     def work(client: Client) -> Array:
         return client.cumsum(
@@ -69,7 +69,7 @@ def whole(block: Array, asked: Sum) -> Array:
 
 
 def totals(block: Array, asked: Sum, first: bool) -> bytes:
-    """The carry behind a block alone. That of the first block has the initial value."""
+    """Return the totals of a block. Those of the first block have the initial value."""
     total = prepare_totals(
         asked.read(block),
         asked.axis,
@@ -87,12 +87,12 @@ def totals(block: Array, asked: Sum, first: bool) -> bytes:
 
 
 def fold(before: bytes, more: bytes) -> bytes:
-    """The carry behind a block, from the carry before it (empty: none) and its totals."""
+    """Return the carry after a block, from the carry before it (empty: none) and its totals."""
     return bytes(Carry(before) + Carry(more)) if before else more
 
 
 def scan(block: Array, carry: bytes, asked: Sum) -> Array:
-    """The sums of a block behind a carry (empty: it is the first)."""
+    """Return the sums of a block after a carry (empty: the block is the first one)."""
     if not carry:
         return whole(block, asked)
     prepared = prepare(
@@ -114,17 +114,17 @@ def scan(block: Array, carry: bytes, asked: Sum) -> Array:
 
 
 def converted(block: Array, asked: Sum) -> Array:
-    """A block without elements, which is its own sums."""
+    """Return the sums of a block without elements."""
     return block.astype(asked.dtype, copy=False)
 
 
 def component(block: Array, imaginary: bool, nan: str | None) -> Array:
-    """The real or the imaginary parts of a complex block."""
+    """Return the real or the imaginary parts of a complex block."""
     return complex_parts(block, nan)[imaginary]
 
 
 def joined(real: Array, imaginary: Array, dtype: np.dtype[Any]) -> Array:
-    """The complex sums of these parts."""
+    """Return the complex sums with these parts."""
     both = np.empty(real.shape, dtype)
     both.real, both.imag = real, imaginary
     return both
