@@ -15,7 +15,6 @@ from selenium.webdriver.common.keys import Keys
 from support import browser as chromium
 from support import console
 from support.console import run_code
-from support.tallyd import MODE
 from support.waiting import until
 
 driver, pages, page = console.driver, console.pages, console.page
@@ -319,8 +318,7 @@ def test_an_error_goes_with_the_next_request(page):
     assert page["axis"].get_attribute("aria-invalid") is None
 
 
-# An instrumented libtally is not for programs that are not instrumented.
-LANGUAGES = ["curl", "Python", "JavaScript"] + ["C"] * (MODE == "release")
+LANGUAGES = ["curl", "Python", "JavaScript"]
 
 
 def test_the_copied_code_makes_the_same_request(page, tmp_path):
@@ -340,10 +338,7 @@ def test_the_copied_code_ends_with_why_it_was_refused(page, tmp_path):
         assert "axis is 9, expected " in ended.value.stdout + ended.value.stderr, language
 
 
-@pytest.mark.parametrize(
-    "language",
-    ["curl", "Python", "JavaScript", pytest.param("C", marks=pytest.mark.release_only)],
-)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_copied_code_sends_a_file(page, tmp_path, language):
     np.save(tmp_path / "it's in.npy", np.arange(6.0).reshape(2, 3))
     page.set(axis="1")
@@ -351,10 +346,7 @@ def test_the_copied_code_sends_a_file(page, tmp_path, language):
     page.answered()
     page.all(f"#languages input[value={language}]")[0].click()
     code = page["snippet"].get_attribute("textContent")
-    if language != "C":
-        run_code(language, code, tmp_path)
-    else:
-        run_code(language, code.replace("stdout)", 'fopen("tally.npy", "ab"))'), tmp_path)
+    run_code(language, code, tmp_path)
     assert np.load(tmp_path / "tally.npy").tolist() == [[0, 1, 3], [3, 7, 12]]
 
 

@@ -144,18 +144,11 @@ def page(pages, server):
 
 def run_code(language, code, directory):
     """What the copied code prints."""
-    if language == "C":
-        (directory / "sum.c").write_text(code)
-        libraries = [str(BIN.parent / "lib/libtally.a"), "-lcurl", "-lpthread", "-lm"]
-        flags = ["-Wall", "-Wextra", "-Werror", f"-I{TOP}/client", "-o", str(directory / "sum")]
-        subprocess.run(["cc", str(directory / "sum.c"), *flags, *libraries], check=True)
-        command = [str(directory / "sum")]
-    else:
-        name, suffix = {
-            "curl": ("bash", "sh"),
-            "Python": ("python3", "py"),
-            "JavaScript": ("node", "mjs"),
-        }[language]
-        (directory / f"code.{suffix}").write_text(code)
-        command = [name, str(directory / f"code.{suffix}")]
+    name, suffix = {
+        "curl": ("bash", "sh"),
+        "Python": ("python3", "py"),
+        "JavaScript": ("node", "mjs"),
+    }[language]
+    (directory / f"code.{suffix}").write_text(code)
+    command = [name, str(directory / f"code.{suffix}")]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
