@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pictures of the console for the documents: docs/plots/console-*.png (make console-pictures)."""
+"""Take the pictures of the console for the documents: docs/plots/console-*.png (make console-pictures)."""
 
 import pathlib
 import sys
@@ -16,7 +16,7 @@ from support.waiting import until  # noqa: E402
 
 
 def picture(driver, name):
-    """Once everything stands still."""
+    """Save a picture after all animations have finished."""
     still = "return document.getAnimations().every(a => a.playState === 'finished')"
     until(lambda: driver.execute_script(still))
     path = TOP / f"docs/plots/console-{name}.png"
@@ -27,7 +27,8 @@ def picture(driver, name):
 def tensor(driver, server):
     chromium.emulate(driver, width=1000, height=900, prefers_color_scheme="light")
     driver.get(f"http://127.0.0.1:{server.port}/?light")
-    driver.find_element(By.CSS_SELECTOR, "#directml-examples button").click()
+    until(lambda: driver.find_element(By.ID, "version").text)
+    driver.find_element(By.ID, "send").click()
     until(lambda: driver.find_element(By.ID, "tally-plot").is_displayed())
     picture(driver, "tensor")
 
@@ -43,7 +44,7 @@ def phone(driver, server):
 
 
 def service(driver, server):
-    """With requests of several sizes, and refusals, while it is looked at."""
+    """Send requests of several sizes, and refused ones, while the view is open."""
     chromium.emulate(driver, width=1000, height=620, prefers_color_scheme="light")
     driver.get(f"http://127.0.0.1:{server.port}/?service#service")
     client = server.client()

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Writes what the header of the console's answer says, when Tally is built:
+# Writes two header fields of the console's answer. The build runs it:
 #
 #   console.sh console.html build/console      writes build/console/csp and build/console/etag
 #
-# The policy names the one <style> and the one <script> of the page by their hashes, so that a
-# browser runs nothing else in it. Each of the four tags stands alone on a line. A browser hashes
-# all between two of them, the line's end behind the first included. The ETag is a hash of the page.
+# The policy contains the hashes of the page's only <style> and only <script>, so a browser applies
+# and runs nothing else. Each of the four tags is alone on its line. A browser hashes all text
+# between two tags, with the line break after the first tag. The ETag is a hash of the page.
 set -eu
 
 page=$1 to=$2
 
-# The hash of standard input as CSP writes it: base64 of the bytes, not of the digits.
+# Prints the hash of standard input in the form of CSP: base64 of the bytes, not of the digits.
 hash_source() { sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64 -w0; }
 
 hash_of() { # hash_of TAG
@@ -26,4 +26,4 @@ script=$(hash_of script)
 printf '%s; ' "default-src 'none'" "style-src 'sha256-$style'" "script-src 'sha256-$script'" "connect-src 'self'" \
     "img-src data:" "base-uri 'none'" "form-action 'none'" >"$to/csp"
 printf '%s' "frame-ancestors 'none'" >>"$to/csp"
-printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag" # last: make looks at this one
+printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag" # last: the target of the Makefile rule

@@ -1,9 +1,9 @@
-/* Pages that are files, embedded when Tally is built: the OpenAPI document, which
- * proto/openapi/make_openapi.c has made by then, and the console (console.html), with the header
- * that lets a browser run nothing but its style and script and ask nobody but this server.
+/* Pages that the build embeds as files: the OpenAPI document, which proto/openapi/make_openapi.c
+ * writes, and the console (console.html). The Content-Security-Policy of the console allows a
+ * browser to run only the page's own style and script, and to send requests only to this server.
  *
- * The console holds no secret and needs no token; what it asks for, it asks for as any client does.
- * Failure: none; a client that has the page already gets 304. */
+ * The console contains no secret, so it needs no token. Its requests are those of any client.
+ * Possible failures: none. A client that already has the page gets 304. */
 #include "proto/macros.h"
 #include "server/pages/page.h"
 
@@ -11,7 +11,7 @@
 
 EMBED(openapi_text, "build/openapi/openapi.json");
 EMBED(console_text, "server/pages/console.html");
-EMBED(console_etag, "build/console/etag"); /* console.sh has made it, and the next */
+EMBED(console_etag, "build/console/etag"); /* written by console.sh, as is the next */
 EMBED(console_csp, "build/console/csp");
 
 enum status page_openapi(const struct page_request *request, struct page *page,
@@ -23,9 +23,9 @@ enum status page_openapi(const struct page_request *request, struct page *page,
     return STATUS_OK;
 }
 
-/* Whether If-None-Match names the page: "*" or a list of tags, each perhaps weak (RFC 9110, 13.1.2:
- * "A recipient MUST use the weak comparison function"). A tag has no quotes inside, so ours stands
- * in the list where its text does. */
+/* True if If-None-Match names the page: "*" or a list of tags, which may be weak (RFC 9110, 13.1.2:
+ * "A recipient MUST use the weak comparison function"). A tag contains no quotes, so the list
+ * contains the page's tag if and only if it contains the tag's text. */
 static bool is_known(const char *if_none_match)
 {
     return if_none_match != NULL &&
@@ -36,7 +36,7 @@ void page_console(const struct page_request *request, struct page *page)
 {
     static const struct page_field fields[] = {
         {"ETag", console_etag},
-        {"Cache-Control", "no-cache"}, /* asked for again, answered by 304 */
+        {"Cache-Control", "no-cache"}, /* the browser revalidates, and gets 304 */
         {"Vary", "Accept"},
         {"Content-Security-Policy", console_csp},
         {"X-Content-Type-Options", "nosniff"},
@@ -47,7 +47,7 @@ void page_console(const struct page_request *request, struct page *page)
     page->field_count = ARRAY_COUNT(fields);
     page_fixed(page, console_text);
     if (is_known(request->if_none_match)) {
-        /* libmicrohttpd sends the length alone: Content-Length of a 304 is the page's or not there
+        /* libmicrohttpd sends no body. The Content-Length of a 304 is that of the page, or absent
          * (RFC 9110, 8.6). */
         page->http_status = PAGE_NOT_MODIFIED;
     }
