@@ -33,7 +33,7 @@ from support.tallyd import Tallyd  # noqa: E402
 
 RETURNED = 1 << 63
 QUIET_SECONDS = 0.05  # behind an answer: all that the trip causes has happened by then
-TAKEN = 8  # times that each trip is taken
+TAKEN = 16  # times that each trip is taken
 MAIN_FILE = "server/service.c"
 LOOP_FILE = "server/http/http_loop.c"
 
@@ -129,6 +129,8 @@ class Places:
 
 
 class Call:
+    """A call into another file, with the calls out of that file again; those inside it are left out."""
+
     def __init__(self, place):
         self.file, self.function = place
         self.calls = []
@@ -146,13 +148,15 @@ def read_events(path):
 
 
 def tree_of(events, places):
-    """What nobody called, with all calls inside."""
+    """The calls that no function of server/ made, with all that they led to."""
     root = Call(("", ""))
     stack = [root]
     for function in events:
         if function & RETURNED:
             if len(stack) > 1:
                 stack.pop()
+        elif places[function][0] == stack[-1].file:
+            stack.append(stack[-1])
         else:
             call = Call(places[function])
             stack[-1].calls.append(call)
@@ -163,7 +167,7 @@ def tree_of(events, places):
 class Count:
     def __init__(self):
         self.calls, self.returns, self.files, self.lines = 0, 0, collections.Counter(), []
-        self.seen = set()
+        self.seen, self.roots = set(), set()
 
     def repeats(self, call, before, shape):
         if call.file in ("", LOOP_FILE):
@@ -180,13 +184,17 @@ class Count:
             repeated, before = self.repeats(call, before, shape), shape
             if repeated or inner.file == MAIN_FILE:
                 continue
-            enters = inner.file != call.file
-            if enters:
-                self.calls += 1
-                self.files[inner.file] += 1
-                self.lines.append(f"{'  ' * depth}{inner.file}  {inner.function}()")
-            self.walk(inner, depth + enters)
-            self.returns += enters and call.file != "" and index + 1 < len(call.calls)
+            self.calls += 1
+            self.files[inner.file] += 1
+            self.lines.append(f"{'  ' * depth}{inner.file}  {inner.function}()")
+            calls_before = self.calls
+            self.walk(inner, depth + 1)
+            self.returns += call.file != "" and index + 1 < len(call.calls)
+            if call.file == "" and self.calls == calls_before and inner.function in self.roots:
+                self.calls -= 1  # a turn of the loop with nothing new
+                self.files[inner.file] -= 1
+                self.lines.pop()
+            self.roots.add(inner.function)
 
 
 def count_trip(threads, places, begin, end):
