@@ -1,5 +1,5 @@
 # Tally: `make run` starts the service, `make test` proves it; both install what is missing first.
-# Modes are separate trees: MODE=release (default), debug, asan, tsan; host-asan and host-msan (tests/sanitizers/kernels.sh).
+# Modes are separate trees: MODE=release (default), debug, asan, tsan, trips; host-asan and host-msan (tests/sanitizers/kernels.sh).
 MODE    ?= release
 CC      ?= cc
 CXX     ?= c++
@@ -27,6 +27,8 @@ OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
+# Every function of server/ tells tests/trips/log_calls.c of its calls and returns.
+OPT_trips   := -O1 -g -finstrument-functions -finstrument-functions-exclude-file-list=.h,proto/,kernels/
 # The kernels themselves under sanitizers (tests/sanitizers/kernels.sh): without the ICD loader, and with barriers.
 HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
                   -fno-sanitize-recover=all
@@ -244,6 +246,15 @@ PRELOADED := $(patsubst %,$(B)/tests/lib%.so,count_calls fail_memory hold_up mov
 $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
+
+# How often a request enters another file of server/: make trips ARGS='--list'.
+$(B)/tests/liblog_calls.so: tests/trips/log_calls.c
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -O2 $(WARN) $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
+.PHONY: trips
+trips: deps-test
+	@$(MAKE) --no-print-directory MODE=trips build/trips/bin/tallyd build/trips/tests/liblog_calls.so
+	@build/venv/bin/python tests/trips/count_trips.py $(ARGS)
 
 # Fuzz targets, each with its corpus, for FUZZ_SECONDS each; what crashes lies in build/fuzz/found/.
 FUZZ_SECONDS ?= 30

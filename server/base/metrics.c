@@ -1,11 +1,10 @@
-/* The recording half of the metrics: relaxed additions. server/pages/metrics_page.c writes them
- * out. */
+/* The recording half of the metrics: relaxed additions. server/pages/metrics_page.c prints the
+ * counts. */
 #include "server/base/metrics.h"
 
 #include "proto/models.h"
 #include "server/base/clock.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS] = {
@@ -43,26 +42,6 @@ static void add_event(struct metrics_sum *sum, uint64_t ns)
     cell_add(&sum->ns, ns);
 }
 
-void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n)
-{
-    cell_add(&metrics->counters[counter], n);
-}
-
-void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n)
-{
-    (void)atomic_fetch_add_explicit(&metrics->gauges[gauge], n, memory_order_relaxed);
-}
-
-void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_t value)
-{
-    atomic_store_explicit(&metrics->gauges[gauge], value, memory_order_relaxed);
-}
-
-void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome)
-{
-    cell_add(&metrics->outcomes[route][outcome], 1);
-}
-
 void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit)
 {
     cell_add(&metrics->client_refusals[limit], 1);
@@ -77,7 +56,7 @@ static size_t bucket_of(const double *bounds, size_t count, double value)
     return i;
 }
 
-/* A stage that began and ended. */
+/* Count a stage that began and ended. */
 static void observe_stage(struct metrics *metrics, enum metrics_stage stage, uint64_t begin_ns,
                           uint64_t end_ns)
 {
@@ -105,8 +84,8 @@ static enum metrics_failure failure_reason(enum status status)
                                                      : METRICS_FAILURE_OTHER;
 }
 
-/* Text is decoded before a request is queued and encoded after it was computed; Triton counts
- * that as part of the computation's input and output. */
+/* Triton counts the decoding of a text before the scan, and its encoding after the scan, as parts
+ * of the computation's input and output. */
 static void record_model(struct metrics_model_cells *model,
                          const struct metrics_request *request)
 {
@@ -136,7 +115,7 @@ static struct metrics_model_cells *cells_of(struct metrics *metrics, int model)
     return known ? &metrics->models[model] : NULL;
 }
 
-void metrics_request(struct metrics *metrics, const struct metrics_request *request)
+static void count_tensor(struct metrics *metrics, const struct metrics_request *request)
 {
     const struct metrics_times *times = &request->times;
     struct metrics_model_cells *model = cells_of(metrics, request->model);
@@ -149,6 +128,20 @@ void metrics_request(struct metrics *metrics, const struct metrics_request *requ
     }
     if (model != NULL) {
         record_model(model, request);
+    }
+}
+
+void metrics_request(struct metrics *metrics, const struct metrics_request *request)
+{
+    cell_add(&metrics->outcomes[request->route][request->outcome], 1);
+    if (request->outcome == STATUS_THROTTLED) {
+        metrics_client_refusal(metrics, request->limit);
+    }
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, request->received_bytes);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, request->sent_bytes);
+    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
+    if (request->tensor) {
+        count_tensor(metrics, request);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Counting: requests, stages, batches, bytes, and the per-model figures of the v2 statistics.
- * Everything is a relaxed atomic; a page may see one counter a moment before another.
+/* Counts of requests, stages, batches and bytes, and the figures of each model for the v2
+ * statistics. Every count is a relaxed atomic; a page may see one count a moment before another.
  * Thread: any, all functions. */
 #ifndef TALLY_SERVER_METRICS_H
 #define TALLY_SERVER_METRICS_H
@@ -8,10 +8,11 @@
 #include "proto/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- the names of everything that is counted: a row gives enum, storage and exposition ---- */
+/* ---- the names of all counts: a row gives enum, storage and exposition ---- */
 
 /* clang-format off */
 /*        symbol          label "route" of tally_requests_total */
@@ -111,14 +112,7 @@ enum metrics_stage {
 MUST_CHECK enum status metrics_create(struct metrics **out, struct error *err);
 void metrics_destroy(struct metrics *metrics); /* NULL is fine */
 
-void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n);
-void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n);
-void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_t value);
-
-/* A request has ended with this outcome: tally_requests_total. */
-void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome);
-
-/* A request has ended THROTTLED, or a connection was refused: tally_client_refusals_total. */
+/* A connection was refused: tally_client_refusals_total. */
 void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit);
 
 /* Monotonic times of a request in nanoseconds, 0 until it happened. */
@@ -138,17 +132,23 @@ struct metrics_launch {
     uint64_t download_ns;
 };
 
-/* A tensor request that has ended. */
+/* A request that has ended. */
 struct metrics_request {
+    enum metrics_route route;
     enum status outcome;
-    int model;         /* row of the table of models, -1: none */
-    uint64_t elements; /* of its tensor, 0: not known */
+    enum metrics_client_limit limit; /* the limit that its client met, if THROTTLED */
+    uint64_t received_bytes;         /* bytes of its body */
+    uint64_t sent_bytes;             /* bytes of the body of its answer */
+    bool tensor;                     /* the request is for a tensor: the following are valid */
+    int model;                       /* row of the table of models, -1: none */
+    uint64_t elements;               /* elements of the tensor, 0: not known */
     struct metrics_times times;
-    struct metrics_launch launch; /* the one that it was in */
+    struct metrics_launch launch; /* the launch that computed the tensor */
 };
 
-/* Count its stages and the figures of its model, besides metrics_outcome(). Stages that it never
- * reached are left out. */
+/* Count a request that has ended, which METRICS_GAUGE_ACTIVE_REQUESTS no longer counts: its
+ * outcome and bytes, and for a tensor its stages and the figures of its model. Stages that the
+ * request never reached are left out. */
 void metrics_request(struct metrics *metrics, const struct metrics_request *request);
 
 /* A batch that ran. */
@@ -165,7 +165,7 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch);
 MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t model,
                                            struct kserve_model_stats *out, struct error *err);
 
-/* ---- where the counts are kept: for server/pages/metrics_page.c ---- */
+/* ---- the counts, which server/pages/metrics_page.c reads ---- */
 
 typedef _Atomic uint64_t metrics_cell;
 
@@ -230,6 +230,24 @@ struct metrics {
 /* Upper bounds of histogram buckets; a last bucket for what is above them all. */
 extern const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS];
 extern const double metrics_batch_bounds[METRICS_BATCH_BUCKETS];
+
+static inline void metrics_add(struct metrics *metrics, enum metrics_counter counter,
+                               uint64_t n)
+{
+    (void)atomic_fetch_add_explicit(&metrics->counters[counter], n, memory_order_relaxed);
+}
+
+static inline void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge,
+                                     int64_t n)
+{
+    (void)atomic_fetch_add_explicit(&metrics->gauges[gauge], n, memory_order_relaxed);
+}
+
+static inline void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge,
+                                     int64_t value)
+{
+    atomic_store_explicit(&metrics->gauges[gauge], value, memory_order_relaxed);
+}
 
 static inline uint64_t metrics_read(const metrics_cell *cell)
 {

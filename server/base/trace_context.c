@@ -171,15 +171,6 @@ void trace_context_read_state(const char *const *fields, size_t count,
 
 /* ---- as text ---- */
 
-char *trace_hex(uint64_t value, char *out)
-{
-    for (int i = 0; i < 16; i++) {
-        out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
-    }
-    out[16] = '\0';
-    return out + 16;
-}
-
 void trace_context_text(const struct trace_context *context, char text[TRACE_PARENT_CHARS + 1])
 {
     (void)snprintf(text, TRACE_PARENT_CHARS + 1,

@@ -49,8 +49,15 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 void trace_context_read_state(const char *const *fields, size_t count,
                               struct trace_context *context);
 
-/* Append 16 digits and a NUL, returning the end. */
-char *trace_hex(uint64_t value, char *out);
+/* Append 16 hexadecimal digits and a NUL, returning the end. */
+static inline char *trace_hex(uint64_t value, char *out)
+{
+    for (int i = 0; i < 16; i++) {
+        out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+    }
+    out[16] = '\0';
+    return out + 16;
+}
 
 /* A traceparent, NUL-terminated, for who is told of our span. */
 void trace_context_text(const struct trace_context *context, char text[TRACE_PARENT_CHARS + 1]);

@@ -48,6 +48,7 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     conn->loop = loop;
     conn->daemon = daemon;
     conn->peer = accepted->peer;
+    conn->local = address_is_local(&conn->peer);
     conn->client = accepted->client;
     accepted->client = NULL;
     if (conn->peer.family == AF_UNIX) {

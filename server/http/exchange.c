@@ -105,7 +105,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;
-    exchange->request.local = address_is_local(&conn->peer);
+    exchange->request.local = conn->local;
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
     exchange->request.client = conn->client;
@@ -136,16 +136,6 @@ void exchange_free(struct exchange *exchange)
     }
 }
 
-bool exchange_comes_too_late(struct exchange *exchange)
-{
-    const bool stopping = atomic_load(&exchange->loop->http->stopping);
-    if (stopping) {
-        (void)error_set(&exchange->request.error, STATUS_DRAINING,
-                        "the service is shutting down");
-    }
-    return stopping;
-}
-
 /* ---- refused ---- */
 
 /* Release the memory of the request's tensor and texts, which is not needed any more, and its
@@ -154,12 +144,18 @@ static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct server *server = exchange->loop->server;
-    (void)cursor_release(request); /* the loop owns the request */
-    body_release(request);
+    if (request->cursor != NULL || request->part != NULL || request->segments != NULL) {
+        (void)cursor_release(request); /* the loop owns the request */
+    }
+    if (request->body.inflate != NULL) {
+        body_release(request);
+    }
     if (request->head.capacity > KEPT_TEXT_BYTES) {
         text_free(server->memory, &request->head);
     }
-    memory_give(server->memory, &request->block);
+    if (request->block.slab != NULL) {
+        memory_give(server->memory, &request->block);
+    }
     if (request->reserved_bytes > 0) {
         memory_release(server->memory, request->reserved_bytes);
         request->reserved_bytes = 0;
@@ -169,7 +165,9 @@ static void give_memory_back(struct exchange *exchange)
                            clock_span_ns(request->times.arrived, clock_now_ns()));
         request->client_bytes = 0;
     }
-    admission_leave(server->admission, request);
+    if (request->admission.state != ADMISSION_NONE) {
+        admission_leave(server->admission, request);
+    }
     /* Also for a small request, which has no place but releases memory. */
     admission_wake(server->admission);
 }
@@ -216,12 +214,15 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;
-    if (exchange_admit_bytes(exchange, request->body.received, &request->error) != STATUS_OK ||
+    /* The bytes of a body of known length were counted with its header. */
+    if ((exchange->header.chunked && exchange_admit_bytes(exchange, request->body.received,
+                                                          &request->error) != STATUS_OK) ||
         body_feed(request, bytes, count, &request->error) != STATUS_OK ||
         cursor_has_failed(request)) {
         exchange_refuse(exchange);
+        return EXCHANGE_GO_ON;
     }
-    return EXCHANGE_GO_ON;
+    return exchange_left_inside_body(exchange) ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
 }
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
@@ -356,8 +357,12 @@ static void end_exchange(struct exchange *exchange)
         codec_release(&request->call);
     }
     answer_deinit(&request->answer);
-    text_free(loop->server->memory, &request->answer_text);
-    shm_release_all(request->shm);
+    if (request->answer_text.bytes != NULL) {
+        text_free(loop->server->memory, &request->answer_text);
+    }
+    if (loop->server->shm != NULL) {
+        shm_release_all(request->shm);
+    }
     free(exchange->kept);
     forget_long_target(exchange);
     give_memory_back(exchange);

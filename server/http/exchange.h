@@ -75,6 +75,7 @@ struct conn {
      * complete. */
     atomic_uint_fast64_t activity;
     struct address peer;
+    bool local; /* the peer is on this machine */
 };
 
 enum {
@@ -192,12 +193,9 @@ enum exchange_step {
     EXCHANGE_CLOSE   /* close the connection without an answer */
 };
 
-/* True if the service is stopping, so that no thread would take the request over. request.error
- * is then DRAINING. */
-bool exchange_comes_too_late(struct exchange *exchange);
-
-/* libmicrohttpd's calls in order: with the complete header, with each piece of the body, at its
- * end. */
+/* The three calls of libmicrohttpd in order: with the complete header, with each piece of the body,
+ * at the end of the body. After a piece, exchange_data() returns EXCHANGE_CLOSE if
+ * exchange_left_inside_body(). */
 enum exchange_step exchange_header(struct exchange *exchange, const char *method);
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *exchange);
@@ -218,7 +216,7 @@ void exchange_report(struct exchange *exchange);
 /* The loop owns the request again, and the request is complete: have its answer sent. */
 void exchange_resume(struct exchange *exchange);
 
-/* After a piece of a body: true if the client has closed its side before the end of the body.
+/* True if the client has closed its side before the end of the body.
  * The client was answered, if it still reads, and the connection was cut. libmicrohttpd 0.9.75
  * does not notice an end that arrives together with data, and the next sweep (deadlines.c)
  * would be late: the memory that the body reserved would wait, too. */
@@ -232,9 +230,15 @@ void exchange_refuse(struct exchange *exchange);
 /* Count the request among those of its client. Fails with THROTTLED if the client has
  * --per-client-requests in flight. */
 MUST_CHECK enum status exchange_count_request(struct exchange *exchange, struct error *err);
-/* The last block of the answer is about to be sent: the request no longer counts among its
- * client's. */
-void exchange_uncount_request(struct exchange *exchange);
+/* The last block of the answer is about to be sent: a request that counts among its client's no
+ * longer does. */
+void exchange_end_count(struct exchange *exchange);
+static inline void exchange_uncount_request(struct exchange *exchange)
+{
+    if (exchange->client_counted) {
+        exchange_end_count(exchange);
+    }
+}
 /* Count `bytes` of the body, as far as its length is known or it has arrived. Fails with
  * THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not counted;
  * otherwise Retry-After would be wrong. */

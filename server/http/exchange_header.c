@@ -267,7 +267,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (status == STATUS_OK) {
         status = find_route(exchange, method, err);
     }
-    exchange_begin_trace(exchange);
+    if (exchange->header.traceparent.came > 0 || exchange->loop->server->tracer != NULL) {
+        exchange_begin_trace(exchange);
+    }
     if (status != STATUS_OK) {
         return status;
     }

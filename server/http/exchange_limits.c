@@ -43,14 +43,11 @@ enum status exchange_count_request(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-void exchange_uncount_request(struct exchange *exchange)
+void exchange_end_count(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    if (exchange->client_counted) {
-        client_end_request(request->client,
-                           clock_span_ns(request->times.arrived, clock_now_ns()));
-        exchange->client_counted = false;
-    }
+    client_end_request(request->client, clock_span_ns(request->times.arrived, clock_now_ns()));
+    exchange->client_counted = false;
 }
 
 /* ---- bytes ---- */

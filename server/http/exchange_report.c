@@ -57,9 +57,8 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
 
 /* ---- at the end ---- */
 
-static void count_outcome(struct exchange *exchange)
+static void count_request(struct exchange *exchange)
 {
-    struct metrics *metrics = exchange->loop->server->metrics;
     struct request *request = &exchange->request;
     const struct route *route = exchange->route;
     enum request_state state = request_state(request);
@@ -67,21 +66,12 @@ static void count_outcome(struct exchange *exchange)
         request->error.status == STATUS_OK) {
         (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
     }
-    if (request->error.status == STATUS_THROTTLED) {
-        metrics_client_refusal(metrics, request->limit);
-    }
-    metrics_outcome(metrics,
-                    exchange->bodiless ? METRICS_ROUTE_OPERATIONS
-                    : route == NULL    ? METRICS_ROUTE_UNKNOWN
-                                       : route->counted_as,
-                    request->error.status);
-    if (request->codec != NULL) {
-        const struct metrics_request ended = request_figures(request);
-        metrics_request(metrics, &ended);
-    }
-    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, exchange->request.body.received);
-    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, exchange->conn->answer_bytes);
-    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
+    struct metrics_request ended = request_figures(request);
+    ended.route = exchange->bodiless ? METRICS_ROUTE_OPERATIONS
+                  : route == NULL    ? METRICS_ROUTE_UNKNOWN
+                                     : route->counted_as;
+    ended.sent_bytes = exchange->conn->answer_bytes;
+    metrics_request(exchange->loop->server->metrics, &ended);
 }
 
 void exchange_report(struct exchange *exchange)
@@ -96,7 +86,7 @@ void exchange_report(struct exchange *exchange)
     char shape[256] = "";
     char trace_id[33] = "";
     char span_id[17] = "";
-    count_outcome(exchange);
+    count_request(exchange);
     if (!logged && !traced) {
         return;
     }

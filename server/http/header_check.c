@@ -484,8 +484,3 @@ enum status header_check_finish(struct header_check *check, struct error *err)
     *err = check->error;
     return check->error.status;
 }
-
-bool header_check_has_body(const struct header_check *check)
-{
-    return check->chunked || check->content_length > 0 || check->unframed;
-}

@@ -91,7 +91,10 @@ void header_check_odd_line(struct header_check *check);
 MUST_CHECK enum status header_check_finish(struct header_check *check, struct error *err);
 
 /* True if a body may follow the header. */
-bool header_check_has_body(const struct header_check *check);
+static inline bool header_check_has_body(const struct header_check *check)
+{
+    return check->chunked || check->content_length > 0 || check->unframed;
+}
 
 /* An id that may be echoed: 1..LIMIT_REQUEST_ID printable ASCII characters, no blanks at the
  * ends, no quotes or backslashes. */

@@ -264,9 +264,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
-        bool left = request_state(&exchange->request) == REQUEST_BODY &&
-                    !request_is_away(&exchange->request) && exchange_left_inside_body(exchange);
-        return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
+        return carry_out(exchange, step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {
         return carry_out(exchange, EXCHANGE_ANSWER);

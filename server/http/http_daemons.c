@@ -112,12 +112,6 @@ static struct crowd *crowd_served(const struct http_daemon *daemon)
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
 }
 
-bool http_daemon_is_away(const struct http_daemon *daemon)
-{
-    return daemon->conn != NULL && daemon->conn->exchange != NULL &&
-           request_is_away(&daemon->conn->exchange->request);
-}
-
 void http_daemon_wake(struct http_daemon *daemon)
 {
     if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_away(daemon)) {

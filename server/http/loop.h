@@ -186,6 +186,18 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
     return daemon == NULL ? NULL : daemon->conn;
 }
 
+/* True if the service is stopping, so that no thread would take the request over. request.error
+ * is then DRAINING. Thread: the loop. */
+static inline bool exchange_comes_too_late(struct exchange *exchange)
+{
+    const bool stopping = atomic_load(&exchange->loop->http->stopping);
+    if (stopping) {
+        (void)error_set(&exchange->request.error, STATUS_DRAINING,
+                        "the service is shutting down");
+    }
+    return stopping;
+}
+
 /* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is
  * due. Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, struct http *http, struct error *err);
@@ -218,9 +230,13 @@ void http_daemons_add(struct http_daemon *daemon);
  * connection shares turns with first connections. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);
-/* Whether another thread owns the request on the daemon's connection. Such a daemon does not
+/* True if another thread owns the request on the daemon's connection. Such a daemon does not
  * run. */
-bool http_daemon_is_away(const struct http_daemon *daemon);
+static inline bool http_daemon_is_away(const struct http_daemon *daemon)
+{
+    return daemon->conn != NULL && daemon->conn->exchange != NULL &&
+           request_is_away(&daemon->conn->exchange->request);
+}
 /* Have the daemon run. No effect while it runs, because a run processes everything that is
  * there; nor while another thread owns its request, because http_daemon_resume() wakes it. */
 void http_daemon_wake(struct http_daemon *daemon);

@@ -137,10 +137,13 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
         put_field(fields, MHD_HTTP_HEADER_RETRY_AFTER, fields->retry_after);
     }
     put_field(fields, "X-Request-Id", exchange->request.id);
-    fields->count +=
-        cors_fields(&exchange->loop->server->config->cors_origins, exchange->allowed_origin,
-                    exchange->preflight && !refused ? route_allow(exchange->route) : NULL,
-                    fields->rows + fields->count);
+    const struct config_list *origins = &exchange->loop->server->config->cors_origins;
+    if (origins->count > 0) {
+        const bool preflight = exchange->preflight && !refused;
+        fields->count += cors_fields(origins, exchange->allowed_origin,
+                                     preflight ? route_allow(exchange->route) : NULL,
+                                     fields->rows + fields->count);
+    }
     if (trace_context_is_set(&exchange->trace)) {
         trace_context_text(&exchange->trace, fields->traceparent);
         put_field(fields, "traceparent", fields->traceparent);
@@ -323,7 +326,9 @@ bool respond(struct exchange *exchange)
     struct MHD_Response *response = NULL;
     struct fields fields;
     fields.count = 0;
-    admission_finish(request->server->admission, request);
+    if (request->admission.claim > 0) {
+        admission_finish(request->server->admission, request);
+    }
     if (request->error.status == STATUS_CLIENT_GONE) {
         return false;
     }

@@ -241,7 +241,11 @@ static void touch_job(struct request *request)
 
 bool body_has_pages(struct request *request, size_t count)
 {
-    struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
+    struct error ignored = ERROR_INIT; /* body_feed() fails again, and reports the error */
+    const int64_t declared = request->body.declared;
+    if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
+        return true;
+    }
     const bool known = request->decoded || request->body.inflate != NULL ||
                        request->body.head_need != request->head_bytes || request->body.spill;
     if (!known || reserve_landing(request, count, &ignored) != STATUS_OK) {
@@ -251,7 +255,7 @@ bool body_has_pages(struct request *request, size_t count)
     const uint64_t end = smaller_of(landing.at + count, landing.reserved);
     if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
         end <= landing.block->touched) {
-        return true; /* it is short, or its pages are there */
+        return true; /* the block is short, or its pages are there */
     }
     work_submit(request->server->work, request, TOUCH_NS, touch_job);
     return false;

@@ -190,7 +190,9 @@ static enum status make_answer(struct request *request, struct error *err)
         TRY(elements_write_nan(&call->desc, call->packs_output, marks, request->parallel,
                                request_output_bytes(request), err));
     }
-    TRY(infer_shm_write_output(request, err));
+    if (infer_shm_used(request)) {
+        TRY(infer_shm_write_output(request, err));
+    }
     TRY(print_answer(request, err));
     return request->accept_coding == CODING_IDENTITY ? STATUS_OK
                                                      : compress_answer(request, err);

@@ -134,13 +134,11 @@ enum status infer_decode(struct request *request, struct error *err)
         request->call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
-    TRY(infer_shm_hold(request, err));
+    if (infer_shm_named(request)) {
+        TRY(infer_shm_hold(request, err));
+    }
     TRY(plan_scan(request, err));
     TRY(infer_measure(request, err));
-    uint64_t need = infer_needed_bytes(request, 0);
-    if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
-        return memory_never_fits(request->server->memory, need, err);
-    }
     infer_settle(request);
     return STATUS_OK;
 }
@@ -250,12 +248,16 @@ static enum status complete_input(struct request *request, struct error *err)
         TRY(parallel_copy(request->parallel, input,
                           request->head.bytes + request->head_bytes + 1, count, err));
     }
-    TRY(infer_shm_read_axis(request, err));
+    if (call->axis_pending) {
+        TRY(infer_shm_read_axis(request, err));
+    }
     TRY(request->codec->complete(call, input, request->payload_received, err));
-    if (call->source == CALL_SOURCE_TEXT) {
+    if (call->source == CALL_SOURCE_TEXT && call->data.bytes >= INFER_FORGET_BYTES) {
         TRY(infer_text_forget(request, call->data, err));
     }
-    TRY(infer_shm_read_input(request, err));
+    if (infer_shm_copies(request, SHM_INPUT)) {
+        TRY(infer_shm_read_input(request, err));
+    }
     if (elements_change(&call->desc)) {
         TRY(prepare_elements(request, err));
     }

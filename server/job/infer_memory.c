@@ -20,9 +20,8 @@ enum {
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
-    FORGET_BYTES = 32 << 20, /* least length of a text whose pages are given back early, ... */
-    FORGET_STEP = 16 << 20,  /* ... so many bytes between two steps */
-    INFLATE_FACTOR = 1032,   /* bytes that a packed byte may become */
+    FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
+    INFLATE_FACTOR = 1032,      /* bytes that a packed byte may become */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
     SLACK_MOST = 2 << 20,       /* ... at most */
@@ -34,36 +33,10 @@ enum {
 /* Small requests with a later deadline than this are not checked: no line makes them miss it. */
 #define SOON_NS (60 * NS_PER_S)
 
-uint64_t infer_text_bytes(const struct request *request)
-{
-    bool text = request->call.answer_format == CODEC_FORMAT_JSON;
-    return text ? request->codec->head_max(&request->call) : 0;
-}
-
-uint64_t infer_part_bytes(const struct request *request)
-{
-    const struct codec_request *codec = &request->codec_request;
-    return codec->carry_bytes + codec->offsets_bytes + request->part_bytes +
-           request->gathered_bytes;
-}
-
 uint64_t infer_input_count(const struct request *request)
 {
     const struct scan_call *call = &request->call;
     return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
-}
-
-uint64_t infer_elements_bytes(const struct request *request)
-{
-    const struct scan_call *call = &request->call;
-    return elements_change(&call->desc) ? elements_wide_bytes(&call->desc, call->input_bytes)
-                                        : 0;
-}
-
-uint64_t infer_marks_bytes(const struct request *request)
-{
-    const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
-    return asked ? request->out_bytes : 0;
 }
 
 /* Add to *total, the bytes of the block, those of gathered segments, and count what segments need
@@ -89,6 +62,31 @@ static void measure_segments(struct request *request, uint64_t *total)
     *total = at + request->gathered_bytes;
 }
 
+/* Returns the bytes that a decoded request needs. A few bytes of text may describe blocks and texts
+ * of any length. */
+static uint64_t known_needs(const struct request *request)
+{
+    const struct request_body *body = &request->body;
+    const bool announced = body->inflate != NULL && body->declared > 0;
+    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.charged;
+    const uint64_t needs[] = {request->head.charged, packed,
+                              body->block_bytes,     infer_text_bytes(request),
+                              request->part_bytes,   request->shm_bytes};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(needs); i++) {
+        if (__builtin_add_overflow(sum, needs[i], &sum)) {
+            return UINT64_MAX;
+        }
+    }
+    return sum;
+}
+
+/* True if the memory budget can never hold a request that needs so many bytes. */
+static bool exceeds_large_budget(const struct request *request, uint64_t need)
+{
+    return need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory);
+}
+
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -96,7 +94,9 @@ enum status infer_measure(struct request *request, struct error *err)
     uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
     uint64_t total = 0;
     request->out_bytes = larger_of(planned, call->output_bytes);
-    infer_shm_place(request);
+    if (infer_shm_used(request)) {
+        infer_shm_place(request);
+    }
     bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
     bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
     bool one_place = request->plan.in_place && !shared_in && !shared_out;
@@ -127,7 +127,10 @@ enum status infer_measure(struct request *request, struct error *err)
     }
     body->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
     body->block_bytes = (size_t)total;
-    return STATUS_OK;
+    const uint64_t need = known_needs(request);
+    return exceeds_large_budget(request, need)
+               ? memory_never_fits(request->server->memory, need, err)
+               : STATUS_OK;
 }
 
 /* ---- what is charged ---- */
@@ -172,16 +175,15 @@ enum status infer_charge(struct request *request, uint64_t bytes, struct error *
         whole = UINT64_MAX;
     }
     TRY(count_for_client(request, whole, err));
-    if (whole > memory_budget(request->server->memory)) {
-        return memory_never_fits(request->server->memory, whole, err);
-    }
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
     const uint64_t held = request->reserved_bytes + *promised;
     TRY(memory_reserve(request->server->memory, held, beyond, err)); /* 0 is fine */
-    memory_draw(request->server->memory, drawn);
-    *promised -= drawn;
+    if (drawn > 0) {
+        memory_draw(request->server->memory, drawn);
+        *promised -= drawn;
+    }
     request->reserved_bytes += bytes;
     return STATUS_OK;
 }
@@ -227,8 +229,8 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
     struct text *head = &request->head;
     const size_t first = (size_t)(cut.text - head->bytes);
     size_t at = first + cut.bytes;
-    if (cut.bytes < FORGET_BYTES || head->block.slab == NULL) {
-        return STATUS_OK; /* new pages for the next text would cost more */
+    if (head->block.slab == NULL) {
+        return STATUS_OK;
     }
     while (at > first) { /* from the end, where the touched pages end */
         const size_t step = smaller_of(at - first, FORGET_STEP);
@@ -298,25 +300,6 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 }
 
 /* ---- admission ---- */
-
-/* What a decoded request needs. A few bytes of text may describe blocks and texts of any
- * length. */
-static uint64_t known_needs(const struct request *request)
-{
-    const struct request_body *body = &request->body;
-    const bool announced = body->inflate != NULL && body->declared > 0;
-    const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.charged;
-    const uint64_t needs[] = {request->head.charged, packed,
-                              body->block_bytes,     infer_text_bytes(request),
-                              request->part_bytes,   request->shm_bytes};
-    uint64_t sum = 0;
-    for (size_t i = 0; i < ARRAY_COUNT(needs); i++) {
-        if (__builtin_add_overflow(sum, needs[i], &sum)) {
-            return UINT64_MAX;
-        }
-    }
-    return sum;
-}
 
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
@@ -411,19 +394,16 @@ uint64_t infer_cost(const struct request *request, uint64_t more)
     return larger_of(known ? known_cost(request) : guessed_cost(request, more), 1);
 }
 
-void infer_settle(struct request *request)
+void infer_settle_claim(struct request *request)
 {
-    if (request->admission.claim > 0) {
-        admission_settle(request->server->admission, request, infer_claim(request, 0),
-                         infer_cost(request, 0));
-    }
+    admission_settle(request->server->admission, request, infer_claim(request, 0),
+                     infer_cost(request, 0));
 }
 
 enum status infer_check(struct request *request, struct error *err)
 {
     const struct server *server = request->server;
     uint64_t claim = infer_claim(request, 0);
-    uint64_t most = memory_budget_large(server->memory);
     uint64_t wait_ns = 0;
     bool known = request->decoded && request->planned;
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
@@ -431,11 +411,11 @@ enum status infer_check(struct request *request, struct error *err)
                                                  : 0; /* that it has at least */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
-    if (need > ADMISSION_LARGE_BYTES && need > most) {
+    if (exceeds_large_budget(request, need)) {
         return memory_never_fits(server->memory, need, err);
     }
     if (claim > 0) {
-        claim = smaller_of(claim, most); /* it is a guess then */
+        claim = smaller_of(claim, memory_budget_large(server->memory)); /* it is a guess then */
         status = admission_check(server->admission, request, claim, infer_cost(request, 0),
                                  &wait_ns, err);
     } else if (request->deadline_ns != 0 &&

@@ -4,28 +4,52 @@
 #ifndef TALLY_SERVER_INFER_MEMORY_H
 #define TALLY_SERVER_INFER_MEMORY_H
 
+#include "proto/elements.h"
 #include "server/sched/request.h"
 
-/* Where input and output lie in the block, and how large it must be. The request is planned.
- * Thread: the owner.
- * err   TOO_LARGE */
+enum {
+    INFER_FORGET_BYTES = 32 << 20 /* least length of a text for infer_text_forget() */
+};
+
+/* Compute the places of input and output in the block, and the size of the block. The request is
+ * decoded and planned. Thread: the owner.
+ * err   TOO_LARGE: the memory budget can never hold the request */
 MUST_CHECK enum status infer_measure(struct request *request, struct error *err);
 
-/* Memory for the text of the answer: what it takes at most while it is printed. 0 where the
- * answer is binary: its head is short. */
-uint64_t infer_text_bytes(const struct request *request);
+/* Returns the most memory that the text of the answer takes while it is printed; 0 if the answer is
+ * binary, because the head of a binary answer is short. */
+static inline uint64_t infer_text_bytes(const struct request *request)
+{
+    const bool text = request->call.answer_format == CODEC_FORMAT_JSON;
+    return text ? request->codec->head_max(&request->call) : 0;
+}
 
-/* Bytes of sums and elements of a part, or of offsets and gathered segments, that are moved before the
- * scan, and again after it; 0: it has none. */
-uint64_t infer_part_bytes(const struct request *request);
+/* Returns the bytes of sums and elements of a part, or of offsets and gathered segments, that are
+ * moved before the scan, and again after it; 0: the request has none. */
+static inline uint64_t infer_part_bytes(const struct request *request)
+{
+    const struct codec_request *codec = &request->codec_request;
+    return codec->carry_bytes + codec->offsets_bytes + request->part_bytes +
+           request->gathered_bytes;
+}
 
-/* Elements of the input buffer. */
+/* Returns the number of elements of the input buffer. */
 uint64_t infer_input_count(const struct request *request);
 
-/* Bytes of elements that are changed before the scan (proto/elements.h), and of sums in which NaN is
- * put back to its places after it; 0: none are. */
-uint64_t infer_elements_bytes(const struct request *request);
-uint64_t infer_marks_bytes(const struct request *request);
+/* Returns the bytes of elements that are changed before the scan (proto/elements.h); 0: none are. */
+static inline uint64_t infer_elements_bytes(const struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return elements_change(&call->desc) ? elements_wide_bytes(&call->desc, call->input_bytes)
+                                        : 0;
+}
+
+/* Returns the bytes of sums among which NaN is written after the scan; 0: there are none. */
+static inline uint64_t infer_marks_bytes(const struct request *request)
+{
+    const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
+    return asked ? request->out_bytes : 0;
+}
 
 /* Charge the request with so much more of the memory budget, and count it for its client
  * (--per-client-memory). It is given back with the request. Thread: the owner.
@@ -46,8 +70,9 @@ MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *
 /* Free a text that was reserved so, and give back what it was charged with. Thread: the owner. */
 void infer_text_free(struct request *request, struct text *text);
 
-/* Give back, in steps, the pages and the charge of a very long text of numbers inside the head that
- * nobody reads again, before an answer of about the same length is printed. A shorter text stays.
+/* Give back, in steps, the pages and the charge of a text of numbers inside the head that nobody
+ * reads again, before an answer of about the same length is printed. Only for texts of
+ * INFER_FORGET_BYTES or more: new pages for a shorter text cost more than its memory is worth.
  * Thread: the owner.
  * err   CLIENT_GONE: the work was given up */
 MUST_CHECK enum status infer_text_forget(struct request *request, struct json_cut cut,
@@ -76,8 +101,16 @@ uint64_t infer_claim(const struct request *request, uint64_t more);
  * above. Thread: the owner. */
 uint64_t infer_cost(const struct request *request, uint64_t more);
 
-/* Tell admission.c what has become known of both. Thread: the owner. */
-void infer_settle(struct request *request);
+/* Replace the claim and the cost of an admitted request by what is known now. Thread: the owner. */
+void infer_settle_claim(struct request *request);
+
+/* The same for any request; a small one has no claim. */
+static inline void infer_settle(struct request *request)
+{
+    if (request->admission.claim > 0) {
+        infer_settle_claim(request);
+    }
+}
 
 /* Whether it may take what it needs. Thread: the owner. */
 bool infer_is_covered(const struct request *request);

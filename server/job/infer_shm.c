@@ -101,9 +101,6 @@ enum status infer_shm_read_input(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
     const struct shm_region *region = request->shm[SHM_INPUT].region;
-    if (!infer_shm_copies(request, SHM_INPUT)) {
-        return STATUS_OK;
-    }
     return shm_read(region, &call->input_shm, request_block_at(request, request->in_offset),
                     call->input_bytes, request->parallel, err);
 }
@@ -124,16 +121,4 @@ enum status infer_shm_write_output(struct request *request, struct error *err)
     }
     return shm_write(out->region, &call->output_shm, request_output_bytes(request),
                      request->out_bytes, request->parallel, err);
-}
-
-bool infer_shm_used(const struct request *request)
-{
-    const struct shm_tensor *shm = request->shm;
-    return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
-}
-
-bool infer_shm_copies(const struct request *request, enum shm_use tensor)
-{
-    const struct shm_tensor *shm = &request->shm[tensor];
-    return shm->region != NULL && !device_works_there(shm);
 }

@@ -6,27 +6,44 @@
 
 #include "server/sched/request.h"
 
-/* The head is decoded: hold the regions it names; nothing to do without any.
+/* True if the decoded head names a region. */
+static inline bool infer_shm_named(const struct request *request)
+{
+    const struct scan_call *call = &request->call;
+    return call->input_shm.region[0] != '\0' || call->axis_shm.region[0] != '\0' ||
+           call->output_shm.region[0] != '\0';
+}
+
+/* Hold the regions that the decoded head names.
  * err   FORBIDDEN: the client is not on this machine; what shm_acquire() says */
 MUST_CHECK enum status infer_shm_hold(struct request *request, struct error *err);
 
-/* Planned, request.out_bytes is known: decide which tensors the device works on where they are
- * (request.shm[].in_use). */
+/* Decide which tensors the device processes in shared memory itself (request.shm[].in_use). The
+ * request is planned, request.out_bytes is known, and infer_shm_used() is true. */
 void infer_shm_place(struct request *request);
 
-/* Before codec->complete(): a pending axis. */
+/* Copy a pending axis from its region, if it has one. Due before codec->complete(). */
 MUST_CHECK enum status infer_shm_read_axis(struct request *request, struct error *err);
-/* After codec->complete(): the input buffer, unless it is in use where it is. */
+/* Copy the input from its region (infer_shm_copies()). Due after codec->complete(). */
 MUST_CHECK enum status infer_shm_read_input(struct request *request, struct error *err);
-/* The output is computed. Copies it unless it is where it belongs.
- * err   SHM_ERROR: it does not fit, or what was in use has lost pages meanwhile; CLIENT_GONE:
- * given up */
+/* Copy the computed output to its region if it must be copied; check that regions in use have kept
+ * their pages. infer_shm_used() is true.
+ * err   SHM_ERROR: the output does not fit, or a region in use has lost pages; CLIENT_GONE: the
+ *       work was given up */
 MUST_CHECK enum status infer_shm_write_output(struct request *request, struct error *err);
 
 /* True if the input or the output lies in shared memory. */
-bool infer_shm_used(const struct request *request);
+static inline bool infer_shm_used(const struct request *request)
+{
+    const struct shm_tensor *shm = request->shm;
+    return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
+}
 
-/* True if the tensor is to be copied, which can take a while. */
-bool infer_shm_copies(const struct request *request, enum shm_use tensor);
+/* True if the tensor lies in shared memory and must be copied, which can take a while. */
+static inline bool infer_shm_copies(const struct request *request, enum shm_use tensor)
+{
+    const struct shm_tensor *shm = &request->shm[tensor];
+    return shm->region != NULL && shm->in_use.slab == NULL;
+}
 
 #endif

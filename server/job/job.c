@@ -124,7 +124,7 @@ static enum job_next wait_for_turn(struct request *request, uint64_t text_bytes)
 static enum job_next parse_on_loop(struct request *request)
 {
     const struct request_body *body = &request->body;
-    if (body->packed.count <= INLINE_UNPACK_BYTES &&
+    if (body->inflate != NULL && body->packed.count <= INLINE_UNPACK_BYTES &&
         infer_explain(request, body_unpack(request, UINT64_MAX, &request->error)) !=
             STATUS_OK) {
         return JOB_DONE;

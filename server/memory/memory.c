@@ -256,10 +256,11 @@ enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
         forget_refusal(memory, held + bytes);
         return STATUS_OK;
     }
-    if (bytes > budget) {
-        return memory_never_fits(memory, bytes, err);
+    const uint64_t wanted = bytes > budget ? bytes : held + bytes;
+    if (wanted > budget) {
+        return memory_never_fits(memory, wanted, err);
     }
-    remember_refusal(memory, held + bytes, budget);
+    remember_refusal(memory, wanted, budget);
     byte_size_compared_text(bytes, left, need, sizeof need);
     byte_size_text(left, free_now, sizeof free_now);
     byte_size_text(budget, whole, sizeof whole);

@@ -50,8 +50,9 @@ MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 uint64_t memory_budget(const struct memory *memory);
 
 /* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE
- * if they never fit). Released in any number of parts. `held`: bytes that the same request has
- * reserved or been promised before, and gives back if these are refused. */
+ * if they never fit together with `held`). The bytes are released in any number of parts.
+ * `held`: bytes that the same request has reserved or been promised before, and gives back if
+ * these are refused. */
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
                                       struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);

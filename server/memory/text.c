@@ -33,11 +33,6 @@ bool text_grow(struct memory *memory, struct text *text, size_t used, size_t cap
     return grown != NULL;
 }
 
-void text_wrote(struct text *text, size_t bytes)
-{
-    text->block.touched = bytes > text->block.touched ? bytes : text->block.touched;
-}
-
 void text_free(struct memory *memory, struct text *text)
 {
     if (text->block.slab != NULL) {

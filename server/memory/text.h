@@ -24,8 +24,11 @@ struct text {
 MUST_CHECK bool text_grow(struct memory *memory, struct text *text, size_t used,
                           size_t capacity);
 
-/* So many bytes from the first have been written, and have their pages therefore. */
-void text_wrote(struct text *text, size_t bytes);
+/* Note that the first `bytes` bytes have been written, and so have their pages. */
+static inline void text_wrote(struct text *text, size_t bytes)
+{
+    text->block.touched = bytes > text->block.touched ? bytes : text->block.touched;
+}
 
 /* Free it; an empty one is fine. It is empty afterwards. */
 void text_free(struct memory *memory, struct text *text);

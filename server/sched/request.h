@@ -324,10 +324,13 @@ void request_end_expired(struct request *first, uint64_t now_ns, const char *wai
 MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                           struct error *err);
 
-/* What is counted of a tensor request that has ended. */
+/* The figures of a request that has ended, but for its route and the bytes that were sent. */
 static inline struct metrics_request request_figures(const struct request *request)
 {
     return (struct metrics_request){.outcome = request->error.status,
+                                    .limit = request->limit,
+                                    .received_bytes = request->body.received,
+                                    .tensor = request->codec != NULL,
                                     .model = request->model,
                                     .elements = request->planned ? request->plan.elements : 0,
                                     .times = request->times,

@@ -584,7 +584,8 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
         computed += request->error.status == STATUS_OK;
         request->times.arrived = request->times.received = request->times.queued;
         request->times.finished = clock_now_ns();
-        const struct metrics_request ended = request_figures(request);
+        struct metrics_request ended = request_figures(request);
+        ended.tensor = true;
         metrics_request(fakes.server.metrics, &ended);
         fake_release(&fakes, request);
         (void)atomic_fetch_sub(&under_way, 1);

@@ -60,7 +60,8 @@ static const struct metrics_launch launch_times = {100, 200, 300};
 /* A finished request of a model whose stages took 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
 static struct metrics_request finished(int model, enum status status)
 {
-    struct metrics_request request = {.outcome = status, .model = model, .elements = 12};
+    struct metrics_request request = {
+        .outcome = status, .tensor = true, .model = model, .elements = 12};
     request.times.arrived = 1000 * NS_PER_MS;
     request.times.received = 1001 * NS_PER_MS;
     request.times.queued = 1003 * NS_PER_MS;
@@ -248,10 +249,14 @@ static void outcomes_counters_and_gauges_are_shown(void **state)
 {
     struct fake_server *fakes = *state;
     struct metrics *metrics = fakes->server.metrics;
-    metrics_outcome(metrics, METRICS_ROUTE_CUMSUM, STATUS_OK);
-    metrics_outcome(metrics, METRICS_ROUTE_CUMSUM, STATUS_OK);
-    metrics_outcome(metrics, METRICS_ROUTE_V2_INFER, STATUS_TOO_LARGE);
-    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, UINT64_C(5000000000));
+    const struct metrics_request ended[] = {
+        {.route = METRICS_ROUTE_CUMSUM, .received_bytes = UINT64_C(4999999999)},
+        {.route = METRICS_ROUTE_CUMSUM, .received_bytes = 1},
+        {.route = METRICS_ROUTE_V2_INFER, .outcome = STATUS_TOO_LARGE}};
+    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 4);
+    for (size_t i = 0; i < ARRAY_COUNT(ended); i++) {
+        metrics_request(metrics, &ended[i]);
+    }
     metrics_gauge_add(metrics, METRICS_GAUGE_CONNECTIONS, 3);
     metrics_gauge_add(metrics, METRICS_GAUGE_CONNECTIONS, -1);
     char *page = page_of(fakes);
@@ -260,6 +265,7 @@ static void outcomes_counters_and_gauges_are_shown(void **state)
     expect(page, "tally_requests_total{route=\"directml\",outcome=\"ok\"} 0");
     expect(page, "tally_requests_total{route=\"cumsum\",outcome=\"queue_full\"} 0");
     expect(page, "tally_received_bytes_total 5000000000");
+    expect(page, "tally_active_requests 1");
     expect(page, "tally_connections 2");
     expect(page, "tally_memory_budget_bytes 67108864");
     expect(page, "tally_queue_requests 0");
@@ -371,7 +377,8 @@ static void *count_many(void *argument)
         struct metrics_request request =
             finished(i % 5 - 1, i % 2 ? STATUS_OK : STATUS_INTERNAL);
         metrics_request(fakes->server.metrics, &request);
-        metrics_outcome(fakes->server.metrics, METRICS_ROUTE_OPENVINO, STATUS_OK);
+        const struct metrics_request page = {.route = METRICS_ROUTE_OPENVINO};
+        metrics_request(fakes->server.metrics, &page);
         if (i % 1000 == 0) {
             free(page_of(fakes));
         }

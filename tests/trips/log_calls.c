@@ -1,0 +1,83 @@
+/* Logs every call and return of the functions that the compiler has instrumented (MODE=trips):
+ * LD_PRELOAD=liblog_calls.so, with a file for each thread in the folder that LOG_CALLS names.
+ * tests/trips/count_trips.py reads the files. Without room for a file the process aborts. */
+#include <fcntl.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETURNED (UINT64_C(1) << 63)
+
+enum {
+    FILE_BYTES = 256 << 20 /* of each thread; sparse */
+};
+
+struct event {
+    uint64_t ns;       /* CLOCK_MONOTONIC; 0: unused */
+    uint64_t function; /* its address in the program's file, perhaps with RETURNED */
+};
+
+static __thread struct event *next;
+static __thread struct event *end;
+
+static int find_base(struct dl_phdr_info *info, size_t bytes, void *base)
+{
+    (void)bytes;
+    *(uintptr_t *)base = info->dlpi_addr;
+    return 1; /* the program is the first object */
+}
+
+static void open_log(void)
+{
+    char path[512];
+    const char *folder = getenv("LOG_CALLS");
+    (void)snprintf(path, sizeof path, "%s/%d", folder == NULL ? "." : folder, (int)gettid());
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    void *log = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, FILE_BYTES) == 0) {
+        log = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (log == MAP_FAILED) {
+        abort();
+    }
+    (void)close(fd);
+    next = log;
+    end = next + FILE_BYTES / sizeof *next;
+}
+
+static void append(void *function, uint64_t returned)
+{
+    static uintptr_t base;
+    struct timespec now;
+    if (next == end) { /* the thread's first event; a full file is no smaller failure */
+        if (next != NULL) {
+            abort();
+        }
+        open_log();
+        (void)dl_iterate_phdr(find_base, &base);
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    next->function = ((uintptr_t)function - base) | returned;
+    next->ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    next++;
+}
+
+/* The names that GCC and clang call. */
+void __cyg_profile_func_enter(void *function, void *caller);
+void __cyg_profile_func_exit(void *function, void *caller);
+
+void __cyg_profile_func_enter(void *function, void *caller)
+{
+    (void)caller;
+    append(function, 0);
+}
+
+void __cyg_profile_func_exit(void *function, void *caller)
+{
+    (void)caller;
+    append(function, RETURNED);
+}
