@@ -19,7 +19,6 @@
  * | owner     | what the request waits for, or who works on it                                      |
  * |-----------|-------------------------------------------------------------------------------------|
  * | LOOP      | the HTTP thread of the connection                                                   |
- * | TURN      | a turn of that thread with room for the text (text_turn.h)                          |
  * | ADMISSION | a place among the large requests, or memory                                         |
  * | CODECS    | a thread of the codec pool, or pages of memory for the body (body.h)                |
  * | QUEUE     | a device                                                                            |
@@ -27,10 +26,11 @@
  * | SLICES    | the slices of its tensor (slices.h)                                                 |
  *
  * The function that hands a request over sets the owner: admission_enter(), codec_pool_submit(),
- * queue_push(), text_turn_wait(), slices_end(). From then on nobody else touches the request, except
- * that any thread may set `cancelled` and read state and owner. The request returns to its loop by
- * its completion list, and the loop is its owner again. If the connection ends meanwhile, the
- * exchange is an orphan, which ends when the request returns.
+ * queue_push(), slices_end(). From then on nobody else touches the request, except that any thread
+ * may set `cancelled` and read state and owner. The request returns to its loop by its completion
+ * list. In the next turn of its connection the loop becomes its owner again and continues it
+ * (http_daemon_returned()). If the connection ends meanwhile, the exchange is an orphan, which ends
+ * when the request returns.
  *
  * A slice of a large tensor is a request, too (`slice.of`), owned by the queue and by workers while
  * the whole tensor is in BODY or SCAN. The slice owns its bytes of the block: the whole writes behind
@@ -76,7 +76,6 @@ enum request_state {
 
 enum request_owner {
     OWNER_LOOP,
-    OWNER_TURN,
     OWNER_ADMISSION,
     OWNER_CODECS,
     OWNER_QUEUE,
