@@ -37,8 +37,7 @@ enum {
     TRIM_DAEMONS = 64,   /* daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* a run up to this long is charged by the clock */
     CPU_CHECK_US = 2000, /* time charged between two looks at the thread's processor time */
-    LONG_TEXT_BYTES =
-        16 << 10 /* a text up to this long takes as long as other small requests */
+    LONG_TEXT_BYTES = 16 << 10 /* connections with longer texts wait in LINE_TEXT */
 };
 
 void http_daemons_init(struct http_loop *loop)
@@ -236,7 +235,7 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* The crowd's line with the least time among those in which a daemon waits. */
+/* The line with the least time among those in which a daemon waits. The crowd is ready. */
 static struct ready_line *next_line(struct crowd *crowd)
 {
     struct ready_line *least = NULL;
@@ -251,6 +250,7 @@ static struct ready_line *next_line(struct crowd *crowd)
             least = line;
         }
     }
+    assert(least != NULL); /* crowd->ready_count > 0 */
     return least;
 }
 
