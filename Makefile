@@ -163,9 +163,9 @@ $(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite
 # A device on a clock of its own.
 $(B)/tests/unit/test_cursor: LDFLAGS += -Wl,--wrap=clock_gettime
 
-# No heartbeat, who pays for texts that wait, daemons that do not start, newcomers that wait.
+# No heartbeat, who pays for texts, daemons that do not start, newcomers that wait.
 $(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \
-    -Wl,--wrap=text_turn_place,--wrap=text_turn_next,--wrap=http_daemon_served,--wrap=uv_poll_init \
+    -Wl,--wrap=infer_encode,--wrap=http_daemon_returned,--wrap=http_daemon_served,--wrap=uv_poll_init \
     -Wl,--wrap=MHD_start_daemon,--wrap=places_ask
 
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).

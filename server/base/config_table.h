@@ -93,8 +93,8 @@ X(queue_depth,         UINT,   "1024",           1,          1000000,          "
   "Requests that may wait for a device, and large ones that may wait to begin; beyond them clients " \
   "get 503, before their bodies are read, but for one that has less than its part of them.")       \
 X(inline_json_bytes,   SIZE,   "128KiB",         0,          SIZE_GIB,         "bytes",            \
-  "JSON texts up to this size are parsed and printed on the HTTP thread, as long as few of them "  \
-  "come at once, longer ones in the codec pool.")                                                  \
+  "JSON texts up to this size are parsed and printed on the HTTP thread, longer ones in the codec " \
+  "pool.")                                                                                         \
 GROUP("Deadlines")                                                                                 \
 X(header_timeout_ms,   UINT,   "10000",          1,          86400000,         "ms",               \
   "From the first byte of a request to the end of its headers.")                                   \

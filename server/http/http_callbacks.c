@@ -8,7 +8,7 @@
  *     on_connection      ends                end_connection()
  *
  * When on_access() has handed the request over to another thread, it returns without an answer,
- * and the daemon does not run until http_daemon_resume().
+ * and the daemon does not run until http_daemon_returned().
  *
  * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not
  * start. Thread: the loop. */

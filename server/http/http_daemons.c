@@ -1,8 +1,10 @@
 /* Which connection of a loop runs next.
  *
  * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which
- * connection runs, and looks at its other work between two runs. A daemon without a connection
- * is kept in a list for the next connection: starting a daemon costs more than running it.
+ * connection runs, and looks at its other work between two runs. A run includes everything that
+ * the thread does for the connection's request: it reads, parses, scans, prints and sends, and it
+ * continues a request that another thread has returned. A daemon without a connection is kept in
+ * a list for the next connection: starting a daemon costs more than running it.
  *
  * The first connections of all clients are a crowd. If a client opens more connections, these
  * are a crowd of their own. Crowds take turns by the thread's time that they were charged with:
@@ -10,12 +12,13 @@
  * missed. The crowd of first connections is charged with its time divided by the number of its
  * ready connections, because each of them belongs to another client.
  *
- * The ready daemons of a crowd are a queue. Every second turn of a crowd goes to a connection
- * that was accepted since its last run, if there is one: the first request of a new connection
- * does not wait for the whole queue, which takes seconds where thousands of connections ask for
- * pages.
+ * The ready daemons of a crowd wait in three lines, each first in, first out: connections that
+ * have not run yet, connections whose last request had a long text or a long answer in text, and
+ * others. The lines of a crowd take turns by time, as the crowds do. So the first request of a
+ * new connection does not wait for thousands of connections that ask for pages, and a small
+ * request does not wait for the texts of all connections of its crowd, but for one of them.
  *
- * A crowd is charged with the processor time of its runs, however long they are.
+ * A crowd and a line are charged with the processor time of their runs, however long they are.
  *
  * The number of crowds is limited: a client that gets no crowd shares turns with first
  * connections. Possible failures: none; daemons are started by http_daemon_ensure().
@@ -33,7 +36,8 @@ enum {
     KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
     TRIM_DAEMONS = 64,   /* daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* a run up to this long is charged by the clock */
-    CPU_CHECK_US = 2000  /* time charged between two looks at the thread's processor time */
+    CPU_CHECK_US = 2000, /* time charged between two looks at the thread's processor time */
+    LONG_TEXT_BYTES = 16 << 10 /* connections with longer texts wait in READY_TEXT */
 };
 
 void http_daemons_init(struct http_loop *loop)
@@ -43,8 +47,9 @@ void http_daemons_init(struct http_loop *loop)
     TAILQ_INIT(&loop->unused[true]);
     TAILQ_INIT(&loop->ready_crowds);
     for (size_t i = 0; i < CROWDS_MAX; i++) {
-        TAILQ_INIT(&loop->crowds[i].ready);
-        TAILQ_INIT(&loop->crowds[i].ready_fresh);
+        for (size_t line = 0; line < READY_COUNT; line++) {
+            TAILQ_INIT(&loop->crowds[i].lines[line].daemons);
+        }
     }
 }
 
@@ -85,7 +90,6 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
     client_hold(client);
     unused->client = client;
     unused->served_ns = 0; /* http_daemons_next() raises it */
-    unused->newcomers_next = false;
     return unused;
 }
 
@@ -101,7 +105,7 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
     daemon->crowd = first ? &loop->crowds[0] : crowd_of(loop, client);
     daemon->crowd->connections++;
     daemon->fresh = true;
-    daemon->brings_texts = false;
+    daemon->text_bytes = 0;
     return daemon;
 }
 
@@ -112,6 +116,14 @@ static struct crowd *crowd_served(const struct http_daemon *daemon)
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
 }
 
+static enum ready_line_id line_of(const struct http_daemon *daemon)
+{
+    if (daemon->fresh) {
+        return READY_NEW;
+    }
+    return daemon->text_bytes > LONG_TEXT_BYTES ? READY_TEXT : READY_SMALL;
+}
+
 void http_daemon_wake(struct http_daemon *daemon)
 {
     if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_away(daemon)) {
@@ -120,11 +132,17 @@ void http_daemon_wake(struct http_daemon *daemon)
     struct crowd *crowd = crowd_served(daemon);
     daemon->ready = true;
     daemon->queued_by = crowd;
-    daemon->queue = daemon->fresh ? &crowd->ready_fresh : &crowd->ready;
-    TAILQ_INSERT_TAIL(daemon->queue, daemon, ready_link);
+    daemon->line = &crowd->lines[line_of(daemon)];
+    TAILQ_INSERT_TAIL(&daemon->line->daemons, daemon, ready_link);
     if (crowd->ready_count++ == 0) {
         TAILQ_INSERT_TAIL(&daemon->loop->ready_crowds, crowd, ready_link);
     }
+}
+
+void http_daemon_returned(struct http_daemon *daemon)
+{
+    daemon->returned = true;
+    http_daemon_wake(daemon);
 }
 
 void http_daemon_resume(struct http_daemon *daemon)
@@ -138,7 +156,7 @@ static void daemon_unready(struct http_daemon *daemon)
     struct crowd *crowd = daemon->queued_by;
     if (daemon->ready) {
         daemon->ready = false;
-        TAILQ_REMOVE(daemon->queue, daemon, ready_link);
+        TAILQ_REMOVE(&daemon->line->daemons, daemon, ready_link);
         if (--crowd->ready_count == 0) {
             TAILQ_REMOVE(&daemon->loop->ready_crowds, crowd, ready_link);
         }
@@ -211,56 +229,44 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* True if enough texts of the daemon's client wait to be converted: texts that are read long
- * before their turn would have left the processor's caches by then. Connections of the client
- * that bring no texts are read all the same. */
-static bool has_read_enough(struct http_daemon *daemon)
+/* The line with the least time among those in which a daemon waits. The crowd is ready. */
+static struct ready_line *next_line(struct crowd *crowd)
 {
-    return daemon->brings_texts &&
-           text_turn_has_enough(&daemon->loop->completion.texts, crowd_served(daemon)->client);
-}
-
-/* The first daemon of the queue that may read; NULL: none. */
-static struct http_daemon *first_of(struct daemon_queue *queue)
-{
-    struct http_daemon *daemon = TAILQ_FIRST(queue);
-    while (daemon != NULL && has_read_enough(daemon)) {
-        daemon = TAILQ_NEXT(daemon, ready_link);
+    struct ready_line *least = NULL;
+    for (size_t i = 0; i < READY_COUNT; i++) {
+        struct ready_line *line = &crowd->lines[i];
+        if (TAILQ_EMPTY(&line->daemons)) {
+            continue;
+        }
+        /* An empty line has no claim on the time that it missed. */
+        line->served_ns = larger_of(line->served_ns, crowd->line_served_ns);
+        if (least == NULL || line->served_ns < least->served_ns) {
+            least = line;
+        }
     }
-    return daemon;
-}
-
-/* The crowd's next daemon; NULL: none may read. */
-static struct http_daemon *next_of(struct crowd *crowd)
-{
-    struct http_daemon *next = crowd->newcomers_next ? first_of(&crowd->ready_fresh) : NULL;
-    next = next == NULL ? first_of(&crowd->ready) : next;
-    return next == NULL ? first_of(&crowd->ready_fresh) : next;
+    assert(least != NULL); /* crowd->ready_count > 0 */
+    return least;
 }
 
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
-    struct http_daemon *next = NULL;
     struct crowd *least = NULL;
-    for (struct crowd *crowd = TAILQ_FIRST(&loop->ready_crowds); crowd != NULL;
-         crowd = TAILQ_NEXT(crowd, ready_link)) {
+    struct crowd *crowd = NULL;
+    TAILQ_FOREACH(crowd, &loop->ready_crowds, ready_link)
+    {
         /* A crowd with less time than the last one was idle when that had its turn. */
         crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
         if (least == NULL || crowd->served_ns < least->served_ns) {
-            struct http_daemon *first = next_of(crowd);
-            if (first != NULL) {
-                next = first;
-                least = crowd;
-            }
+            least = crowd;
         }
     }
-    if (next != NULL) {
-        loop->served_ns = least->served_ns;
-        least->newcomers_next = !least->newcomers_next;
-        TAILQ_REMOVE(next->queue, next, ready_link);
-        TAILQ_INSERT_TAIL(next->queue, next, ready_link);
+    if (least == NULL) {
+        return NULL;
     }
-    return next;
+    const struct ready_line *line = next_line(least);
+    loop->served_ns = least->served_ns;
+    least->line_served_ns = line->served_ns;
+    return TAILQ_FIRST(&line->daemons);
 }
 
 /* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The
@@ -290,4 +296,5 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     const size_t turns = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
     /* The crowd may have been idle before, and has no claim on that time. */
     crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + own_ns / turns;
+    daemon->line->served_ns += own_ns;
 }

@@ -3,12 +3,15 @@
  * One turn of a loop:
  *   uv polls --> on_events: sockets are readable or writable; their daemons become ready
  *            --> accepting.c: new connections; each gets a daemon
- *            --> on_done: requests return from other threads; connections that another loop
- *                accepted for this one
+ *            --> on_done: requests return from other threads, and their daemons become ready;
+ *                connections that another loop accepted for this one
  *            --> on_heartbeat: time limits, clients that have left (deadlines.c)
- *   uv_check --> convert_waiting_texts: texts for which the turn before had no time
- *            --> run_daemons: MHD_run() for ready daemons in the order of http_daemons.c, for at
- *                most TURN_US
+ *   uv_check --> run_daemons: ready daemons in the order of http_daemons.c, until TURN_US are
+ *                over; a run continues a request that has returned, and calls MHD_run()
+ *
+ * All work for a request is done in runs of its daemon: texts up to --inline-json-bytes are
+ * parsed and printed there. So the loop looks at its descriptors after TURN_US and the rest of
+ * one run, and what has arrived for others has its place in the order of the next turn.
  *
  * An event during a turn is processed in the next turn. While a daemon is ready, an idle handle
  * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a
@@ -45,7 +48,6 @@ enum {
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* runs of each daemon before the loop is taken down */
     STOPPED_MS = 1000,   /* a longer turn means SIGSTOP, or a paused container */
-    PAID_BYTES = 1024,   /* shorter texts with their sums are converted in a microsecond */
     MOST_UNSWEPT = 4,    /* heartbeats in a row that may leave out their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
@@ -85,42 +87,36 @@ static void resume_body(struct exchange *exchange)
     http_daemon_resume(conn->daemon);
 }
 
-/* Continue with a request that another thread returned. The connection's crowd is charged with
- * the time of a text that this step converts. A step without a text is not charged, because
- * reading the clock costs more than the step. */
-static void advance(struct exchange *exchange)
+/* The daemon runs, and its request has returned: the loop is its owner again, and continues
+ * it. */
+static void continue_request(struct http_daemon *daemon)
 {
+    struct exchange *exchange = daemon->conn->exchange;
     struct request *request = &exchange->request;
-    struct http_daemon *daemon = exchange->conn->daemon;
-    const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
-    const uint64_t begin_ns = converts ? clock_now_ns() : 0;
-    if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
-        job_run(request)) {
-        exchange_resume(exchange);
+    daemon->returned = false;
+    request_set_owner(request, OWNER_LOOP);
+    if (request_state(request) != REQUEST_READY) {
+        (void)exchange_comes_too_late(exchange);
     }
-    if (converts) {
-        http_daemon_served(daemon, clock_now_ns() - begin_ns);
+    if (request_state(request) == REQUEST_BODY) {
+        resume_body(exchange);
+    } else if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
+               job_run(request)) {
+        exchange_resume(exchange);
     }
 }
 
+/* A request is back. The turn of its connection continues it. */
 static void take_back(struct request *request)
 {
     struct exchange *exchange = exchange_of(request);
     assert(exchange->magic == EXCHANGE_MAGIC);
-    request_set_owner(request, OWNER_LOOP);
     if (exchange->orphan) {
+        request_set_owner(request, OWNER_LOOP);
         exchange->loop->completion.expected--;
         exchange_end_orphan(exchange);
-        return;
-    }
-    const enum request_state state = request_state(request);
-    if (state != REQUEST_READY) {
-        (void)exchange_comes_too_late(exchange);
-    }
-    if (state == REQUEST_BODY) {
-        resume_body(exchange);
     } else {
-        advance(exchange);
+        http_daemon_returned(exchange->conn->daemon);
     }
 }
 
@@ -186,7 +182,12 @@ static void daemon_run_once(struct http_daemon *daemon)
 {
     http_daemon_begin_run(daemon);
     daemon->loop->running = daemon;
-    (void)MHD_run(daemon->mhd);
+    if (daemon->returned) {
+        continue_request(daemon);
+    }
+    if (!http_daemon_is_away(daemon)) {
+        (void)MHD_run(daemon->mhd);
+    }
     daemon->loop->running = NULL;
     if (daemon->loop->conn_ended) {
         accepting_resume(daemon->loop);
@@ -226,30 +227,14 @@ static bool run_daemons(struct http_loop *loop)
         }
         loop->run_ns = run_ns;
         daemon_run(daemon);
-        if (daemon_has_pending(daemon)) {
-            http_daemon_wake(daemon);
-        }
+        const bool pending = daemon_has_pending(daemon);
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
-    }
-    return true; /* perhaps none is ready; the next turn finds out */
-}
-
-/* Convert the texts that wait for this turn. */
-static void convert_waiting_texts(struct http_loop *loop)
-{
-    struct text_turn *texts = &loop->completion.texts;
-    text_turn_begin(texts);
-    for (struct request *request = text_turn_next(texts); request != NULL;
-         request = text_turn_next(texts)) {
-        const uint64_t now_ns = clock_now_ns();
-        exchange_of(request)->conn->daemon->brings_texts = true;
-        if (request_verdict(request, now_ns) == STATUS_OK) {
-            take_back(request);
-        } else {
-            request_end_expired(request, now_ns, "its turn on an HTTP thread");
+        if (pending) {
+            http_daemon_wake(daemon);
         }
     }
+    return true; /* perhaps none is ready; the next turn finds out */
 }
 
 /* Returns the time. After the process was stopped, all deadlines of clients seem to have
@@ -273,10 +258,9 @@ static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
     (void)notice_stop(loop);
-    convert_waiting_texts(loop);
     const bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
-    if (pending || text_turn_waits(&loop->completion.texts)) {
+    if (pending) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
         (void)uv_idle_stop(&loop->idle);
@@ -322,11 +306,6 @@ static void on_heartbeat(uv_timer_t *timer)
         loop->stood_still = false;
         accepting_resume(loop);
     }
-    struct http_daemon *daemon = NULL;
-    TAILQ_FOREACH(daemon, &loop->daemons, link)
-    {
-        daemon->brings_texts = false;
-    }
     http_daemons_trim(loop);
 }
 
@@ -334,9 +313,6 @@ static void on_heartbeat(uv_timer_t *timer)
  * by now, or a hung device has them. */
 static void end_requests(struct http_loop *loop)
 {
-    while (text_turn_waits(&loop->completion.texts)) {
-        convert_waiting_texts(loop);
-    }
     on_done(&loop->done, 0, 0);
     struct http_daemon *daemon = NULL;
     TAILQ_FOREACH(daemon, &loop->daemons, link)

@@ -52,13 +52,14 @@ struct http_daemon {
     struct crowd *crowd;           /* the crowd that the connection belongs to; NULL: unused */
     TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
     TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused while crowd is NULL */
-    TAILQ_ENTRY(http_daemon) ready_link;  /* in `queue` while `ready` */
-    struct daemon_queue *queue;           /* of crowd `queued_by` */
-    struct crowd *queued_by;
-    bool ready;        /* the daemon waits for a run */
-    bool fresh;        /* the connection was accepted since the last run */
-    bool brings_texts; /* since the last heartbeat a text waited for its turn (text_turn.h) */
-    uint64_t runs;     /* number of runs so far */
+    TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
+    struct ready_line *line; /* the line in which the daemon waits, or waited last; of ... */
+    struct crowd *queued_by; /* ... this crowd */
+    bool ready;              /* the daemon waits for a run */
+    bool fresh;              /* the connection was accepted since the last run */
+    bool returned; /* the request is back by the completion list; the next run continues it */
+    uint64_t text_bytes; /* length of the last request's text, or of its answer's if longer */
+    uint64_t runs;       /* number of runs so far */
     bool reading; /* the last run read a piece of a body that filled its share of the buffer */
     bool handshake_moved; /* the last run sent or received bytes of a TLS handshake */
     bool acknowledge;     /* the last run read a header, and the body may wait for an ACK */
@@ -66,17 +67,30 @@ struct http_daemon {
 
 TAILQ_HEAD(daemon_queue, http_daemon);
 
+/* The lines of a crowd. */
+enum ready_line_id {
+    READY_NEW,   /* connections that have not run yet */
+    READY_SMALL, /* other connections */
+    READY_TEXT,  /* connections whose last request had a long text or a long answer in text */
+    READY_COUNT
+};
+
+/* Daemons that wait for a run, the next one first. */
+struct ready_line {
+    struct daemon_queue daemons;
+    uint64_t served_ns; /* time of the thread, as it counts for the order of lines */
+};
+
 /* Connections that share turns on a loop: those of one client except its first, or the first
  * connections of all clients. */
 struct crowd {
     struct client *client; /* held; NULL: first connections, or an unused crowd */
     size_t connections;
-    size_t ready_count;
-    struct daemon_queue ready;       /* daemons that wait for a run, the next one first ... */
-    struct daemon_queue ready_fresh; /* ... and those whose connection is new */
-    TAILQ_ENTRY(crowd) ready_link;   /* in loop->ready_crowds while ready_count > 0 */
-    bool newcomers_next;             /* the crowd's next turn goes to a new connection */
-    uint64_t served_ns; /* time of the thread, as it counts for the order of turns */
+    size_t ready_count; /* daemons in all lines */
+    struct ready_line lines[READY_COUNT];
+    TAILQ_ENTRY(crowd) ready_link; /* in loop->ready_crowds while ready_count > 0 */
+    uint64_t line_served_ns; /* served_ns of the line whose turn was last, before that turn */
+    uint64_t served_ns;      /* time of the thread, as it counts for the order of crowds */
 };
 
 enum {
@@ -234,12 +248,15 @@ void http_daemon_leave(struct http_daemon *daemon);
  * run. */
 static inline bool http_daemon_is_away(const struct http_daemon *daemon)
 {
-    return daemon->conn != NULL && daemon->conn->exchange != NULL &&
+    return daemon->conn != NULL && daemon->conn->exchange != NULL && !daemon->returned &&
            request_is_away(&daemon->conn->exchange->request);
 }
 /* Have the daemon run. No effect while it runs, because a run processes everything that is
- * there; nor while another thread owns its request, because http_daemon_resume() wakes it. */
+ * there; nor while another thread owns its request, because http_daemon_returned() wakes it. */
 void http_daemon_wake(struct http_daemon *daemon);
+/* The completion list has returned the request on the daemon's connection: have the daemon run,
+ * and continue the request in that run. */
+void http_daemon_returned(struct http_daemon *daemon);
 /* The loop owns the request on the daemon's connection again: have the daemon run. */
 void http_daemon_resume(struct http_daemon *daemon);
 /* The daemon runs now. */
@@ -247,7 +264,7 @@ void http_daemon_begin_run(struct http_daemon *daemon);
 /* Returns the next daemon to run, one of the crowd that was served least; NULL: none is
  * ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* Charge the daemon's crowd with `ns` of the thread's time. */
+/* The daemon has run for `ns`: charge its crowd and its line with the thread's time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse a request of the daemon's connection with this

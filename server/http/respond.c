@@ -362,6 +362,8 @@ bool respond(struct exchange *exchange)
     bool queued = MHD_queue_response(exchange->conn->connection, exchange->http_status,
                                      response) == MHD_YES;
     MHD_destroy_response(response);
+    exchange->conn->daemon->text_bytes =
+        larger_of(request->head_bytes, request->answer.head_bytes);
     exchange_enter(exchange, REQUEST_ANSWERING);
     return queued;
 }

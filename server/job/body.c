@@ -87,8 +87,7 @@ static enum status ask_head(struct request *request, struct error *err)
     }
     /* A carry was checked as it came; offsets are checked when the body is complete. */
     const struct codec_request *codec = &request->codec_request;
-    if (request->head_bytes >
-            smaller_of(request->server->config->inline_json_bytes, TEXT_TURN_SHORT_BYTES) &&
+    if (request->head_bytes > request->server->config->inline_json_bytes &&
         codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
         body->spill = true;
         return STATUS_OK;

@@ -107,18 +107,10 @@ static enum job_next unpack(struct request *request)
     return request->body.inflate != NULL ? JOB_LATER : JOB_NEXT;
 }
 
-/* Where the loop parses or prints a text: at once, in a later turn, or not at all. */
-static enum text_place text_place(const struct request *request, uint64_t bytes)
+/* Whether a text of so many bytes is too long to be parsed or printed on the loop. */
+static bool text_is_long(const struct request *request, uint64_t bytes)
 {
-    return text_turn_place(&request->completion->texts, bytes,
-                           request->server->config->inline_json_bytes);
-}
-
-/* The request waits for a turn of the loop in which there is room for the text. */
-static enum job_next wait_for_turn(struct request *request, uint64_t text_bytes)
-{
-    text_turn_wait(&request->completion->texts, request, text_bytes);
-    return JOB_WAIT;
+    return bytes > request->server->config->inline_json_bytes;
 }
 
 static enum job_next parse_on_loop(struct request *request)
@@ -130,16 +122,9 @@ static enum job_next parse_on_loop(struct request *request)
         return JOB_DONE;
     }
     const bool has_text = !request->decoded || request->call.source == CALL_SOURCE_TEXT;
-    enum text_place place = TEXT_NOW;
-    if (body->inflate != NULL || body->spill) {
-        place = TEXT_ELSEWHERE;
-    } else if (has_text) {
-        place = text_place(request, request->head_bytes);
-    }
-    if (place == TEXT_LATER) {
-        return wait_for_turn(request, request->head_bytes);
-    }
-    if (place == TEXT_ELSEWHERE) { /* memory for a long body is promised before it is parsed */
+    if (body->inflate != NULL || body->spill ||
+        (has_text && text_is_long(request, request->head_bytes))) {
+        /* memory for a long body is promised before it is parsed */
         return infer_may_go_on(request, 0) ? JOB_LATER : JOB_WAIT;
     }
     return infer_decode_body(request) == STATUS_OK ? JOB_NEXT : JOB_DONE;
@@ -168,7 +153,7 @@ static enum job_next step_prepare(struct request *request)
     }
     if (on_loop(request)) {
         const bool long_text = request->call.source == CALL_SOURCE_TEXT &&
-                               request->head_bytes > request->server->config->inline_json_bytes;
+                               text_is_long(request, request->head_bytes);
         if (!infer_may_go_on(request, 0)) {
             return JOB_WAIT;
         }
@@ -219,7 +204,8 @@ static enum job_next step_scan(struct request *request)
 static bool print_is_long(const struct request *request)
 {
     bool packs = request->accept_coding != CODING_IDENTITY;
-    return (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
+    return text_is_long(request, infer_text_bytes(request)) ||
+           (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
            infer_part_bytes(request) > INLINE_MOVE_BYTES ||
            infer_marks_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
@@ -227,24 +213,15 @@ static bool print_is_long(const struct request *request)
 
 static enum job_next step_print(struct request *request)
 {
-    const uint64_t text_bytes = infer_text_bytes(request);
     if (request->times.computed != 0 && request->deadline_ns != 0 &&
         clock_now_ns() >= request->deadline_ns) {
         (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
     }
-    if (on_loop(request)) {
-        const enum text_place place =
-            print_is_long(request) ? TEXT_ELSEWHERE : text_place(request, text_bytes);
-        if (place == TEXT_LATER) {
-            return wait_for_turn(request, text_bytes);
-        }
-        if (place == TEXT_ELSEWHERE) {
-            return JOB_LATER;
-        }
-    } else if (print_ns(request) > request->cost_ns) {
-        return JOB_LATER; /* a short text that asks for a long answer waits with the long ones */
+    /* In the work pool, a short text that asks for a long answer waits with the long ones. */
+    if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->cost_ns) {
+        return JOB_LATER;
     }
     infer_encode(request);
     return JOB_DONE;

@@ -1,14 +1,13 @@
-/* The way back to a loop: workers and codec threads post finished requests, the loop that owns
- * their connections takes them. A lock-free LIFO and an eventfd, written only when the list was
- * empty, so a batch of n answers wakes the loop once.
+/* The completion list of a loop: workers and codec threads post requests, and the loop that owns
+ * their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
+ * the eventfd only if the list was empty, so a batch of n answers wakes the loop once.
  *
- * Workers call those that say `any` or `their owner`, the loop that owns the list the others. */
+ * Thread: the loop that owns the list, if the function's comment names no other. */
 #ifndef TALLY_SERVER_COMPLETION_H
 #define TALLY_SERVER_COMPLETION_H
 
 #include "proto/status.h"
 #include "server/sched/device_pool.h"
-#include "server/sched/text_turn.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,9 +17,8 @@ struct request;
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
-    size_t expected; /* requests that are to return, that of a cursor once; the taker's own */
-    struct text_turn texts;      /* that the taker's thread parses and prints; its own */
-    struct thread_device device; /* that the taker's thread scans small tensors with; its own */
+    size_t expected; /* requests that are to return, that of a cursor once; the loop's own */
+    struct thread_device device; /* the device on which the loop scans small tensors */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
@@ -34,15 +32,15 @@ void completion_post(struct completion *completion, struct request *first);
  * slice.advance(), in this thread. Thread: their owner, holding no lock. */
 void completion_post_home(struct request *first);
 
-/* Wake the loop without a request: it looks at its heartbeat work now. Thread: any. */
+/* Wake the loop without a request: the loop does its heartbeat work now. Thread: any. */
 void completion_wake(struct completion *completion);
 
-/* End a chain of requests with the same error (the first one that each had wins) and post them;
- * NULL is fine. Thread: their owner. */
+/* End a chain of requests with the same error and post them; NULL is fine. A request that has an
+ * error already keeps it. Thread: their owner. */
 void completion_fail(struct request *first, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */
+/* Returns everything that was posted, oldest first; NULL: nothing. Clears the eventfd. */
 struct request *completion_take(struct completion *completion);
 
 #endif

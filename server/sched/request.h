@@ -19,7 +19,6 @@
  * | owner     | what the request waits for, or who works on it                                      |
  * |-----------|-------------------------------------------------------------------------------------|
  * | LOOP      | the HTTP thread of the connection                                                   |
- * | TURN      | a turn of that thread with room for the text (text_turn.h)                          |
  * | ADMISSION | a place among the large requests, or memory                                         |
  * | WORK      | a thread of the work pool, or pages of memory for the body (body.h)                 |
  * | QUEUE     | a device                                                                            |
@@ -27,10 +26,11 @@
  * | CURSOR    | the slices of its tensor (cursor.h)                                                 |
  *
  * The function that hands a request over sets the owner: admission_enter(), work_submit(),
- * queue_push(), text_turn_wait(), cursor_scan(). From then on nobody else touches the request, except
- * that any thread may set `cancelled` and read state and owner. The request returns to its loop by
- * its completion list, and the loop is its owner again. If the connection ends meanwhile, the
- * exchange is an orphan, which ends when the request returns.
+ * queue_push(), cursor_scan(). From then on nobody else touches the request, except that any thread
+ * may set `cancelled` and read state and owner. The request returns to its loop by its completion
+ * list. In the next turn of its connection the loop becomes its owner again and continues it
+ * (http_daemon_returned()). If the connection ends meanwhile, the exchange is an orphan, which ends
+ * when the request returns.
  *
  * The cursor of a large scan is an entry of the queue, too, and so has the form of a request
  * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any state
@@ -78,7 +78,6 @@ enum request_state {
 
 enum request_owner {
     OWNER_LOOP,
-    OWNER_TURN,
     OWNER_ADMISSION,
     OWNER_WORK,
     OWNER_QUEUE,
