@@ -125,8 +125,8 @@ static void follow_orders(struct http_loop *loop);
 static void take_chain_back(struct request *request)
 {
     while (request != NULL) {
-        struct request *next = request->next;
-        request->next = NULL;
+        struct request *next = request->line.next;
+        request->line.next = NULL;
         take_back(request);
         request = next;
     }

@@ -63,11 +63,11 @@ struct cursor {
 /* True if the payload is the input buffer, byte by byte, and stays in its place. */
 static bool lands_as_it_is(struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
            !call->byte_swap && !call->axis_pending && !elements_change(&call->desc) &&
            !infer_shm_used(request) && request->body.inflate == NULL && !request->body.spill &&
-           request->block.slab != NULL;
+           request->memory.block.slab != NULL;
 }
 
 /* Bytes of the sums that slices hand over; a scan has no more lines than bytes. */
@@ -88,17 +88,17 @@ static bool worth_slicing(const struct request *request, struct scan_slicing *sl
 {
     uint64_t least = request->server->config->slice_bytes;
     bool long_at_worst =
-        scan_plan_slowest_ns(&request->plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
-    bool long_always = scan_plan_effort(&request->plan) / WHOLE_SLICES >= least;
+        scan_plan_slowest_ns(&request->scan.plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
+    bool long_always = scan_plan_effort(&request->scan.plan) / WHOLE_SLICES >= least;
     return least > 0 && (long_always || long_at_worst) && !infer_shm_used(request) &&
-           make_slicing(&request->plan, false, slicing);
+           make_slicing(&request->scan.plan, false, slicing);
 }
 
 bool cursor_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
-    return request->cursor != NULL || part_is_one(request) || request->call.desc.has_offsets ||
-           worth_slicing(request, &ignored);
+    return request->scan.cursor != NULL || part_is_one(request) ||
+           request->scan.call.desc.has_offsets || worth_slicing(request, &ignored);
 }
 
 /* ---- the size of slices ---- */
@@ -129,17 +129,17 @@ static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 static bool begin_round(struct cursor *cursor)
 {
     const struct request *whole = cursor->whole;
-    const struct segments_place place = {.slab = whole->block.slab,
-                                         .in_offset = whole->in_offset,
-                                         .out_offset = whole->out_offset,
-                                         .gathered_offset = whole->gathered_offset};
+    const struct segments_place place = {.slab = whole->memory.block.slab,
+                                         .in_offset = whole->memory.in_offset,
+                                         .out_offset = whole->memory.out_offset,
+                                         .gathered_offset = whole->memory.gathered_offset};
     const uint64_t most = cursor->most_elements;
-    if (whole->segments == NULL) {
+    if (whole->scan.segments == NULL) {
         return false;
     }
     cursor->steps_done = 0;
-    cursor->job_count =
-        segments_next(whole->segments, &place, most, &cursor->jobs, &cursor->round_elements);
+    cursor->job_count = segments_next(whole->scan.segments, &place, most, &cursor->jobs,
+                                      &cursor->round_elements);
     if (cursor->job_count != 1 || cursor->round_elements <= most ||
         !make_slicing(cursor->jobs->plan, false, &cursor->slicing)) {
         cursor->slicing = (struct scan_slicing){.steps = 1};
@@ -154,23 +154,24 @@ static void place_slice(struct cursor *cursor, const struct scan_slice *cut)
 {
     const struct request *whole = cursor->whole;
     struct request *slice = &cursor->slice;
-    const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    const uint64_t bytes = dtype_info(whole->scan.plan.dtype)->bytes;
     struct scan_job *job = &slice->slice.job;
     *job = (struct scan_job){.carry = cut->carries ? cursor->carry : NULL,
                              .carry_in = cut->carries && cut->position > 0,
                              .carry_out = cut->carries && cut->more,
                              .holes = cut->holes};
-    if (whole->part != NULL) {
-        job->carry = whole->part->sums + cut->line * whole->part->sum_bytes;
-        job->carry_in = whole->part->carries || cut->position > 0;
+    if (whole->scan.part != NULL) {
+        job->carry = whole->scan.part->sums + cut->line * whole->scan.part->sum_bytes;
+        job->carry_in = whole->scan.part->carries || cut->position > 0;
         job->carry_out = true;
-        job->totals = whole->call.totals;
+        job->totals = whole->scan.call.totals;
     }
     const bool one = cursor->job_count == 1; /* scan of segments */
-    const size_t in = one ? cursor->jobs->in_offset : whole->in_offset;
-    const size_t out = one ? cursor->jobs->out_offset : whole->out_offset + whole->out_first;
-    slice->in_offset = in + (size_t)(cut->in_first * bytes);
-    slice->out_offset = out + (size_t)(cut->out_first * bytes);
+    const size_t in = one ? cursor->jobs->in_offset : whole->memory.in_offset;
+    const size_t out =
+        one ? cursor->jobs->out_offset : whole->memory.out_offset + whole->memory.out_first;
+    slice->memory.in_offset = in + (size_t)(cut->in_first * bytes);
+    slice->memory.out_offset = out + (size_t)(cut->out_first * bytes);
 }
 
 /* Describe all scans of a round as one slice, whose plan has as many elements. */
@@ -178,13 +179,13 @@ static void place_round(struct cursor *cursor)
 {
     const uint64_t elements = cursor->round_elements;
     struct request *slice = &cursor->slice;
-    slice->plan = (struct scan_plan){.dtype = cursor->jobs->plan->dtype,
-                                     .in_place = true,
-                                     .axis = {elements, 1, 1},
-                                     .lines = 1,
-                                     .elements = elements,
-                                     .in_elements = elements,
-                                     .out_elements = elements};
+    slice->scan.plan = (struct scan_plan){.dtype = cursor->jobs->plan->dtype,
+                                          .in_place = true,
+                                          .axis = {elements, 1, 1},
+                                          .lines = 1,
+                                          .elements = elements,
+                                          .in_elements = elements,
+                                          .out_elements = elements};
     slice->slice.jobs = cursor->jobs;
     slice->slice.job_count = cursor->job_count;
 }
@@ -202,25 +203,26 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     } else {
         const uint64_t most = larger_of(cursor->most_elements / cursor->slicing.elements, 1);
         cut = scan_slicing_take(&cursor->slicing, cursor->steps_done,
-                                smaller_of(end - cursor->steps_done, most), &slice->plan);
+                                smaller_of(end - cursor->steps_done, most), &slice->scan.plan);
         place_slice(cursor, &cut);
     }
     slice->slice.last = cursor->steps_done + cut.steps == cursor->slicing.steps &&
-                        (whole->segments == NULL || segments_done(whole->segments));
-    slice->block = (struct memory_block){.slab = whole->block.slab,
-                                         .offset = whole->block.offset,
-                                         .bytes = (size_t)slice->plan.elements *
-                                                  dtype_info(slice->plan.dtype)->bytes};
+                        (whole->scan.segments == NULL || segments_done(whole->scan.segments));
+    slice->memory.block = (struct memory_block){
+        .slab = whole->memory.block.slab,
+        .offset = whole->memory.block.offset,
+        .bytes = (size_t)slice->scan.plan.elements * dtype_info(slice->scan.plan.dtype)->bytes};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    slice->model = slice->slice.last ? whole->model : -1; /* the request is counted once */
-    slice->retries = 0;
+    slice->arrival.model =
+        slice->slice.last ? whole->arrival.model : -1; /* the request is counted once */
+    slice->scan.retries = 0;
     TRY(queue_push(server->queue, slice, err));
     cursor->state = CURSOR_IN_FLIGHT;
     cursor->slice_steps = cut.steps;
     queue_wake(server->queue); /* the slice shares no launch, so it waits for no peers */
     metrics_add(server->metrics, METRICS_COUNTER_SLICES, 1);
     if (!cursor->begun) {
-        const bool counts = whole->part == NULL && whole->segments == NULL;
+        const bool counts = whole->scan.part == NULL && whole->scan.segments == NULL;
         cursor->begun = true;
         metrics_add(server->metrics, METRICS_COUNTER_SLICED_REQUESTS, counts);
     }
@@ -258,21 +260,21 @@ static void account_slice(struct cursor *cursor)
     const struct request *slice = &cursor->slice;
     struct request *whole = cursor->whole;
     const uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
-    const double done = (double)slice->plan.elements;
+    const double done = (double)slice->scan.plan.elements;
     const double fits = done * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
     const uint64_t next = (uint64_t)(fits < done * GROWTH ? fits : done * GROWTH);
-    const uint64_t safe = safe_elements(&whole->plan, SLICE_MS);
+    const uint64_t safe = safe_elements(&whole->scan.plan, SLICE_MS);
     cursor->most_elements =
         smaller_of(larger_of(next, smaller_of(safe, least_elements(cursor, 1))),
-                   safe_elements(&whole->plan, SLICE_MS * TURNED_SLICES));
+                   safe_elements(&whole->scan.plan, SLICE_MS * TURNED_SLICES));
     cursor->steps_done += cursor->slice_steps;
     cursor->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     cursor->compute_ns += took_ns;
-    whole->launch.upload_ns += slice->launch.upload_ns;
-    whole->launch.compute_ns += slice->launch.compute_ns;
-    whole->launch.download_ns += slice->launch.download_ns;
-    whole->device = slice->device;
-    whole->batch = slice->batch;
+    whole->scan.launch.upload_ns += slice->scan.launch.upload_ns;
+    whole->scan.launch.compute_ns += slice->scan.launch.compute_ns;
+    whole->scan.launch.download_ns += slice->scan.launch.download_ns;
+    whole->scan.device = slice->scan.device;
+    whole->scan.batch = slice->scan.batch;
 }
 
 /* Give the request the outcome of the scan that is over. */
@@ -296,10 +298,10 @@ static void destroy_cursor(struct cursor *cursor)
     }
     struct memory *memory = cursor->slice.server->memory;
     memory_give(memory, &cursor->block);
-    part_destroy(cursor->slice.part, memory);
-    segments_destroy(cursor->slice.segments);
-    memory_release(memory, cursor->slice.reserved_bytes);
-    client_release(cursor->slice.client);
+    part_destroy(cursor->slice.scan.part, memory);
+    segments_destroy(cursor->slice.scan.segments);
+    memory_release(memory, cursor->slice.memory.reserved_bytes);
+    client_release(cursor->slice.arrival.client);
     MUST(pthread_mutex_destroy(&cursor->lock));
     free(cursor);
 }
@@ -340,7 +342,7 @@ static void advance_cursor(struct request *slice)
 
 /* ---- the loop ---- */
 
-/* Create request->cursor. slicing: NULL for segments. */
+/* Create request->scan.cursor. slicing: NULL for segments. */
 static enum status create_cursor(struct request *request, const struct scan_slicing *slicing,
                                  struct error *err)
 {
@@ -348,8 +350,8 @@ static enum status create_cursor(struct request *request, const struct scan_slic
     if (slicing != NULL && !part_is_one(request)) {
         carry = (size_t)carry_bytes(slicing);
     } else if (slicing == NULL &&
-               larger_of(request->plan.elements, segments_gathered(request->segments)) >
-                   LEAST_ROUND) {
+               larger_of(request->scan.plan.elements,
+                         segments_gathered(request->scan.segments)) > LEAST_ROUND) {
         carry = CARRY_BYTES; /* a round may have one scan that is too long, and is cut */
     }
     const size_t bytes = sizeof(struct cursor) + carry;
@@ -363,23 +365,23 @@ static enum status create_cursor(struct request *request, const struct scan_slic
             "Retry-After seconds, or send less at once");
     }
     cursor->slice = (struct request){.server = request->server,
-                                     .client = request->client,
-                                     .high = request->high,
-                                     .ticket = request->ticket,
-                                     .deadline_ns = request->deadline_ns,
-                                     .planned = true,
-                                     .alone = true,
-                                     .device = -1,
+                                     .arrival.client = request->arrival.client,
+                                     .arrival.high = request->arrival.high,
+                                     .line.ticket = request->line.ticket,
+                                     .arrival.deadline_ns = request->arrival.deadline_ns,
+                                     .scan.planned = true,
+                                     .scan.alone = true,
+                                     .scan.device = -1,
                                      .slice = {.advance = advance_cursor}};
     MUST(pthread_mutex_init(&cursor->lock, NULL));
-    client_hold(request->client);
+    client_hold(request->arrival.client);
     cursor->whole = request;
     cursor->slicing = slicing != NULL ? *slicing : (struct scan_slicing){.steps = 1};
-    cursor->most_elements = smaller_of(safe_elements(&request->plan, SLICE_MS),
+    cursor->most_elements = smaller_of(safe_elements(&request->scan.plan, SLICE_MS),
                                        least_elements(cursor, FIRST_SLICES));
     const bool began = slicing != NULL || begin_round(cursor);
     assert(began); /* there are elements */
-    request->cursor = cursor;
+    request->scan.cursor = cursor;
     return STATUS_OK;
 }
 
@@ -388,22 +390,23 @@ void cursor_begin(struct request *request)
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
     uint64_t least = request->server->config->slice_bytes;
-    uint64_t bytes = request->plan.elements * dtype_info(request->plan.dtype)->bytes;
-    if (request->cursor == NULL && !part_is_one(request) && !request->call.desc.has_offsets &&
-        least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
-        lands_as_it_is(request) && make_slicing(&request->plan, true, &slicing)) {
+    uint64_t bytes = request->scan.plan.elements * dtype_info(request->scan.plan.dtype)->bytes;
+    if (request->scan.cursor == NULL && !part_is_one(request) &&
+        !request->scan.call.desc.has_offsets && least > 0 && bytes / 2 >= least &&
+        request->scan.call.payload_max >= bytes && lands_as_it_is(request) &&
+        make_slicing(&request->scan.plan, true, &slicing)) {
         (void)create_cursor(request, &slicing, &ignored);
     }
 }
 
 void cursor_feed(struct request *request)
 {
-    struct cursor *cursor = request->cursor;
+    struct cursor *cursor = request->scan.cursor;
     if (cursor == NULL) {
         return;
     }
     MUST(pthread_mutex_lock(&cursor->lock));
-    cursor->arrived_bytes = request->payload_received;
+    cursor->arrived_bytes = request->body.payload_received;
     if (cursor->state == CURSOR_PARKED) {
         push_next(cursor);
     }
@@ -416,15 +419,16 @@ static bool find_cursor(struct request *request)
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
     const bool part = part_is_one(request);
-    if (request->cursor != NULL && request->cursor->begun) {
+    if (request->scan.cursor != NULL && request->scan.cursor->begun) {
         return true;
     }
-    if (part || request->segments != NULL) {
-        return create_cursor(request, part ? &request->part->slicing : NULL, &request->error) ==
-               STATUS_OK;
+    if (part || request->scan.segments != NULL) {
+        return create_cursor(request, part ? &request->scan.part->slicing : NULL,
+                             &request->error) == STATUS_OK;
     }
     return worth_slicing(request, &slicing) &&
-           (request->cursor != NULL || create_cursor(request, &slicing, &ignored) == STATUS_OK);
+           (request->scan.cursor != NULL ||
+            create_cursor(request, &slicing, &ignored) == STATUS_OK);
 }
 
 bool cursor_scan(struct request *request)
@@ -432,7 +436,7 @@ bool cursor_scan(struct request *request)
     if (!find_cursor(request)) {
         return false;
     }
-    struct cursor *cursor = request->cursor;
+    struct cursor *cursor = request->scan.cursor;
     MUST(pthread_mutex_lock(&cursor->lock));
     request_set_owner(request, OWNER_CURSOR);
     if (cursor->state == CURSOR_PARKED) {
@@ -451,8 +455,9 @@ bool cursor_scan(struct request *request)
 
 void cursor_cancel(struct request *request)
 {
-    if (request->cursor != NULL) {
-        atomic_store_explicit(&request->cursor->slice.cancelled, true, memory_order_relaxed);
+    if (request->scan.cursor != NULL) {
+        atomic_store_explicit(&request->scan.cursor->slice.cancelled, true,
+                              memory_order_relaxed);
     }
 }
 
@@ -462,20 +467,20 @@ static void detach_cursor(struct cursor *cursor)
     struct request *whole = cursor->whole;
     atomic_store_explicit(&cursor->slice.cancelled, true, memory_order_relaxed);
     cursor->whole = NULL;
-    cursor->block = whole->block;
-    cursor->slice.part = whole->part;
-    cursor->slice.segments = whole->segments;
-    cursor->slice.reserved_bytes = whole->reserved_bytes;
-    whole->block = (struct memory_block){.slab = NULL};
-    whole->cursor = NULL;
-    whole->part = NULL;
-    whole->segments = NULL;
-    whole->reserved_bytes = 0;
+    cursor->block = whole->memory.block;
+    cursor->slice.scan.part = whole->scan.part;
+    cursor->slice.scan.segments = whole->scan.segments;
+    cursor->slice.memory.reserved_bytes = whole->memory.reserved_bytes;
+    whole->memory.block = (struct memory_block){.slab = NULL};
+    whole->scan.cursor = NULL;
+    whole->scan.part = NULL;
+    whole->scan.segments = NULL;
+    whole->memory.reserved_bytes = 0;
 }
 
 bool cursor_has_failed(struct request *request)
 {
-    struct cursor *cursor = request->cursor;
+    struct cursor *cursor = request->scan.cursor;
     if (cursor == NULL) {
         return false;
     }
@@ -497,7 +502,7 @@ bool cursor_has_failed(struct request *request)
 
 bool cursor_release(struct request *request)
 {
-    struct cursor *cursor = request->cursor;
+    struct cursor *cursor = request->scan.cursor;
     bool posted = false;
     if (cursor != NULL) {
         MUST(pthread_mutex_lock(&cursor->lock));
@@ -510,11 +515,11 @@ bool cursor_release(struct request *request)
     if (posted) {
         return false;
     }
-    destroy_cursor(request->cursor);
-    part_destroy(request->part, request->server->memory);
-    segments_destroy(request->segments);
-    request->cursor = NULL;
-    request->part = NULL;
-    request->segments = NULL;
+    destroy_cursor(request->scan.cursor);
+    part_destroy(request->scan.part, request->server->memory);
+    segments_destroy(request->scan.segments);
+    request->scan.cursor = NULL;
+    request->scan.part = NULL;
+    request->scan.segments = NULL;
     return true;
 }

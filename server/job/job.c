@@ -54,8 +54,8 @@ static bool on_loop(const struct request *request)
 /* Bytes of an answer that is no text: the output, and the carry in front of it. */
 static uint64_t binary_answer_bytes(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
-    return request->out_bytes + carry_answer_most(&call->desc, call->totals);
+    const struct scan_call *call = &request->scan.call;
+    return request->memory.out_bytes + carry_answer_most(&call->desc, call->totals);
 }
 
 static uint64_t parse_ns(const struct request *request)
@@ -71,23 +71,23 @@ static uint64_t parse_ns(const struct request *request)
     if (body->inflate != NULL) {
         return packed->count * NS_PER_TEXT_BYTE; /* the size of the content is not known yet */
     }
-    return request->head_bytes * NS_PER_TEXT_BYTE + body->spilled / MOVED_BYTES_PER_NS;
+    return request->body.head_bytes * NS_PER_TEXT_BYTE + body->spilled / MOVED_BYTES_PER_NS;
 }
 
 static uint64_t prepare_ns(const struct request *request)
 {
-    const bool text = request->call.source == CALL_SOURCE_TEXT;
+    const bool text = request->scan.call.source == CALL_SOURCE_TEXT;
     return infer_bytes_to_move(request) / MOVED_BYTES_PER_NS +
-           (text ? request->head_bytes * NS_PER_TEXT_BYTE : 0);
+           (text ? request->body.head_bytes * NS_PER_TEXT_BYTE : 0);
 }
 
 static uint64_t print_ns(const struct request *request)
 {
     uint64_t text = infer_text_bytes(request);
-    uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
-                      : text > 0                                ? text
-                                                                : binary_answer_bytes(request);
-    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
+    uint64_t packed = request->arrival.accept_coding == CODING_IDENTITY ? 0
+                      : text > 0                                        ? text
+                                 : binary_answer_bytes(request);
+    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->memory.out_bytes : 0;
     return text * NS_PER_TEXT_BYTE + packed * NS_PER_PACKED_BYTE +
            (copied + infer_part_bytes(request) + infer_marks_bytes(request)) /
                MOVED_BYTES_PER_NS;
@@ -99,7 +99,7 @@ static uint64_t print_ns(const struct request *request)
  * body that turns out to be longer must wait with the longer ones. */
 static enum job_next unpack(struct request *request)
 {
-    const bool small = request->cost_ns <= UNPACK_STEP_NS;
+    const bool small = request->line.cost_ns <= UNPACK_STEP_NS;
     if (infer_explain(request, body_unpack(request, small ? UNPACK_STEP_BYTES : UINT64_MAX,
                                            &request->error)) != STATUS_OK) {
         return JOB_DONE;
@@ -121,9 +121,10 @@ static enum job_next parse_on_loop(struct request *request)
             STATUS_OK) {
         return JOB_DONE;
     }
-    const bool has_text = !request->decoded || request->call.source == CALL_SOURCE_TEXT;
+    const bool has_text =
+        !request->scan.decoded || request->scan.call.source == CALL_SOURCE_TEXT;
     if (body->inflate != NULL || body->spill ||
-        (has_text && text_is_long(request, request->head_bytes))) {
+        (has_text && text_is_long(request, request->body.head_bytes))) {
         /* memory for a long body is promised before it is parsed */
         return infer_may_go_on(request, 0) ? JOB_LATER : JOB_WAIT;
     }
@@ -152,8 +153,8 @@ static enum job_next step_prepare(struct request *request)
         return JOB_HOME; /* the request needs more memory than it seemed */
     }
     if (on_loop(request)) {
-        const bool long_text = request->call.source == CALL_SOURCE_TEXT &&
-                               text_is_long(request, request->head_bytes);
+        const bool long_text = request->scan.call.source == CALL_SOURCE_TEXT &&
+                               text_is_long(request, request->body.head_bytes);
         if (!infer_may_go_on(request, 0)) {
             return JOB_WAIT;
         }
@@ -172,7 +173,7 @@ static enum job_next step_scan(struct request *request)
 {
     struct queue *queue = request->server->queue;
     const bool here = on_loop(request);
-    if (request->plan.elements == 0 || request->times.computed != 0) {
+    if (request->scan.plan.elements == 0 || request->times.computed != 0) {
         return JOB_NEXT; /* there is nothing to compute, or a device has computed it */
     }
     if (!here && cursor_wanted(request)) {
@@ -184,7 +185,7 @@ static enum job_next step_scan(struct request *request)
     if (request->error.status != STATUS_OK) {
         return JOB_DONE;
     }
-    if (request->cursor == NULL &&
+    if (request->scan.cursor == NULL &&
         device_pool_scan_here(request->server->devices,
                               here ? &request->completion->device : work_thread_device(),
                               here ? LOOP_SCAN_NS : WORK_SCAN_NS, request)) {
@@ -203,24 +204,25 @@ static enum job_next step_scan(struct request *request)
 
 static bool print_is_long(const struct request *request)
 {
-    bool packs = request->accept_coding != CODING_IDENTITY;
+    bool packs = request->arrival.accept_coding != CODING_IDENTITY;
     return text_is_long(request, infer_text_bytes(request)) ||
            (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
            infer_part_bytes(request) > INLINE_MOVE_BYTES ||
            infer_marks_bytes(request) > INLINE_MOVE_BYTES ||
-           (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
+           (infer_shm_copies(request, SHM_OUTPUT) &&
+            request->memory.out_bytes > INLINE_MOVE_BYTES);
 }
 
 static enum job_next step_print(struct request *request)
 {
-    if (request->times.computed != 0 && request->deadline_ns != 0 &&
-        clock_now_ns() >= request->deadline_ns) {
+    if (request->times.computed != 0 && request->arrival.deadline_ns != 0 &&
+        clock_now_ns() >= request->arrival.deadline_ns) {
         (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
     }
     /* In the work pool, a short text that asks for a long answer waits with the long ones. */
-    if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->cost_ns) {
+    if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->line.cost_ns) {
         return JOB_LATER;
     }
     infer_encode(request);

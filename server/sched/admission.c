@@ -133,8 +133,9 @@ static bool over_its_part(const struct admission *admission, const struct reques
     uint64_t part =
         memory_budget_large(admission->memory) / admission->line.classes[CLASS].flows;
     uint64_t more = request->admission.wanted - request->admission.claim;
-    return admission->line.classes[CLASS].flows > 1 && request->client->claimed_bytes > 0 &&
-           request->client->claimed_bytes + more > part;
+    return admission->line.classes[CLASS].flows > 1 &&
+           request->arrival.client->claimed_bytes > 0 &&
+           request->arrival.client->claimed_bytes + more > part;
 }
 
 /* How much of `more` bytes for a claim may be lacking because small requests hold it. They may
@@ -152,7 +153,7 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
 /* What the request has of the memory budget, taken or promised. */
 static uint64_t held_bytes(const struct request *request)
 {
-    return request->reserved_bytes + request->admission.promised_bytes;
+    return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
 /* Bytes of the budget that the request lacks for the claim that it waits for. Memory that the request
@@ -171,7 +172,7 @@ static void change_claim(struct admission *admission, struct request *request, u
     struct admission_hold *hold = &request->admission;
     hold->claim += more;
     admission->claimed_bytes += more;
-    request->client->claimed_bytes += more;
+    request->arrival.client->claimed_bytes += more;
     admission->active_bytes += is_active(request) ? more : 0;
     admission->overtaking_bytes += hold->overtook == admission->shortage ? more : 0;
 }
@@ -190,7 +191,7 @@ static void set_cost(struct admission *admission, struct request *request, uint6
     struct admission_hold *hold = &request->admission;
     if (is_active(request)) {
         admission->active_cost += cost - hold->cost;
-        request->client->active_cost += cost - hold->cost;
+        request->arrival.client->active_cost += cost - hold->cost;
     }
     hold->cost = cost;
 }
@@ -215,8 +216,8 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     if (begins) {
         admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
-        admission->active_clients += request->client->active == 0;
-        request->client->active++;
+        admission->active_clients += request->arrival.client->active == 0;
+        request->arrival.client->active++;
         hold->state = ADMISSION_ACTIVE; /* its claim and its cost were 0 */
     }
     change_claim(admission, request, hold->wanted - hold->claim);
@@ -268,9 +269,9 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                         uint64_t now_ns)
 {
     const struct admission_hold *hold = &request->admission;
-    return request->deadline_ns != 0 &&
-           now_ns + time_for(admission, request->client, hold->wanted_cost) >
-               request->deadline_ns;
+    return request->arrival.deadline_ns != 0 &&
+           now_ns + time_for(admission, request->arrival.client, hold->wanted_cost) >
+               request->arrival.deadline_ns;
 }
 
 /* ---- overtaking ---- */
@@ -446,11 +447,12 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = line_count(&admission->line, LINE_ALL);
     bool crowd = count_behind_work(admission) > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead = line_ahead_ns(&admission->line, request->client, request->high, cost);
-    *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
+    uint64_t ahead =
+        line_ahead_ns(&admission->line, request->arrival.client, request->arrival.high, cost);
+    *wait_ns = crowd ? time_for(admission, request->arrival.client, ahead + cost) : 0;
     const bool is_full =
         waiting >= admission->max_waiting &&
-        !line_within_part(&admission->line, request->client, admission->max_waiting);
+        !line_within_part(&admission->line, request->arrival.client, admission->max_waiting);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (is_full) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -480,7 +482,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     admission->lacking += in_turn && !granted && had_place;
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
-        request->cost_ns = cost - smaller_of(cost, hold->cost);
+        request->line.cost_ns = cost - smaller_of(cost, hold->cost);
         hold->held_bytes = held_bytes(request);
         admission->held_waiting += hold->held_bytes;
         admission->begun_waiting += has_begun(request);
@@ -488,7 +490,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         line_push(&admission->line, request, true);
     }
     /* The request may begin although the first request in the line has no room. */
-    bool may_begin = !granted && (request->high || admission->lacking > 0);
+    bool may_begin = !granted && (request->arrival.high || admission->lacking > 0);
     note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (may_begin) {
@@ -523,17 +525,17 @@ static void leave_place(struct admission *admission, struct request *request,
         admission->active--;
         admission->active_bytes -= hold->claim;
         admission->active_cost -= hold->cost;
-        request->client->active_cost -= hold->cost;
-        request->client->active--;
-        admission->active_clients -= request->client->active == 0;
+        request->arrival.client->active_cost -= hold->cost;
+        request->arrival.client->active--;
+        admission->active_clients -= request->arrival.client->active == 0;
     }
     if (is_aside(request)) {
         admission->aside--;
-        request->client->aside--;
+        request->arrival.client->aside--;
     }
     if (state == ADMISSION_ASIDE) {
         admission->aside++;
-        request->client->aside++;
+        request->arrival.client->aside++;
     }
     hold->state = state;
 }
@@ -587,7 +589,7 @@ bool admission_pace(struct admission *admission, struct request *request, uint64
         return false;
     }
     MUST(pthread_mutex_lock(&admission->lock));
-    struct client *client = request->client;
+    struct client *client = request->arrival.client;
     const bool active = is_active(request);
     const size_t without = clients_without(admission);
     const bool crowded = active && without > 0 && crowds(admission, client, without);
@@ -684,7 +686,8 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
          may_be && c.current != NULL; line_step(&c)) {
         const bool holds = is_active(c.current) || is_aside(c.current);
         const bool is_stuck = holders > 0 ? holds : is_slow(c.current);
-        const bool later = last.current == NULL || c.current->ticket > last.current->ticket;
+        const bool later =
+            last.current == NULL || c.current->line.ticket > last.current->line.ticket;
         stuck += is_stuck;
         last = is_stuck && later ? c : last;
     }
@@ -708,7 +711,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     uint64_t earliest = line_expire(&admission->line, now_ns, &expired);
-    for (struct request *request = expired; request != NULL; request = request->next) {
+    for (struct request *request = expired; request != NULL; request = request->line.next) {
         account_left(admission, request, has_begun(request));
     }
     struct request *stuck = break_deadlock(admission, now_ns);

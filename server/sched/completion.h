@@ -15,7 +15,7 @@
 struct request;
 
 struct completion {
-    _Atomic(struct request *) head; /* newest first, linked by request->next */
+    _Atomic(struct request *) head; /* newest first, linked by request->line.next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* requests that are to return, that of a cursor once; the loop's own */
     struct thread_device device; /* the device on which the loop scans small tensors */

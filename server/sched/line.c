@@ -48,7 +48,7 @@ static struct line_flow *flow_of(const struct line *line, unsigned class, struct
 const struct client *line_flow_client(const struct line_flow *flow)
 {
     const struct request *high = flow->waiting[true].first;
-    return (high != NULL ? high : flow->waiting[false].first)->client;
+    return (high != NULL ? high : flow->waiting[false].first)->arrival.client;
 }
 
 /* ---- the ring ---- */
@@ -83,12 +83,12 @@ static void leave_ring(struct line_class *class, struct line_flow *before)
 static void account(struct line_class *class, struct line_flow *flow,
                     const struct request *request, bool enters)
 {
-    const uint64_t cost_ns = enters ? request->cost_ns : -request->cost_ns;
+    const uint64_t cost_ns = enters ? request->line.cost_ns : -request->line.cost_ns;
     const size_t one = enters ? 1 : SIZE_MAX;
     flow->count += one;
-    flow->cost_ns[request->high] += cost_ns;
+    flow->cost_ns[request->arrival.high] += cost_ns;
     class->cost_ns += cost_ns;
-    class->high_count += request->high ? one : 0;
+    class->high_count += request->arrival.high ? one : 0;
     atomic_store_explicit(&class->count,
                           atomic_load_explicit(&class->count, memory_order_relaxed) + one,
                           memory_order_relaxed);
@@ -96,27 +96,27 @@ static void account(struct line_class *class, struct line_flow *flow,
 
 void line_push(struct line *line, struct request *request, bool by_ticket)
 {
-    const unsigned c = line_class_of(line, request->cost_ns);
+    const unsigned c = line_class_of(line, request->line.cost_ns);
     struct line_class *class = &line->classes[c];
-    struct line_flow *flow = flow_of(line, c, request->client);
-    struct request_list *list = &flow->waiting[request->high];
+    struct line_flow *flow = flow_of(line, c, request->arrival.client);
+    struct request_list *list = &flow->waiting[request->arrival.high];
     struct request **link = &list->first;
-    uint64_t *latest = &flow->latest_ticket[request->high];
+    uint64_t *latest = &flow->latest_ticket[request->arrival.high];
     *latest = list->first == NULL ? 0 : *latest;
     /* The list may be long, and the place is most often its end. */
-    if (list->first != NULL && (!by_ticket || request->ticket >= *latest)) {
-        link = &list->last->next;
+    if (list->first != NULL && (!by_ticket || request->line.ticket >= *latest)) {
+        link = &list->last->line.next;
     }
-    while (*link != NULL && (*link)->ticket <= request->ticket) {
-        link = &(*link)->next;
+    while (*link != NULL && (*link)->line.ticket <= request->line.ticket) {
+        link = &(*link)->line.next;
     }
-    *latest = larger_of(*latest, request->ticket);
+    *latest = larger_of(*latest, request->line.ticket);
     if (flow->count == 0) {
         enter_ring(class, flow);
     }
-    request->next = *link;
+    request->line.next = *link;
     *link = request;
-    list->last = request->next == NULL ? request : list->last;
+    list->last = request->line.next == NULL ? request : list->last;
     account(class, flow, request, true);
 }
 
@@ -209,7 +209,7 @@ static void go_to(struct line_cursor *cursor, struct request *next)
 void line_step(struct line_cursor *cursor)
 {
     cursor->previous = cursor->current;
-    go_to(cursor, cursor->current->next);
+    go_to(cursor, cursor->current->line.next);
 }
 
 static struct request *take_out(struct line_cursor *cursor)
@@ -217,17 +217,18 @@ static struct request *take_out(struct line_cursor *cursor)
     struct line_flow *flow = cursor->flow_before->next;
     struct request_list *list = &flow->waiting[cursor->high];
     struct request *request = cursor->current;
-    *(cursor->previous == NULL ? &list->first : &cursor->previous->next) = request->next;
+    *(cursor->previous == NULL ? &list->first : &cursor->previous->line.next) =
+        request->line.next;
     list->last = list->last == request ? cursor->previous : list->last;
     account(cursor->class, flow, request, false);
     if (flow->count > 0) {
-        go_to(cursor, request->next);
+        go_to(cursor, request->line.next);
     } else {
         leave_ring(cursor->class, cursor->flow_before);
         cursor->flows_left--;
         enter_flow(cursor);
     }
-    request->next = NULL;
+    request->line.next = NULL;
     return request;
 }
 
@@ -248,7 +249,7 @@ struct request *line_take(struct line_cursor *cursor)
     struct line_class *class = cursor->class;
     struct line_flow *flow = cursor->flow_before->next;
     if (class->flows > 1) {
-        pay(flow, cursor->current->cost_ns, -DEBT_TURNS * class->quantum_ns);
+        pay(flow, cursor->current->line.cost_ns, -DEBT_TURNS * class->quantum_ns);
     }
     const bool overtakes = cursor->high && flow->waiting[false].first != NULL;
     flow->high_in_row = overtakes ? flow->high_in_row + 1 : 0;
@@ -261,7 +262,7 @@ struct request *line_take(struct line_cursor *cursor)
 void line_drop(struct line_cursor *cursor, struct request **chain)
 {
     struct request *request = take_out(cursor);
-    request->next = *chain;
+    request->line.next = *chain;
     *chain = request;
 }
 
@@ -286,7 +287,7 @@ uint64_t line_expire(struct line *line, uint64_t now_ns, struct request **expire
             if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
                 line_drop(&cursor, expired);
             } else {
-                earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
+                earliest = deadline_earlier(earliest, cursor.current->arrival.deadline_ns);
                 line_step(&cursor);
             }
         }
@@ -315,8 +316,8 @@ uint64_t line_sweep(struct line *line, uint64_t now_ns)
 
 void line_charge(struct line *line, const struct request *request, uint64_t more_ns)
 {
-    const unsigned c = line_class_of(line, request->cost_ns);
-    struct line_flow *flow = flow_of(line, c, request->client);
+    const unsigned c = line_class_of(line, request->line.cost_ns);
+    struct line_flow *flow = flow_of(line, c, request->arrival.client);
     if (line->classes[c].flows > (flow->count > 0)) {
         pay(flow, more_ns, -DEBT_NS);
     }

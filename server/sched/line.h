@@ -95,7 +95,7 @@ void line_deinit(struct line *line); /* nothing waits */
 unsigned line_class_of(const struct line *line, uint64_t cost_ns);
 
 /* Put a request behind the others of its client and priority. by_ticket: but before those with
- * a later ticket, so that work which returns to the line keeps its place. request->client, ->cost_ns
+ * a later ticket, so that work which returns to the line keeps its place. request->arrival.client, ->cost_ns
  * and ->high are set, and stay as they are until the request leaves. */
 void line_push(struct line *line, struct request *request, bool by_ticket);
 

@@ -90,7 +90,7 @@ uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint6
 {
     MUST(pthread_mutex_lock(&queue->line.lock));
     const uint64_t wait_ns =
-        line_wait_ns(&queue->line, request->client, request->high, cost_ns, 1);
+        line_wait_ns(&queue->line, request->arrival.client, request->arrival.high, cost_ns, 1);
     MUST(pthread_mutex_unlock(&queue->line.lock));
     return wait_ns;
 }
@@ -99,7 +99,7 @@ uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint6
  * lock. */
 static void insert(struct queue *queue, struct request *request, bool again)
 {
-    request->cost_ns = request_scan_ns(request);
+    request->line.cost_ns = request_scan_ns(request);
     request_set_owner(request, OWNER_QUEUE);
     line_push(&queue->line, request, again);
 }
@@ -153,7 +153,7 @@ void queue_return(struct queue *queue, struct request *first)
     const bool closed = queue->closed;
     bool accepted = atomic_load_explicit(&queue->usable, memory_order_relaxed) && !closed;
     while (accepted && first != NULL) {
-        struct request *next = first->next;
+        struct request *next = first->line.next;
         insert(queue, first, true);
         first = next;
     }
@@ -213,7 +213,7 @@ size_t queue_count_model(struct queue *queue, int model)
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         for (struct line_cursor cursor = line_begin(&queue->line, c); cursor.current != NULL;
              line_step(&cursor)) {
-            count += cursor.current->model == model;
+            count += cursor.current->arrival.model == model;
         }
     }
     MUST(pthread_mutex_unlock(&queue->line.lock));
@@ -223,17 +223,17 @@ size_t queue_count_model(struct queue *queue, int model)
 void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns)
 {
     uint64_t cost_ns = 0;
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        cost_ns += request->cost_ns;
+    for (const struct request *request = first; request != NULL; request = request->line.next) {
+        cost_ns += request->line.cost_ns;
     }
     const double pace = (double)took_ns / (double)larger_of(cost_ns, 1);
     MUST(pthread_mutex_lock(&queue->line.lock));
     line_measured(&queue->line, cost_ns, took_ns);
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        const uint64_t part_ns = smaller_of((uint64_t)(pace * (double)request->cost_ns),
-                                            scan_plan_slowest_ns(&request->plan));
-        if (part_ns > request->cost_ns) {
-            line_charge(&queue->line, request, part_ns - request->cost_ns);
+    for (const struct request *request = first; request != NULL; request = request->line.next) {
+        const uint64_t part_ns = smaller_of((uint64_t)(pace * (double)request->line.cost_ns),
+                                            scan_plan_slowest_ns(&request->scan.plan));
+        if (part_ns > request->line.cost_ns) {
+            line_charge(&queue->line, request, part_ns - request->line.cost_ns);
         }
     }
     MUST(pthread_mutex_unlock(&queue->line.lock));
@@ -256,17 +256,17 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     request_append(&batch->requests, request);
     batch->count++;
     batch->bytes += request_bytes(request);
-    batch->slowest_ns += scan_plan_slowest_ns(&request->plan);
+    batch->slowest_ns += scan_plan_slowest_ns(&request->scan.plan);
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct queue_batching *options)
 {
     const uint64_t bytes = request_bytes(request);
-    return !batch->requests.first->alone && !request->alone &&
+    return !batch->requests.first->scan.alone && !request->scan.alone &&
            batch->bytes < options->max_bytes && bytes <= options->max_bytes - batch->bytes &&
-           batch->slowest_ns + scan_plan_slowest_ns(&request->plan) <= BATCH_SLOWEST_NS &&
-           scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
+           batch->slowest_ns + scan_plan_slowest_ns(&request->scan.plan) <= BATCH_SLOWEST_NS &&
+           scan_plan_batches_with(&batch->requests.first->scan.plan, &request->scan.plan);
 }
 
 /* Move the next request of a class and those that can share its launch to the batch, expired ones to
@@ -297,7 +297,7 @@ static uint64_t peers_until_ns(struct queue *queue, unsigned class,
                                const struct queue_batching *options, unsigned classes)
 {
     const struct request *first = line_begin(&queue->line, class).current;
-    if (options->delay_ns == 0 || queue->closed || first->alone ||
+    if (options->delay_ns == 0 || queue->closed || first->scan.alone ||
         line_count(&queue->line, 1U << class) >= options->max_requests) {
         return 0;
     }
@@ -307,7 +307,7 @@ static uint64_t peers_until_ns(struct queue *queue, unsigned class,
         const bool taken = (classes >> c & 1) != 0;
         for (size_t k = 0; taken && cursor.current != NULL && k < options->max_requests; k++) {
             const uint64_t queued_ns = cursor.current->times.queued;
-            const uint64_t deadline_ns = cursor.current->deadline_ns;
+            const uint64_t deadline_ns = cursor.current->arrival.deadline_ns;
             const uint64_t half_ns = queued_ns + clock_span_ns(queued_ns, deadline_ns) / 2;
             until_ns = deadline_ns != 0 && half_ns < until_ns ? half_ns : until_ns;
             line_step(&cursor);

@@ -45,7 +45,7 @@ MUST_CHECK enum status queue_admits(struct queue *queue, const struct client *cl
 uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint64_t cost_ns);
 
 /* Queue a planned request that has elements; sets its owner and times.queued. A slice is placed
- * before requests that arrived after its own (request->ticket), so that begun tensors are finished.
+ * before requests that arrived after its own (request->line.ticket), so that begun tensors are finished.
  * Never blocks. A taker that is awake gets the request at once; sleeping takers are woken by
  * queue_wake(), which is due soon, or by the QUEUE_WAKE_PUSHESth push since then: a device begins
  * while the loop reads on.

@@ -88,7 +88,7 @@ static void run_next(struct work_pool *pool, unsigned class)
 {
     struct request *expired = NULL;
     struct request *request = next_request(pool, class, &expired);
-    const uint64_t cost_ns = request != NULL ? request->cost_ns : 0;
+    const uint64_t cost_ns = request != NULL ? request->line.cost_ns : 0;
     const uint64_t interrupted_ns = worker.nested_ns;
     pool->line.begun_ns[class] += cost_ns;
     MUST(pthread_mutex_unlock(&pool->line.lock));
@@ -96,7 +96,7 @@ static void run_next(struct work_pool *pool, unsigned class)
     line_end_expired(&pool->line, expired, start_ns);
     worker.nested_ns = 0;
     if (request != NULL) {
-        request->job(request);
+        request->line.job(request);
     }
     const uint64_t whole_ns = clock_span_ns(start_ns, clock_now_ns());
     MUST(pthread_mutex_lock(&pool->line.lock));
@@ -127,7 +127,7 @@ static bool piece_step(const struct parallel *parallel)
     const struct work_parallel *work = (const struct work_parallel *)(const void *)parallel;
     if (worker.of_pool) {
         struct line *line = &work->pool->line;
-        const unsigned class = line_class_of(line, work->request->cost_ns);
+        const unsigned class = line_class_of(line, work->request->line.cost_ns);
         if (line_count(line, (1U << class) - 1) > 0) {
             MUST(pthread_mutex_lock(&line->lock));
             run_shorter(work->pool, class);
@@ -185,7 +185,7 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
     struct parallel_job job = {.piece = piece,
                                .context = context,
                                .request = work->request,
-                               .class = line_class_of(&pool->line, work->request->cost_ns),
+                               .class = line_class_of(&pool->line, work->request->line.cost_ns),
                                .count = count};
     MUST(pthread_mutex_lock(&pool->line.lock));
     TAILQ_INSERT_TAIL(&pool->jobs, &job, link);
@@ -318,8 +318,8 @@ void work_pool_destroy(struct work_pool *pool)
 void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_ns,
                  work_job job)
 {
-    request->job = job;
-    request->cost_ns = cost_ns;
+    request->line.job = job;
+    request->line.cost_ns = cost_ns;
     request_set_owner(request, OWNER_WORK);
     MUST(pthread_mutex_lock(&pool->line.lock));
     line_push(&pool->line, request, false);
@@ -330,8 +330,8 @@ void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_
 uint64_t work_wait_ns(struct work_pool *pool, const struct request *request, uint64_t cost_ns)
 {
     MUST(pthread_mutex_lock(&pool->line.lock));
-    const uint64_t wait_ns =
-        line_wait_ns(&pool->line, request->client, request->high, cost_ns, pool->thread_count);
+    const uint64_t wait_ns = line_wait_ns(&pool->line, request->arrival.client,
+                                          request->arrival.high, cost_ns, pool->thread_count);
     MUST(pthread_mutex_unlock(&pool->line.lock));
     return wait_ns;
 }

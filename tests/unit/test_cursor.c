@@ -558,7 +558,7 @@ static void slices_of_what_is_urgent_go_before_what_its_client_sent_before(void 
     struct client *client = clients_get(f.fakes.server.clients, &any);
     struct request *first = occupy(&f);
     struct request *other = fake_tensor(&f.fakes, DTYPE_U8, 32);
-    other->client = client;
+    other->arrival.client = client;
     assert_int_equal(queue_push(f.fakes.server.queue, other, &other->error), 0);
     connect_client(&f);
     send_head(&f, row, "X-Request-Priority: high\r\n");
@@ -666,7 +666,7 @@ static void a_client_that_leaves_takes_its_slice_out_of_the_queue(void **state)
         memory_stats(f.fakes.server.memory, &stats);
         assert_int_equal(stats.block_count, 2);
         close_client(&f);
-        await_memory_held(&f, first->reserved_bytes, 1);
+        await_memory_held(&f, first->memory.reserved_bytes, 1);
         assert_int_equal(runs(), 1);
         atomic_store(&fake.mode[0], FAKE_WORKS);
         assert_ptr_equal(fake_finished(&f.fakes), first);

@@ -27,10 +27,10 @@ static struct request *make(struct client *client, bool high, uint64_t cost)
 {
     struct request *request = calloc(1, sizeof *request);
     assert_non_null(request);
-    request->client = client;
-    request->high = high;
-    request->cost_ns = cost;
-    request->ticket = ++tickets;
+    request->arrival.client = client;
+    request->arrival.high = high;
+    request->line.cost_ns = cost;
+    request->line.ticket = ++tickets;
     return request;
 }
 
@@ -87,7 +87,7 @@ static void a_client_that_never_stops_sending_high_gets_every_fifth_of_its_other
     }
     for (int i = 0; i < 50; i++) {
         struct request *taken = take_one();
-        assert_int_equal(taken->high, i % (LINE_HIGH_IN_ROW + 1) != LINE_HIGH_IN_ROW);
+        assert_int_equal(taken->arrival.high, i % (LINE_HIGH_IN_ROW + 1) != LINE_HIGH_IN_ROW);
         free(taken);
         (void)push(&client, true, 1);
     }
@@ -112,7 +112,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         bool early = i % (LINE_HIGH_IN_ROW + 1) != LINE_HIGH_IN_ROW;
         assert_int_equal(taken == high, early);
         if (!early) {
-            served[taken->client == &busy[1]]++;
+            served[taken->arrival.client == &busy[1]]++;
             expect(high);
             i++; /* the visitor's was one more of the early ones */
         }
@@ -137,7 +137,7 @@ static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **s
     }
     for (int i = 0; i < 400; i++) {
         struct request *taken = take_one();
-        costs[taken->high] += taken->cost_ns;
+        costs[taken->arrival.high] += taken->line.cost_ns;
         free(taken);
     }
     assert_in_range(costs[1], costs[0] * 9 / 10, costs[0] * 11 / 10);
@@ -201,7 +201,7 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
 {
     struct client slow = {0};
     struct client other = {0};
-    const struct request of_slow = {.client = &slow};
+    const struct request of_slow = {.arrival.client = &slow};
     (void)state;
     line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody waits */
     (void)push(&slow, false, 1);
@@ -210,7 +210,7 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
         (void)push(&other, false, QUANTUM);
     }
     struct request *taken = take_one();
-    assert_ptr_equal(taken->client, &slow);
+    assert_ptr_equal(taken->arrival.client, &slow);
     free(taken);
     line_charge(&line, &of_slow, 6 * QUANTUM);
     struct request *next = push(&slow, false, 1);
@@ -283,7 +283,7 @@ static void work_is_in_the_class_of_its_time_and_classes_are_served_in_turn(void
         assert_int_equal(c, i % LINE_CLASSES);
         struct line_cursor cursor = line_begin(&work, c);
         taken[i] = line_take(&cursor);
-        assert_int_equal(line_class_of(&work, taken[i]->cost_ns), c);
+        assert_int_equal(line_class_of(&work, taken[i]->line.cost_ns), c);
         free(taken[i]);
     }
     assert_int_equal(line_count(&work, LINE_ALL), 0);
@@ -368,8 +368,8 @@ static void check_sums(const struct client *clients, size_t count)
     uint64_t cost = 0;
     for (struct line_cursor c = line_begin(&line, CLASS); c.current != NULL; line_step(&c)) {
         seen++;
-        high += c.current->high;
-        cost += c.current->cost_ns;
+        high += c.current->arrival.high;
+        cost += c.current->line.cost_ns;
     }
     const struct line_class *class = &line.classes[CLASS];
     assert_int_equal(seen, line_count(&line, LINE_ALL));
@@ -378,8 +378,8 @@ static void check_sums(const struct client *clients, size_t count)
     for (size_t i = 0; i < 2 * count; i++) {
         const struct request_list *list = &clients[i / 2].flows[line.id][CLASS].waiting[i % 2];
         const struct request *last = list->first;
-        while (last != NULL && last->next != NULL) {
-            last = last->next;
+        while (last != NULL && last->line.next != NULL) {
+            last = last->line.next;
         }
         assert_true(last == NULL || list->last == last);
     }
@@ -425,13 +425,13 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
             }
             takes++;
             assert_in_range(takes - gone->times.queued, 1, 2000);
-            taken_at[gone->ticket - begun] = takes;
+            taken_at[gone->line.ticket - begun] = takes;
             free(gone);
         }
         check_sums(clients, 3);
     }
     for (struct request *rest = take(); rest != NULL; rest = take()) {
-        taken_at[rest->ticket - begun] = ++takes;
+        taken_at[rest->line.ticket - begun] = ++takes;
         free(rest);
     }
     assert_int_equal(takes, pushes);
