@@ -310,7 +310,7 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
     if (rate < 0) { /* also while another thread owns the request and its count of memory */
         return 0;
     }
-    const uint64_t held = conn->exchange->request.reserved_bytes;
+    const uint64_t held = conn->exchange->request.memory.reserved_bytes;
     const uint64_t wanted = least_rate(conn->loop->server->config, held);
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }
@@ -338,8 +338,9 @@ static uint64_t leaving_bytes(const struct http_loop *loop)
     uint64_t bytes = 0;
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
          conn = loop_next_conn(loop, conn)) {
-        bytes +=
-            conn->cut && conn->exchange != NULL ? conn->exchange->request.reserved_bytes : 0;
+        bytes += conn->cut && conn->exchange != NULL
+                     ? conn->exchange->request.memory.reserved_bytes
+                     : 0;
     }
     return bytes;
 }
@@ -358,7 +359,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         return;
     }
     for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
-        freed += conn->exchange->request.reserved_bytes;
+        freed += conn->exchange->request.memory.reserved_bytes;
         if (is_receiving(conn)) {
             time_out_request(
                 conn, "others want memory, and this request, which holds some, arrives too "
@@ -443,7 +444,7 @@ static void cut_evicted(struct conn *conn)
                         "all connections that the server has were taken (--max-connections), "
                         "and this one had asked for nothing yet: send the request again");
     } else if (is_receiving(conn)) {
-        exchange->request.limit = METRICS_CLIENT_LIMIT_PART;
+        exchange->request.reply.limit = METRICS_CLIENT_LIMIT_PART;
         respond_and_cut(conn, STATUS_THROTTLED,
                         "all connections that the server has were taken (--max-connections), "
                         "and this client had more than its equal part of them, which another "

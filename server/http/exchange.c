@@ -105,15 +105,15 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;
-    exchange->request.local = conn->local;
+    exchange->request.arrival.local = conn->local;
     exchange->request.completion = &loop->completion;
     exchange->request.server = loop->server;
-    exchange->request.client = conn->client;
+    exchange->request.arrival.client = conn->client;
     conn->exchange = exchange;
     conn->used = true;
     conn_begin(conn);
     exchange->request.times.arrived = conn->since_ns;
-    exchange->request.ticket = conn->since_ns;
+    exchange->request.line.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
 }
@@ -131,7 +131,7 @@ void exchange_free(struct exchange *exchange)
 {
     if (exchange != NULL) {
         free(exchange->target);
-        free(exchange->request.head.bytes); /* a long text was freed before */
+        free(exchange->request.body.head.bytes); /* a long text was freed before */
         free(exchange);
     }
 }
@@ -144,26 +144,27 @@ static void give_memory_back(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct server *server = exchange->loop->server;
-    if (request->slices != NULL || request->part != NULL || request->segments != NULL) {
+    if (request->scan.slices != NULL || request->scan.part != NULL ||
+        request->scan.segments != NULL) {
         slices_release(request);
     }
     if (request->body.inflate != NULL) {
         body_release(request);
     }
-    if (request->head.capacity > KEPT_TEXT_BYTES) {
-        text_free(server->memory, &request->head);
+    if (request->body.head.capacity > KEPT_TEXT_BYTES) {
+        text_free(server->memory, &request->body.head);
     }
-    if (request->block.slab != NULL) {
-        memory_give(server->memory, &request->block);
+    if (request->memory.block.slab != NULL) {
+        memory_give(server->memory, &request->memory.block);
     }
-    if (request->reserved_bytes > 0) {
-        memory_release(server->memory, request->reserved_bytes);
-        request->reserved_bytes = 0;
+    if (request->memory.reserved_bytes > 0) {
+        memory_release(server->memory, request->memory.reserved_bytes);
+        request->memory.reserved_bytes = 0;
     }
-    if (request->client_bytes > 0) {
-        client_give_memory(request->client, request->client_bytes,
+    if (request->memory.client_bytes > 0) {
+        client_give_memory(request->arrival.client, request->memory.client_bytes,
                            clock_span_ns(request->times.arrived, clock_now_ns()));
-        request->client_bytes = 0;
+        request->memory.client_bytes = 0;
     }
     if (request->admission.state != ADMISSION_NONE) {
         admission_leave(server->admission, request);
@@ -282,11 +283,11 @@ static void make_page(struct exchange *exchange)
     struct request *request = &exchange->request;
     const struct page_request page_request = {
         .server = request->server,
-        .local = exchange->request.local,
+        .local = exchange->request.arrival.local,
         .html = exchange->header.accept_html,
         .if_none_match = exchange->header.if_none_match,
         .segments = {exchange->segments[0], exchange->segments[1]},
-        .body = {request->head.bytes, request->head_bytes},
+        .body = {request->body.head.bytes, request->body.head_bytes},
     };
     struct page *page = &exchange->page;
     const struct route *route = exchange->route;
@@ -305,7 +306,7 @@ static void make_page(struct exchange *exchange)
         }
     }
     json_writer_deinit(&page->json);
-    request->answer.head = page->text; /* freed with the request */
+    request->reply.answer.head = page->text; /* freed with the request */
     if (request->error.status == STATUS_OK) {
         exchange_count_page(exchange);
     }
@@ -327,7 +328,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
     if (body_finish(request, &request->error) != STATUS_OK) {
         return EXCHANGE_ANSWER;
     }
-    if (request->codec == NULL) {
+    if (request->arrival.codec == NULL) {
         if (!exchange->bodiless) {
             make_page(exchange);
         }
@@ -352,15 +353,15 @@ static void end_exchange(struct exchange *exchange)
     struct http_loop *loop = exchange->loop;
     struct request *request = &exchange->request;
     exchange_report(exchange);
-    if (request->decoded) {
-        codec_release(&request->call);
+    if (request->scan.decoded) {
+        codec_release(&request->scan.call);
     }
-    answer_deinit(&request->answer);
-    if (request->answer_text.bytes != NULL) {
-        text_free(loop->server->memory, &request->answer_text);
+    answer_deinit(&request->reply.answer);
+    if (request->reply.answer_text.bytes != NULL) {
+        text_free(loop->server->memory, &request->reply.answer_text);
     }
     if (loop->server->shm != NULL) {
-        shm_release_all(request->shm);
+        shm_release_all(request->memory.shm);
     }
     free(exchange->kept);
     forget_long_target(exchange);

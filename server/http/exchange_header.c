@@ -64,7 +64,7 @@ static enum status check_token(struct exchange *exchange, struct error *err)
         const char *read;
         char *overwrite; /* in libmicrohttpd's buffer of this connection; read here only */
     } field = {.read = exchange->header.authorization};
-    exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* counts if THROTTLED */
+    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_TOKENS; /* counts if THROTTLED */
     return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
                         scopes, exchange->token_name, err);
 }
@@ -101,7 +101,7 @@ static enum status check_probe(struct exchange *exchange, struct error *err)
 
 static enum status find_route(struct exchange *exchange, const char *method, struct error *err)
 {
-    struct codec_request *codec_request = &exchange->request.codec_request;
+    struct codec_request *codec_request = &exchange->request.arrival.codec_request;
     struct target target = {.params = codec_request->params};
     TRY(target_parse(exchange->target, &target, err));
     char *path = strip_base_path(exchange, target.path);
@@ -154,7 +154,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
         kind = CLIENT_CERTIFICATE;
     }
     const bool named = name[0] != '\0' || forwarded;
-    exchange->request.limited = named || exchange->address.family != AF_UNIX;
+    exchange->request.arrival.limited = named || exchange->address.family != AF_UNIX;
     if (!named) {
         return STATUS_OK;
     }
@@ -165,7 +165,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     }
     client_release(conn->identity); /* the client of the request before */
     conn->identity = client;
-    exchange->request.client = client;
+    exchange->request.arrival.client = client;
     return STATUS_OK;
 }
 
@@ -173,7 +173,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
 static enum status admit(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
-    TRY(queue_admits(exchange->loop->server->queue, exchange->request.client, err));
+    TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
     TRY(exchange_count_request(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
@@ -196,8 +196,8 @@ static enum status choose_model(struct exchange *exchange, struct error *err)
 {
     const struct model *model = NULL;
     TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
-    exchange->request.codec_request.model = exchange->segments[0];
-    exchange->request.model = (int)model_index(model);
+    exchange->request.arrival.codec_request.model = exchange->segments[0];
+    exchange->request.arrival.model = (int)model_index(model);
     return STATUS_OK;
 }
 
@@ -210,16 +210,16 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
                                "Accept-Encoding refuses every coding that an answer can have; "
                                "leave one of identity, gzip and deflate");
     }
-    request->codec_request.head_bytes = exchange->header.head_bytes;
-    request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
-    request->codec_request.offsets_bytes = (uint64_t)exchange->header.offsets_bytes;
-    request->codec_request.totals = exchange->route->totals;
+    request->arrival.codec_request.head_bytes = exchange->header.head_bytes;
+    request->arrival.codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
+    request->arrival.codec_request.offsets_bytes = (uint64_t)exchange->header.offsets_bytes;
+    request->arrival.codec_request.totals = exchange->route->totals;
     if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
         if (!known && !exchange->route->triton) {
             return refuse_media(exchange, err);
         }
-        request->codec = exchange->route->codec;
+        request->arrival.codec = exchange->route->codec;
         return exchange->segments[0] == NULL ? STATUS_OK : choose_model(exchange, err);
     }
     if (media == HEADER_MEDIA_OTHER) {
@@ -227,12 +227,12 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     }
     enum codec_format format = (enum codec_format)media;
     unsigned accepted = exchange->header.accept_formats;
-    request->codec = codec_cumsum(format);
+    request->arrival.codec = codec_cumsum(format);
     /* If Accept names exactly one format, the answer has that one. */
     if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
         format = (enum codec_format)__builtin_ctz(accepted);
     }
-    request->codec_request.answer_format = format;
+    request->arrival.codec_request.answer_format = format;
     return STATUS_OK;
 }
 
@@ -249,7 +249,7 @@ static void choose_deadline(struct exchange *exchange)
         __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
         return;
     }
-    exchange->request.deadline_ns = at;
+    exchange->request.arrival.deadline_ns = at;
 }
 
 /* All checks that are made before the body is read. */
@@ -261,9 +261,9 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (exchange->header.forwarded.count > 0) {
         exchange->forwarded = proxies_client(
             &exchange->loop->http->proxies, exchange->header.forwarded.texts,
-            exchange->header.forwarded.count, &exchange->address, &request->local);
+            exchange->header.forwarded.count, &exchange->address, &request->arrival.local);
     }
-    request->local = request->local && !exchange->header.proxied;
+    request->arrival.local = request->arrival.local && !exchange->header.proxied;
     if (status == STATUS_OK) {
         status = find_route(exchange, method, err);
     }
@@ -281,7 +281,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
-        request->high = exchange->header.high;
+        request->arrival.high = exchange->header.high;
         TRY(admit(exchange, err));
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
@@ -291,7 +291,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
-    request->accept_coding = exchange->header.accept_coding;
+    request->arrival.accept_coding = exchange->header.accept_coding;
     /* A client that sends the beginning of a body and leaves would otherwise hold memory for
      * the whole body until the loop has read that beginning. */
     if (exchange->header.content_length >= ENDED_CHECK_BYTES &&
@@ -302,7 +302,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
                          exchange->header.content_length);
     }
     TRY(body_begin(request, err));
-    return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
+    return request->arrival.codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
 
 static void read_method(struct exchange *exchange, const char *method)
@@ -328,15 +328,16 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     const struct header_check *header = &exchange->header;
     read_method(exchange, method);
     if (header->origin != NULL) {
-        exchange->request.local = false; /* the page in the browser may be from any machine */
+        /* The page in the browser may be from any machine. */
+        exchange->request.arrival.local = false;
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
         exchange->preflight = exchange->allowed_origin != NULL &&
                               header->asked_method != NULL && strcmp(method, "OPTIONS") == 0;
     }
     if (header->request_id_bytes > 0) {
-        memcpy(exchange->request.id, header->request_id, header->request_id_bytes);
-        exchange->request.id[header->request_id_bytes] = '\0';
+        memcpy(exchange->request.arrival.id, header->request_id, header->request_id_bytes);
+        exchange->request.arrival.id[header->request_id_bytes] = '\0';
     } else {
         ids_name_request(exchange);
     }

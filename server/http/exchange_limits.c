@@ -27,9 +27,9 @@ enum status exchange_count_request(struct exchange *exchange, struct error *err)
 {
     uint64_t most = exchange->loop->server->config->per_client_requests;
     uint64_t wait_ns = 0;
-    if (most > 0 && exchange->request.limited) {
-        if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
-            exchange->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+    if (most > 0 && exchange->request.arrival.limited) {
+        if (!client_begin_request(exchange->request.arrival.client, most, &wait_ns)) {
+            exchange->request.reply.limit = METRICS_CLIENT_LIMIT_REQUESTS;
             request_retry_after(&exchange->request, wait_ns);
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
@@ -46,7 +46,8 @@ enum status exchange_count_request(struct exchange *exchange, struct error *err)
 void exchange_end_count(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    client_end_request(request->client, clock_span_ns(request->times.arrived, clock_now_ns()));
+    client_end_request(request->arrival.client,
+                       clock_span_ns(request->times.arrived, clock_now_ns()));
     exchange->client_counted = false;
 }
 
@@ -55,8 +56,9 @@ void exchange_end_count(struct exchange *exchange)
 /* Returns --per-client-bytes-per-s; 0: the request has no such limit. */
 static uint64_t rate_of(const struct exchange *exchange)
 {
-    return exchange->request.limited ? exchange->loop->server->config->per_client_bytes_per_s
-                                     : 0;
+    return exchange->request.arrival.limited
+               ? exchange->loop->server->config->per_client_bytes_per_s
+               : 0;
 }
 
 enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
@@ -66,7 +68,7 @@ enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, stru
     if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
         return STATUS_OK;
     }
-    if (client_may_send(exchange->request.client, exchange->request.ticket,
+    if (client_may_send(exchange->request.arrival.client, exchange->request.line.ticket,
                         whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
         exchange->counted_bytes = whole;
         return STATUS_OK;
@@ -75,7 +77,7 @@ enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, stru
     char ahead[32];
     byte_size_text(rate, limit, sizeof limit);
     byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
-    exchange->request.limit = METRICS_CLIENT_LIMIT_BYTES;
+    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_BYTES;
     request_retry_after(&exchange->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,
                      "this client has sent %s more than %s a second allow, the server's "
@@ -104,10 +106,10 @@ void exchange_count_page(struct exchange *exchange)
     if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
         return; /* a health probe is answered even if pages of others are unread */
     }
-    if (request->limited &&
-        !count_within(&request->client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
+    if (request->arrival.limited &&
+        !count_within(&request->arrival.client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
         byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
-        request->limit = METRICS_CLIENT_LIMIT_PAGES;
+        request->reply.limit = METRICS_CLIENT_LIMIT_PAGES;
         (void)error_set(&request->error, STATUS_THROTTLED,
                         "this client has not read pages that it asked for, of nearly %s "
                         "together: read those answers, and try again after Retry-After seconds",
@@ -115,8 +117,8 @@ void exchange_count_page(struct exchange *exchange)
         return;
     }
     if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, bytes,
+        if (request->arrival.limited) {
+            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes, bytes,
                                             memory_order_relaxed);
         }
         byte_size_text(PAGES_BYTES, most, sizeof most);
@@ -135,9 +137,9 @@ static void uncount_page(struct exchange *exchange)
     if (exchange->page_bytes > 0) {
         (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
                                         memory_order_relaxed);
-        if (request->limited) {
-            (void)atomic_fetch_sub_explicit(&request->client->page_bytes, exchange->page_bytes,
-                                            memory_order_relaxed);
+        if (request->arrival.limited) {
+            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes,
+                                            exchange->page_bytes, memory_order_relaxed);
         }
         exchange->page_bytes = 0;
     }
@@ -149,7 +151,7 @@ void exchange_uncount(struct exchange *exchange)
     exchange_uncount_request(exchange);
     uncount_page(exchange);
     if (exchange->counted_bytes > request->body.received) {
-        client_sends_less(request->client, exchange->counted_bytes, request->body.received,
-                          rate_of(exchange));
+        client_sends_less(request->arrival.client, exchange->counted_bytes,
+                          request->body.received, rate_of(exchange));
     }
 }

@@ -96,18 +96,18 @@ void exchange_report(struct exchange *exchange)
         (void)trace_hex(exchange->trace.span, span_id);
     }
     address_text(&exchange->address, client, sizeof client);
-    if (request->planned) {
-        attribute_shape_text(&request->call.desc, shape, sizeof shape);
+    if (request->scan.planned) {
+        attribute_shape_text(&request->scan.call.desc, shape, sizeof shape);
     }
     const struct log_request line = {
-        .id = request->id,
+        .id = request->arrival.id,
         .method = exchange->method,
         .path = exchange->asked,
         .client = client,
         .address = &exchange->address,
         .token = exchange->token_name,
-        .format = request->codec != NULL ? request->codec->name : NULL,
-        .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
+        .format = request->arrival.codec != NULL ? request->arrival.codec->name : NULL,
+        .dtype = request->scan.decoded ? dtype_info(request->scan.call.desc.dtype)->name : NULL,
         .shape = shape,
         .outcome = status_slug(request->error.status),
         .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
@@ -118,8 +118,8 @@ void exchange_report(struct exchange *exchange)
         .compute_us =
             clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
         .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
-        .batch = request->batch,
-        .device = request->device,
+        .batch = request->scan.batch,
+        .device = request->scan.device,
         .trace_id = trace_id,
         .span_id = span_id,
     };

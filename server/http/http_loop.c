@@ -92,7 +92,7 @@ static void advance(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct http_daemon *daemon = exchange->conn->daemon;
-    const bool converts = request->head_bytes + request->out_bytes >= PAID_BYTES;
+    const bool converts = request->body.head_bytes + request->memory.out_bytes >= PAID_BYTES;
     const uint64_t begin_ns = converts ? clock_now_ns() : 0;
     if (request->error.status != STATUS_OK || request_state(request) == REQUEST_READY ||
         job_run(request)) {
@@ -138,8 +138,8 @@ static void follow_orders(struct http_loop *loop);
 static void take_chain_back(struct request *request)
 {
     while (request != NULL) {
-        struct request *next = request->next;
-        request->next = NULL;
+        struct request *next = request->line.next;
+        request->line.next = NULL;
         take_back(request);
         request = next;
     }

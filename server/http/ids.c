@@ -27,5 +27,5 @@ uint64_t ids_draw(struct http_loop *loop)
 
 void ids_name_request(struct exchange *exchange)
 {
-    (void)trace_hex(ids_draw(exchange->loop), exchange->request.id);
+    (void)trace_hex(ids_draw(exchange->loop), exchange->request.arrival.id);
 }

@@ -133,10 +133,10 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
     }
     if (is_worth_another_try(exchange)) {
         (void)snprintf(fields->retry_after, sizeof fields->retry_after, "%u",
-                       exchange->request.retry_after_s);
+                       exchange->request.reply.retry_after_s);
         put_field(fields, MHD_HTTP_HEADER_RETRY_AFTER, fields->retry_after);
     }
-    put_field(fields, "X-Request-Id", exchange->request.id);
+    put_field(fields, "X-Request-Id", exchange->request.arrival.id);
     const struct config_list *origins = &exchange->loop->server->config->cors_origins;
     if (origins->count > 0) {
         const bool preflight = exchange->preflight && !refused;
@@ -181,7 +181,7 @@ static struct MHD_Response *error_response(struct exchange *exchange)
 {
     struct json_writer w;
     struct request *request = &exchange->request;
-    answer_deinit(&request->answer);
+    answer_deinit(&request->reply.answer);
     json_writer_init(&w);
     write_error(&w, &request->error);
     size_t bytes = 0;
@@ -189,7 +189,7 @@ static struct MHD_Response *error_response(struct exchange *exchange)
     if (text == NULL) {
         return NULL;
     }
-    request->answer.head = text; /* freed with the request */
+    request->reply.answer.head = text; /* freed with the request */
     exchange->http_status = error_code(exchange);
     exchange->conn->answer_bytes = bytes;
     return make_response((struct byte_view){text, bytes});
@@ -287,7 +287,7 @@ static struct MHD_Response *page_response(struct exchange *exchange, struct fiel
 static struct MHD_Response *tensor_response(struct exchange *exchange, struct fields *fields)
 {
     const struct request *request = &exchange->request;
-    const struct answer *answer = &request->answer;
+    const struct answer *answer = &request->reply.answer;
     const struct infer_bytes bytes = infer_answer_bytes(&exchange->request);
     exchange->answer_head = bytes.head;
     exchange->answer_payload = bytes.payload;
@@ -295,9 +295,9 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
     for (int i = 0; i < answer->header_count; i++) {
         put_field(fields, answer->headers[i].name, answer->headers[i].value);
     }
-    if (exchange->request.answer_coding != CODING_IDENTITY) {
+    if (exchange->request.reply.answer_coding != CODING_IDENTITY) {
         put_field(fields, MHD_HTTP_HEADER_CONTENT_ENCODING,
-                  exchange->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
+                  exchange->request.reply.answer_coding == CODING_GZIP ? "gzip" : "deflate");
         put_field(fields, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     }
     put_timings(request, fields);
@@ -337,7 +337,7 @@ bool respond(struct exchange *exchange)
     } else if (exchange->bodiless) {
         exchange->http_status = MHD_HTTP_NO_CONTENT;
         response = make_response((struct byte_view){"", 0});
-    } else if (request->codec == NULL) {
+    } else if (request->arrival.codec == NULL) {
         response = page_response(exchange, &fields);
     } else {
         response = tensor_response(exchange, &fields);
@@ -405,7 +405,7 @@ void respond_early(struct exchange *exchange)
     request_enter(&exchange->request, REQUEST_LINGERING);
     exchange_uncount_request(exchange);
     exchange->close = true;
-    if (exchange->request.id[0] == '\0') { /* the header is not complete */
+    if (exchange->request.arrival.id[0] == '\0') { /* the header is not complete */
         ids_name_request(exchange);
     }
     exchange->http_status = error_code(exchange);

@@ -28,7 +28,7 @@ static enum status refuse_too_large(const struct request *request, const char *w
     char limit[32];
     byte_size_text(request->body.limit, limit, sizeof limit);
     return error_set(err, STATUS_TOO_LARGE, "the %s over %s, %s", what, limit,
-                     request->codec == NULL
+                     request->arrival.codec == NULL
                          ? "the limit of this path"
                          : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
 }
@@ -36,8 +36,9 @@ static enum status refuse_too_large(const struct request *request, const char *w
 /* Bytes that the head has in the end, for its place to be taken at once; 0: nobody knows. */
 static size_t head_whole(const struct request *request, size_t want)
 {
-    const int64_t declared = request->codec_request.body_bytes;
-    const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
+    const int64_t declared = request->arrival.codec_request.body_bytes;
+    const uint64_t carry =
+        request->arrival.codec_request.carry_bytes; /* asked for step by step */
     const uint64_t need = request->body.head_need;
     if (declared < 0) {
         return 0; /* a head that says how long it is may say anything */
@@ -53,13 +54,13 @@ static size_t head_whole(const struct request *request, size_t want)
 /* Bytes of its buffer that are in use: the head's, and behind its NUL what is kept for later. */
 static size_t head_end(const struct request *request)
 {
-    return request->head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
+    return request->body.head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
 }
 
 /* Make room for a head of `want` bytes and its NUL. */
 static enum status reserve_head(struct request *request, size_t want, struct error *err)
 {
-    return infer_text_reserve(request, &request->head, head_end(request), want,
+    return infer_text_reserve(request, &request->body.head, head_end(request), want,
                               head_whole(request, want), err);
 }
 
@@ -67,26 +68,27 @@ static enum status reserve_head(struct request *request, size_t want, struct err
 static bool head_is_whole_body(const struct request *request)
 {
     return request->body.head_need == UINT64_MAX ||
-           (request->head_bytes > 0 &&
-            request->codec_request.body_bytes == (int64_t)request->head_bytes);
+           (request->body.head_bytes > 0 &&
+            request->arrival.codec_request.body_bytes == (int64_t)request->body.head_bytes);
 }
 
 /* The head holds what was last asked for: ask again; decode it if it is complete. */
 static enum status ask_head(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
-    if (request->codec == NULL) {
+    if (request->arrival.codec == NULL) {
         body->head_need = body->unwanted ? 0 : UINT64_MAX;
         return STATUS_OK;
     }
-    const struct byte_view head = {request->head.bytes, request->head_bytes};
-    TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
-    if (body->head_need != request->head_bytes || head_is_whole_body(request)) {
+    const struct byte_view head = {request->body.head.bytes, request->body.head_bytes};
+    TRY(request->arrival.codec->head_need(&request->arrival.codec_request, head,
+                                          &body->head_need, err));
+    if (body->head_need != request->body.head_bytes || head_is_whole_body(request)) {
         return STATUS_OK; /* memory for the rest is taken when it comes */
     }
     /* A carry was checked as it came; offsets are checked when the body is complete. */
-    const struct codec_request *codec = &request->codec_request;
-    if (request->head_bytes >
+    const struct codec_request *codec = &request->arrival.codec_request;
+    if (request->body.head_bytes >
             smaller_of(request->server->config->inline_json_bytes, TEXT_TURN_SHORT_BYTES) &&
         codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
         body->spill = true;
@@ -102,12 +104,12 @@ enum status body_begin(struct request *request, struct error *err)
     bool unknown = body->chunked || (packed && body->declared > 0);
     int64_t declared = body->declared < 0 ? 0 : body->declared;
     body->limit = BODY_PAGE_BYTES;
-    if (request->codec != NULL) {
+    if (request->arrival.codec != NULL) {
         body->limit = request->server->config->max_body_bytes;
         request->codecs = codec_pool_parallel(request->server->codecs, request);
         request->parallel = &request->codecs.parallel;
     }
-    request->codec_request.body_bytes = unknown ? -1 : declared;
+    request->arrival.codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
         char has[64];
         (void)snprintf(has, sizeof has, "body has %" PRId64 " bytes,", declared);
@@ -123,13 +125,13 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
                              size_t *used, struct error *err)
 {
     struct request_body *body = &request->body;
-    size_t take = smaller_of(count, body->head_need - request->head_bytes);
-    TRY(reserve_head(request, request->head_bytes + take, err));
-    memcpy(request->head.bytes + request->head_bytes, bytes, take);
-    request->head_bytes += take;
-    request->head.bytes[request->head_bytes] = '\0';
+    size_t take = smaller_of(count, body->head_need - request->body.head_bytes);
+    TRY(reserve_head(request, request->body.head_bytes + take, err));
+    memcpy(request->body.head.bytes + request->body.head_bytes, bytes, take);
+    request->body.head_bytes += take;
+    request->body.head.bytes[request->body.head_bytes] = '\0';
     *used = take;
-    return request->head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
+    return request->body.head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
 }
 
 /* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
@@ -138,7 +140,7 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
 {
     struct request_body *body = &request->body;
     TRY(reserve_head(request, head_end(request) + count, err));
-    memcpy(request->head.bytes + head_end(request), bytes, count);
+    memcpy(request->body.head.bytes + head_end(request), bytes, count);
     body->spilled += count;
     return STATUS_OK;
 }
@@ -147,7 +149,7 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
 static enum status reserve_payload(struct request *request, uint64_t end, struct error *err)
 {
     const struct request_body *body = &request->body;
-    if (end <= body->payload_room || body->payload_room >= request->call.payload_max) {
+    if (end <= body->payload_room || body->payload_room >= request->scan.call.payload_max) {
         return STATUS_OK;
     }
     TRY(infer_grow(request, end, err));
@@ -171,12 +173,12 @@ static enum status reserve_landing(struct request *request, size_t count, struct
     if (body->inflate != NULL) {
         return reserve_packed(request, count, err);
     }
-    if (body->head_need != request->head_bytes) {
-        const size_t wanted = smaller_of(count, body->head_need - request->head_bytes);
-        return reserve_head(request, request->head_bytes + wanted, err);
+    if (body->head_need != request->body.head_bytes) {
+        const size_t wanted = smaller_of(count, body->head_need - request->body.head_bytes);
+        return reserve_head(request, request->body.head_bytes + wanted, err);
     }
     return body->spill ? reserve_head(request, head_end(request) + count, err)
-                       : reserve_payload(request, request->payload_received + count, err);
+                       : reserve_payload(request, request->body.payload_received + count, err);
 }
 
 /* The block where the next bytes land, from `at` on and before `most`. */
@@ -195,12 +197,12 @@ static struct landing landing_of(struct request *request)
         return (struct landing){&text->block, body->packed.count, text->capacity,
                                 text->charged};
     }
-    if (body->head_need != request->head_bytes || body->spill) {
-        return (struct landing){&request->head.block, head_end(request), request->head.capacity,
-                                request->head.charged};
+    if (body->head_need != request->body.head_bytes || body->spill) {
+        return (struct landing){&request->body.head.block, head_end(request),
+                                request->body.head.capacity, request->body.head.charged};
     }
-    return (struct landing){&request->block, request->payload_received,
-                            request->call.payload_max, body->payload_room};
+    return (struct landing){&request->memory.block, request->body.payload_received,
+                            request->scan.call.payload_max, body->payload_room};
 }
 
 /* Pages that are made side by side. */
@@ -227,7 +229,7 @@ static void touch_job(struct request *request)
     /* A slow client is promised, and has, a step at a time. */
     const uint64_t most =
         smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
-    struct touching touching = {block, smaller_of(block->touched + request->cost, most)};
+    struct touching touching = {block, smaller_of(block->touched + request->line.cost, most)};
     const uint64_t lack = touching.end > block->touched ? touching.end - block->touched : 0;
     const int count = (int)((lack + TOUCH_STEP - 1) / TOUCH_STEP);
     if (codecs.parallel.run(&codecs.parallel, count, touch_piece, &touching)) {
@@ -245,8 +247,9 @@ bool body_has_pages(struct request *request, size_t count)
     if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
         return true;
     }
-    const bool known = request->decoded || request->body.inflate != NULL ||
-                       request->body.head_need != request->head_bytes || request->body.spill;
+    const bool known = request->scan.decoded || request->body.inflate != NULL ||
+                       request->body.head_need != request->body.head_bytes ||
+                       request->body.spill;
     if (!known || reserve_landing(request, count, &ignored) != STATUS_OK) {
         return true;
     }
@@ -274,22 +277,22 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                                 struct error *err)
 {
     struct request_body *body = &request->body;
-    uint64_t end = request->payload_received + count;
-    if (!request->decoded ||
-        (end > request->call.payload_max && end - request->call.payload_max > EXCESS_BYTES)) {
-        return error_set(err, STATUS_LENGTH_MISMATCH,
-                         "the body goes on after the %" PRIu64
-                         " bytes that the request describes",
-                         request->decoded ? request->call.payload_max : request->head_bytes);
+    uint64_t end = request->body.payload_received + count;
+    if (!request->scan.decoded || (end > request->scan.call.payload_max &&
+                                   end - request->scan.call.payload_max > EXCESS_BYTES)) {
+        return error_set(
+            err, STATUS_LENGTH_MISMATCH,
+            "the body goes on after the %" PRIu64 " bytes that the request describes",
+            request->scan.decoded ? request->scan.call.payload_max : request->body.head_bytes);
     }
     TRY(reserve_payload(request, end, err));
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
-    if (request->payload_received < body->payload_room) {
-        size_t room = body->payload_room - (size_t)request->payload_received;
-        char *input = request_block_at(request, request->in_offset);
-        memcpy(input + request->payload_received, bytes, smaller_of(count, room));
+    if (request->body.payload_received < body->payload_room) {
+        size_t room = body->payload_room - (size_t)request->body.payload_received;
+        char *input = request_block_at(request, request->memory.in_offset);
+        memcpy(input + request->body.payload_received, bytes, smaller_of(count, room));
     }
-    request->payload_received = end;
+    request->body.payload_received = end;
     slices_feed(request);
     return STATUS_OK;
 }
@@ -308,7 +311,7 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
     }
     while (count > 0 && !body->unwanted) {
         size_t used = count;
-        bool to_head = body->head_need != request->head_bytes;
+        bool to_head = body->head_need != request->body.head_bytes;
         TRY(to_head       ? feed_head(request, bytes, count, &used, err)
             : body->spill ? feed_spill(request, bytes, count, err)
                           : feed_payload(request, bytes, count, err));
@@ -340,15 +343,16 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
 static enum status check_head_is_whole(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
-    if (request->decoded || body->head_need == UINT64_MAX ||
-        body->head_need == request->head_bytes) {
+    if (request->scan.decoded || body->head_need == UINT64_MAX ||
+        body->head_need == request->body.head_bytes) {
         return STATUS_OK;
     }
-    request->codec_request.body_bytes = (int64_t)request->head_bytes;
-    const struct byte_view head = {request->head.bytes, request->head_bytes};
-    TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
-    assert(body->head_need == request->head_bytes); /* a body has no more than its bytes */
-    return STATUS_OK;                               /* decode() says what it is */
+    request->arrival.codec_request.body_bytes = (int64_t)request->body.head_bytes;
+    const struct byte_view head = {request->body.head.bytes, request->body.head_bytes};
+    TRY(request->arrival.codec->head_need(&request->arrival.codec_request, head,
+                                          &body->head_need, err));
+    assert(body->head_need == request->body.head_bytes); /* a body has no more than its bytes */
+    return STATUS_OK;                                    /* decode() says what it is */
 }
 
 void body_release(struct request *request)
@@ -393,5 +397,5 @@ enum status body_finish(struct request *request, struct error *err)
     if (request->body.inflate == NULL) {
         return check_head_is_whole(request, err);
     }
-    return request->codec == NULL ? body_unpack(request, UINT64_MAX, err) : STATUS_OK;
+    return request->arrival.codec == NULL ? body_unpack(request, UINT64_MAX, err) : STATUS_OK;
 }

@@ -30,13 +30,13 @@ enum {
 
 struct infer_bytes infer_answer_bytes(struct request *request)
 {
-    struct answer *answer = &request->answer;
+    struct answer *answer = &request->reply.answer;
     struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
     if (answer->payload_bytes == 0) {
         return bytes;
     }
-    char *payload = request_block_at(request, request->out_offset);
-    size_t room = request->out_offset - request->block.offset + MEMORY_HEADROOM;
+    char *payload = request_block_at(request, request->memory.out_offset);
+    size_t room = request->memory.out_offset - request->memory.block.offset + MEMORY_HEADROOM;
     if (answer->head_bytes > room) {
         bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
         return bytes;
@@ -89,24 +89,24 @@ static enum status pack_view(struct request *request, z_stream *stream, struct b
 /* The head of the answer is not to be sent. Of a text at least its length is reserved. */
 static void discard_head(struct request *request)
 {
-    struct answer *answer = &request->answer;
+    struct answer *answer = &request->reply.answer;
     uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
     infer_discharge(request, reserved);
     answer_deinit(answer);
-    text_free(request->server->memory, &request->answer_text);
+    text_free(request->server->memory, &request->reply.answer_text);
 }
 
 /* Compress the answer if there is memory for that; else leave it.
  * err   CLIENT_GONE: given up */
 static enum status compress_answer(struct request *request, struct error *err)
 {
-    struct answer *answer = &request->answer;
+    struct answer *answer = &request->reply.answer;
     struct text packed = {.bytes = NULL};
     struct error trouble = ERROR_INIT;
     z_stream stream = {.zalloc = Z_NULL};
     const struct infer_bytes bytes = infer_answer_bytes(request);
     if (deflateInit2(&stream, PACK_LEVEL, Z_DEFLATED,
-                     inflate_window_bits(request->accept_coding), PACK_MEMORY,
+                     inflate_window_bits(request->arrival.accept_coding), PACK_MEMORY,
                      Z_DEFAULT_STRATEGY) != Z_OK) {
         return STATUS_OK;
     }
@@ -126,8 +126,8 @@ static enum status compress_answer(struct request *request, struct error *err)
         return status == STATUS_CLIENT_GONE ? parallel_given_up(err) : STATUS_OK;
     }
     text_wrote(&packed, stream.total_out);
-    request->answer_text = packed;
-    request->answer_coding = request->accept_coding;
+    request->reply.answer_text = packed;
+    request->reply.answer_coding = request->arrival.accept_coding;
     answer->room = packed.bytes;
     answer->head = answer->room;
     answer->head_bytes = stream.total_out;
@@ -138,8 +138,8 @@ static enum status compress_answer(struct request *request, struct error *err)
 /* A long text is printed to memory of ours. It may be shorter than what was reserved for it. */
 static enum status print_answer(struct request *request, struct error *err)
 {
-    struct answer *answer = &request->answer;
-    struct text *text = &request->answer_text;
+    struct answer *answer = &request->reply.answer;
+    struct text *text = &request->reply.answer_text;
     const uint64_t most = infer_text_bytes(request); /* which is reserved: far below 2^64 */
     if (most >= TEXT_LONG_BYTES &&
         !text_grow(request->server->memory, text, 0, (size_t)most + 1)) {
@@ -147,8 +147,8 @@ static enum status print_answer(struct request *request, struct error *err)
     }
     answer->room = text->bytes;
     answer->room_bytes = text->capacity;
-    TRY(request->codec->encode(&request->call, request_output_bytes(request),
-                               request->out_bytes, answer, err));
+    TRY(request->arrival.codec->encode(&request->scan.call, request_output_bytes(request),
+                                       request->memory.out_bytes, answer, err));
     if (answer->head == answer->room) {
         text_wrote(text, answer->head_bytes);
     }
@@ -179,14 +179,14 @@ static enum status make_answer(struct request *request, struct error *err)
     if (part_is_one(request)) {
         TRY(finish_part(request, err));
     }
-    if (request->segments != NULL) {
-        TRY(segments_scatter(request->segments,
-                             request_block_at(request, request->gathered_offset),
+    if (request->scan.segments != NULL) {
+        TRY(segments_scatter(request->scan.segments,
+                             request_block_at(request, request->memory.gathered_offset),
                              request_output_bytes(request), err));
     }
-    if (request->marked && infer_marks_bytes(request) > 0) {
-        const struct scan_call *call = &request->call;
-        const void *marks = request_block_at(request, request->marks_offset);
+    if (request->scan.marked && infer_marks_bytes(request) > 0) {
+        const struct scan_call *call = &request->scan.call;
+        const void *marks = request_block_at(request, request->memory.marks_offset);
         TRY(elements_write_nan(&call->desc, call->packs_output, marks, request->parallel,
                                request_output_bytes(request), err));
     }
@@ -194,13 +194,13 @@ static enum status make_answer(struct request *request, struct error *err)
         TRY(infer_shm_write_output(request, err));
     }
     TRY(print_answer(request, err));
-    return request->accept_coding == CODING_IDENTITY ? STATUS_OK
-                                                     : compress_answer(request, err);
+    return request->arrival.accept_coding == CODING_IDENTITY ? STATUS_OK
+                                                             : compress_answer(request, err);
 }
 
 void infer_encode(struct request *request)
 {
-    struct answer *answer = &request->answer;
+    struct answer *answer = &request->reply.answer;
     answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
     answer->header_count = 0;
     answer->payload_bytes = 0;

@@ -26,18 +26,18 @@ enum {
 /* What the request's dialect calls a field of the description. */
 static const char *dialect_field(const struct request *request, const char *field)
 {
-    const struct codec *codec = request->codec;
+    const struct codec *codec = request->arrival.codec;
     const char *name =
-        codec->plan_field == NULL ? NULL : codec->plan_field(&request->call, field);
+        codec->plan_field == NULL ? NULL : codec->plan_field(&request->scan.call, field);
     return name != NULL ? name : field;
 }
 
 /* Without strides of an output that is laid out by its text alone; they have been checked. */
 static enum status plan_packed(struct request *request, struct error *err)
 {
-    struct scan_desc packed = request->call.desc;
+    struct scan_desc packed = request->scan.call.desc;
     packed.has_output_strides = false;
-    return scan_plan_make(&packed, &request->plan, err);
+    return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
 /* The scan of a tensor whose output has one element more along the axis, which no scan writes: its
@@ -45,42 +45,43 @@ static enum status plan_packed(struct request *request, struct error *err)
  * of it. */
 static enum status plan_beside_initial(struct request *request, struct error *err)
 {
-    struct scan_call *call = &request->call;
+    struct scan_call *call = &request->scan.call;
     struct scan_desc room;
     struct scan_desc output = *scan_output_desc(&call->desc, &room);
     struct scan_desc scan = call->desc;
     struct elements_layout layout;
     const size_t bytes = dtype_info(scan.dtype)->bytes;
-    TRY(scan_plan_make(&output, &request->plan, err));
+    TRY(scan_plan_make(&output, &request->scan.plan, err));
     if (call->packs_output) {
         output.has_output_strides = false;
-        TRY(scan_plan_make(&output, &request->plan, err));
+        TRY(scan_plan_make(&output, &request->scan.plan, err));
     }
-    call->output_bytes = larger_of(call->output_bytes, request->plan.out_elements * bytes);
-    request->out_first = 0;
-    if (request->plan.out_elements == 0) { /* strides of no elements may be beyond 64 bits */
-        request->plan.in_place = false;
+    call->output_bytes = larger_of(call->output_bytes, request->scan.plan.out_elements * bytes);
+    request->memory.out_first = 0;
+    /* Strides of an output without elements may exceed 64 bits. */
+    if (request->scan.plan.out_elements == 0) {
+        request->scan.plan.in_place = false;
         return STATUS_OK;
     }
     elements_layout_make(&scan, call->packs_output, &layout);
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
-    TRY(scan_plan_make(&scan, &request->plan, err));
+    TRY(scan_plan_make(&scan, &request->scan.plan, err));
     if (!scan.has_offsets) { /* else segments.c finds each segment's sums */
         const uint64_t step = layout.out_strides[layout.axis];
-        request->out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
+        request->memory.out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
     }
-    request->plan.in_place = false;
+    request->scan.plan.in_place = false;
     return STATUS_OK;
 }
 
 static enum status plan_whole(struct request *request, struct error *err)
 {
-    if (request->call.desc.include_initial) {
+    if (request->scan.call.desc.include_initial) {
         return plan_beside_initial(request, err);
     }
-    TRY(scan_plan_make(&request->call.desc, &request->plan, err));
-    return request->call.packs_output ? plan_packed(request, err) : STATUS_OK;
+    TRY(scan_plan_make(&request->scan.call.desc, &request->scan.plan, err));
+    return request->scan.call.packs_output ? plan_packed(request, err) : STATUS_OK;
 }
 
 static enum status plan_scan(struct request *request, struct error *err)
@@ -92,26 +93,26 @@ static enum status plan_scan(struct request *request, struct error *err)
             (void)snprintf(err->field, sizeof err->field, "%s", field);
         }
     }
-    request->planned = status == STATUS_OK;
+    request->scan.planned = status == STATUS_OK;
     return status;
 }
 
 /* What the body says of time and priority; the latter goes before the header. */
 static void apply_parameters(struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     uint64_t at = 0;
     if (call->timeout_us > 0 && !__builtin_mul_overflow(call->timeout_us, NS_PER_US, &at) &&
         !__builtin_add_overflow(at, request->times.arrived, &at)) {
-        request->deadline_ns = deadline_earlier(request->deadline_ns, at);
+        request->arrival.deadline_ns = deadline_earlier(request->arrival.deadline_ns, at);
     }
-    request->high = call->priority == 0 ? request->high : call->priority == 1;
+    request->arrival.high = call->priority == 0 ? request->arrival.high : call->priority == 1;
 }
 
 static enum status check_rank(const struct request *request, struct error *err)
 {
     uint64_t most = request->server->config->max_rank;
-    int rank = request->call.desc.rank;
+    int rank = request->scan.call.desc.rank;
     if (rank < 0 || (uint64_t)rank <= most) {
         return STATUS_OK;
     }
@@ -124,14 +125,15 @@ static enum status check_rank(const struct request *request, struct error *err)
 
 enum status infer_decode(struct request *request, struct error *err)
 {
-    const struct byte_view head = {request->head.bytes, request->head_bytes};
-    TRY(codec_decode(request->codec, &request->codec_request, head, &request->call, err));
-    request->decoded = true;
-    request->call.parallel = request->parallel;
+    const struct byte_view head = {request->body.head.bytes, request->body.head_bytes};
+    TRY(codec_decode(request->arrival.codec, &request->arrival.codec_request, head,
+                     &request->scan.call, err));
+    request->scan.decoded = true;
+    request->scan.call.parallel = request->parallel;
     apply_parameters(request);
-    if (request->call.axis_pending) {
+    if (request->scan.call.axis_pending) {
         /* Sizes do not depend on the axis; the plan is made again when that is known. */
-        request->call.desc.axis = 0;
+        request->scan.call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
     if (infer_shm_named(request)) {
@@ -149,7 +151,7 @@ enum status infer_decode(struct request *request, struct error *err)
  * (prepare_to_queue()); of a part that may be a long carry. */
 static bool is_answered_at_once(const struct request *request)
 {
-    return request->plan.elements == 0;
+    return request->scan.plan.elements == 0;
 }
 
 /* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
@@ -158,8 +160,8 @@ static bool is_answered_at_once(const struct request *request)
  * segments, and those beside sums that no device writes. */
 static bool gaps_come_first(const struct request *request)
 {
-    const struct scan_plan *plan = &request->plan;
-    const struct scan_desc *desc = &request->call.desc;
+    const struct scan_plan *plan = &request->scan.plan;
+    const struct scan_desc *desc = &request->scan.call.desc;
     if (desc->include_initial) {
         return true;
     }
@@ -171,18 +173,20 @@ static bool gaps_come_first(const struct request *request)
 /* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
 static uint64_t computed_bytes(const struct request *request)
 {
-    uint64_t bytes = request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-    return gaps_come_first(request) && !request->plan.in_place ? 0 : bytes;
+    uint64_t bytes =
+        request->scan.plan.out_elements * dtype_info(request->scan.plan.dtype)->bytes;
+    return gaps_come_first(request) && !request->scan.plan.in_place ? 0 : bytes;
 }
 
 /* Zero the gaps: of an output apart with all of it, else between the elements. */
 static enum status zero_gaps(struct request *request, struct error *err)
 {
-    if (request->plan.in_place && !scan_gaps_zero(&request->plan, false, request->parallel,
-                                                  request_output_bytes(request))) {
+    if (request->scan.plan.in_place &&
+        !scan_gaps_zero(&request->scan.plan, false, request->parallel,
+                        request_output_bytes(request))) {
         return parallel_given_up(err);
     }
-    request->plan.gaps = false;
+    request->scan.plan.gaps = false;
     request->slice.job.holes = true; /* they are to be left alone */
     return STATUS_OK;
 }
@@ -190,15 +194,16 @@ static enum status zero_gaps(struct request *request, struct error *err)
 /* Make of the elements that came those that are summed. */
 static enum status prepare_elements(struct request *request, struct error *err)
 {
-    const struct scan_desc *desc = &request->call.desc;
-    char *input = request_block_at(request, request->in_offset);
+    const struct scan_desc *desc = &request->scan.call.desc;
+    char *input = request_block_at(request, request->memory.in_offset);
     struct elements_marks marks = {.bits = NULL};
     if (infer_marks_bytes(request) > 0) {
-        marks.bits = (uint64_t *)(void *)request_block_at(request, request->marks_offset);
+        marks.bits =
+            (uint64_t *)(void *)request_block_at(request, request->memory.marks_offset);
     }
     TRY(elements_prepare(desc, input, infer_input_count(request), request->parallel, &marks,
                          err));
-    request->marked = marks.any;
+    request->scan.marked = marks.any;
     return STATUS_OK;
 }
 
@@ -212,26 +217,28 @@ enum status infer_explain(struct request *request, enum status status)
  * there are is given back. */
 static enum status prepare_segments(struct request *request, struct error *err)
 {
-    const size_t bytes = dtype_info(request->plan.dtype)->bytes;
+    const size_t bytes = dtype_info(request->scan.plan.dtype)->bytes;
     if (is_answered_at_once(request)) {
         return STATUS_OK;
     }
-    TRY(segments_create(&request->call, &request->plan, &request->segments, err));
-    const uint64_t needed = segments_gathered(request->segments) * bytes;
-    infer_discharge(request, request->gathered_bytes - needed);
-    request->gathered_bytes = needed;
-    return segments_gather(request->segments, request_block_at(request, request->in_offset),
-                           request_block_at(request, request->gathered_offset), err);
+    TRY(segments_create(&request->scan.call, &request->scan.plan, &request->scan.segments,
+                        err));
+    const uint64_t needed = segments_gathered(request->scan.segments) * bytes;
+    infer_discharge(request, request->memory.gathered_bytes - needed);
+    request->memory.gathered_bytes = needed;
+    return segments_gather(request->scan.segments,
+                           request_block_at(request, request->memory.in_offset),
+                           request_block_at(request, request->memory.gathered_offset), err);
 }
 
 enum status infer_decode_body(struct request *request)
 {
-    if (request->decoded) {
+    if (request->scan.decoded) {
         return STATUS_OK;
     }
-    request->codec_request.parallel = request->parallel;
+    request->arrival.codec_request.parallel = request->parallel;
     enum status status = infer_decode(request, &request->error);
-    request->codec_request.parallel = NULL;
+    request->arrival.codec_request.parallel = NULL;
     return infer_explain(request, status);
 }
 
@@ -239,19 +246,19 @@ enum status infer_decode_body(struct request *request)
 static enum status complete_input(struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
-    struct scan_call *call = &request->call;
+    struct scan_call *call = &request->scan.call;
     TRY(infer_hold_rest(request, err));
-    char *input = request_block_at(request, request->in_offset);
+    char *input = request_block_at(request, request->memory.in_offset);
     if (body->spill) { /* the payload lies behind the long head */
         size_t count = smaller_of(body->spilled, body->payload_room);
-        request->payload_received = body->spilled;
+        request->body.payload_received = body->spilled;
         TRY(parallel_copy(request->parallel, input,
-                          request->head.bytes + request->head_bytes + 1, count, err));
+                          request->body.head.bytes + request->body.head_bytes + 1, count, err));
     }
     if (call->axis_pending) {
         TRY(infer_shm_read_axis(request, err));
     }
-    TRY(request->codec->complete(call, input, request->payload_received, err));
+    TRY(request->arrival.codec->complete(call, input, request->body.payload_received, err));
     if (call->source == CALL_SOURCE_TEXT && call->data.bytes >= INFER_FORGET_BYTES) {
         TRY(infer_text_forget(request, call->data, err));
     }
@@ -267,7 +274,7 @@ static enum status complete_input(struct request *request, struct error *err)
     }
     uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
     TRY(parallel_zero(request->parallel, request_output_bytes(request) + computed,
-                      request->out_bytes - computed, err));
+                      request->memory.out_bytes - computed, err));
     if (gaps_come_first(request)) {
         TRY(zero_gaps(request, err));
     }
@@ -285,15 +292,15 @@ static enum status complete_input(struct request *request, struct error *err)
  * half a GiB take 40 ms or more, for which all would wait whose HTTP thread ends the request. */
 static void drop_carry(struct request *request)
 {
-    char *bytes = request->call.carry.owned;
+    char *bytes = request->scan.call.carry.owned;
     const size_t page = slab_page_bytes();
-    const size_t count = bytes != NULL ? (size_t)request->call.carry.bytes : 0;
+    const size_t count = bytes != NULL ? (size_t)request->scan.call.carry.bytes : 0;
     for (size_t at = (page - (uintptr_t)bytes % page) % page; at + DROP_STEP <= count;
          at += DROP_STEP) {
         (void)madvise(bytes + at, DROP_STEP, MADV_DONTNEED);
         (void)parallel_step(request->parallel); /* given up or not */
     }
-    codec_release_carry(&request->call);
+    codec_release_carry(&request->scan.call);
 }
 
 enum status infer_complete(struct request *request)
@@ -305,11 +312,11 @@ enum status infer_complete(struct request *request)
 
 uint64_t infer_bytes_to_move(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     bool copies = infer_shm_copies(request, SHM_INPUT);
     bool moves = call->byte_swap || call->payload_offset > 0;
     bool zeroes = gaps_come_first(request);
-    return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
+    return (copies ? call->input_bytes : 0) + (moves ? request->body.payload_received : 0) +
            infer_part_bytes(request) + infer_elements_bytes(request) +
-           (request->out_bytes - (zeroes ? 0 : computed_bytes(request)));
+           (request->memory.out_bytes - (zeroes ? 0 : computed_bytes(request)));
 }

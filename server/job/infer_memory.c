@@ -35,7 +35,7 @@ enum {
 
 uint64_t infer_input_count(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
 }
 
@@ -43,23 +43,23 @@ uint64_t infer_input_count(const struct request *request)
  * besides. */
 static void measure_segments(struct request *request, uint64_t *total)
 {
-    const struct scan_plan *plan = &request->plan;
-    const struct scan_desc *desc = &request->call.desc;
-    request->gathered_bytes = 0;
-    request->part_bytes = offsets_owned_bytes(&request->call);
+    const struct scan_plan *plan = &request->scan.plan;
+    const struct scan_desc *desc = &request->scan.call.desc;
+    request->memory.gathered_bytes = 0;
+    request->memory.part_bytes = offsets_owned_bytes(&request->scan.call);
     if (plan->elements == 0) {
         return;
     }
     const uint64_t elements = segments_gathered_most(desc, plan);
-    request->part_bytes += segments_memory_bytes(desc, plan);
+    request->memory.part_bytes += segments_memory_bytes(desc, plan);
     if (elements == UINT64_MAX || *total > SIZE_MAX / 4) {
         *total = UINT64_MAX;
         return;
     }
     const uint64_t at = scan_ceil_div(*total, MEMORY_ALIGN) * MEMORY_ALIGN;
-    request->gathered_bytes = elements * dtype_info(plan->dtype)->bytes;
+    request->memory.gathered_bytes = elements * dtype_info(plan->dtype)->bytes;
     request->body.gathered_at = (size_t)at;
-    *total = at + request->gathered_bytes;
+    *total = at + request->memory.gathered_bytes;
 }
 
 /* Returns the bytes that a decoded request needs. A few bytes of text may describe blocks and texts
@@ -69,9 +69,9 @@ static uint64_t known_needs(const struct request *request)
     const struct request_body *body = &request->body;
     const bool announced = body->inflate != NULL && body->declared > 0;
     const uint64_t packed = announced ? (uint64_t)body->declared : body->packed.text.charged;
-    const uint64_t needs[] = {request->head.charged, packed,
-                              body->block_bytes,     infer_text_bytes(request),
-                              request->part_bytes,   request->shm_bytes};
+    const uint64_t needs[] = {request->body.head.charged, packed,
+                              body->block_bytes,          infer_text_bytes(request),
+                              request->memory.part_bytes, request->memory.shm_bytes};
     uint64_t sum = 0;
     for (size_t i = 0; i < ARRAY_COUNT(needs); i++) {
         if (__builtin_add_overflow(sum, needs[i], &sum)) {
@@ -90,19 +90,19 @@ static bool exceeds_large_budget(const struct request *request, uint64_t need)
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
-    const struct scan_call *call = &request->call;
-    uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
+    const struct scan_call *call = &request->scan.call;
+    uint64_t planned = request->scan.plan.out_elements * dtype_info(call->desc.dtype)->bytes;
     uint64_t total = 0;
-    request->out_bytes = larger_of(planned, call->output_bytes);
+    request->memory.out_bytes = larger_of(planned, call->output_bytes);
     if (infer_shm_used(request)) {
         infer_shm_place(request);
     }
-    bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
-    bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
-    bool one_place = request->plan.in_place && !shared_in && !shared_out;
+    bool shared_in = request->memory.shm[SHM_INPUT].in_use.slab != NULL;
+    bool shared_out = request->memory.shm[SHM_OUTPUT].in_use.slab != NULL;
+    bool one_place = request->scan.plan.in_place && !shared_in && !shared_out;
     const uint64_t wide = elements_wide_bytes(&call->desc, call->input_bytes);
     uint64_t input = larger_of(shared_in ? 0 : wide, call->payload_max);
-    uint64_t output = shared_out ? 0 : request->out_bytes;
+    uint64_t output = shared_out ? 0 : request->memory.out_bytes;
     if (one_place) {
         total = larger_of(input, output);
     } else if (__builtin_add_overflow(input, MEMORY_ALIGN - 1, &input) ||
@@ -115,9 +115,9 @@ enum status infer_measure(struct request *request, struct error *err)
         body->marks_at = (size_t)marks_at;
         total = marks_at + marks;
     }
-    request->part_bytes = 0;
+    request->memory.part_bytes = 0;
     if (part_is_one(request)) {
-        TRY(part_measure(request, &request->part_bytes, err));
+        TRY(part_measure(request, &request->memory.part_bytes, err));
     }
     if (call->desc.has_offsets) {
         measure_segments(request, &total);
@@ -142,7 +142,7 @@ static enum status count_for_client(struct request *request, uint64_t bytes, str
     uint64_t most = request->server->config->per_client_memory;
     char limit[32];
     char need[32];
-    if (most == 0 || !request->limited || bytes <= request->client_bytes) {
+    if (most == 0 || !request->arrival.limited || bytes <= request->memory.client_bytes) {
         return STATUS_OK;
     }
     byte_size_text(most, limit, sizeof limit);
@@ -154,8 +154,9 @@ static enum status count_for_client(struct request *request, uint64_t bytes, str
                          need, limit);
     }
     uint64_t wait_ns = 0;
-    if (!client_take_memory(request->client, bytes - request->client_bytes, most, &wait_ns)) {
-        request->limit = METRICS_CLIENT_LIMIT_MEMORY;
+    if (!client_take_memory(request->arrival.client, bytes - request->memory.client_bytes, most,
+                            &wait_ns)) {
+        request->reply.limit = METRICS_CLIENT_LIMIT_MEMORY;
         request_retry_after(request, wait_ns);
         return error_set(
             err, STATUS_THROTTLED,
@@ -164,34 +165,34 @@ static enum status count_for_client(struct request *request, uint64_t bytes, str
             "and try again after Retry-After seconds",
             need, limit);
     }
-    request->client_bytes = bytes;
+    request->memory.client_bytes = bytes;
     return STATUS_OK;
 }
 
 enum status infer_charge(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t whole = 0;
-    if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
+    if (__builtin_add_overflow(request->memory.reserved_bytes, bytes, &whole)) {
         whole = UINT64_MAX;
     }
     TRY(count_for_client(request, whole, err));
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
-    const uint64_t held = request->reserved_bytes + *promised;
+    const uint64_t held = request->memory.reserved_bytes + *promised;
     TRY(memory_reserve(request->server->memory, held, beyond, err)); /* 0 is fine */
     if (drawn > 0) {
         memory_draw(request->server->memory, drawn);
         *promised -= drawn;
     }
-    request->reserved_bytes += bytes;
+    request->memory.reserved_bytes += bytes;
     return STATUS_OK;
 }
 
 void infer_discharge(struct request *request, uint64_t bytes)
 {
     memory_release(request->server->memory, bytes);
-    request->reserved_bytes -= bytes;
+    request->memory.reserved_bytes -= bytes;
 }
 
 enum status infer_text_reserve(struct request *request, struct text *text, size_t used,
@@ -226,7 +227,7 @@ void infer_text_free(struct request *request, struct text *text)
 
 enum status infer_text_forget(struct request *request, struct json_cut cut, struct error *err)
 {
-    struct text *head = &request->head;
+    struct text *head = &request->body.head;
     const size_t first = (size_t)(cut.text - head->bytes);
     size_t at = first + cut.bytes;
     if (head->block.slab == NULL) {
@@ -251,26 +252,26 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
 static enum status charge_block(struct request *request, uint64_t bytes, struct error *err)
 {
     TRY(infer_charge(request, bytes, err));
-    if (request->block.slab != NULL) {
+    if (request->memory.block.slab != NULL) {
         return STATUS_OK;
     }
-    const enum status status =
-        memory_take(request->server->memory, request->body.block_bytes, &request->block, err);
+    const enum status status = memory_take(request->server->memory, request->body.block_bytes,
+                                           &request->memory.block, err);
     if (status != STATUS_OK) {
         infer_discharge(request, bytes);
         return status;
     }
-    request->in_offset = request->block.offset;
-    request->out_offset = request->in_offset + request->body.output_at;
-    request->marks_offset = request->in_offset + request->body.marks_at;
-    request->gathered_offset = request->in_offset + request->body.gathered_at;
+    request->memory.in_offset = request->memory.block.offset;
+    request->memory.out_offset = request->memory.in_offset + request->body.output_at;
+    request->memory.marks_offset = request->memory.in_offset + request->body.marks_at;
+    request->memory.gathered_offset = request->memory.in_offset + request->body.gathered_at;
     return STATUS_OK;
 }
 
 enum status infer_grow(struct request *request, uint64_t bytes, struct error *err)
 {
     struct request_body *body = &request->body;
-    uint64_t most = request->call.payload_max;
+    uint64_t most = request->scan.call.payload_max;
     uint64_t room =
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = smaller_of(room, most);
@@ -291,11 +292,11 @@ enum status infer_hold_rest(struct request *request, struct error *err)
         return STATUS_OK;
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
-                    request->part_bytes + request->shm_bytes;
+                    request->memory.part_bytes + request->memory.shm_bytes;
     TRY(charge_block(request, rest, err));
     body->rest_reserved = true;
     body->block_reserved = body->block_bytes;
-    body->payload_room = request->call.payload_max;
+    body->payload_room = request->scan.call.payload_max;
     return STATUS_OK;
 }
 
@@ -304,7 +305,7 @@ enum status infer_hold_rest(struct request *request, struct error *err)
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
-    if (request->decoded && request->planned) {
+    if (request->scan.decoded && request->scan.planned) {
         return known_needs(request);
     }
     uint64_t sent = body->received + more;
@@ -315,7 +316,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
         guess = long_one ? body->limit : guess * INFLATE_FACTOR;
     }
     if (declared == 0 && request->times.received != 0 && body->inflate == NULL) {
-        return request->head.charged;
+        return request->body.head.charged;
     }
     if (declared == 0) {
         /* The text, and room to grow; the rest when it is decoded. */
@@ -324,7 +325,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
                                                    : guess;
     }
     /* Behind a carry or offsets come no digits, but bytes of elements. */
-    const struct codec_request *codec = &request->codec_request;
+    const struct codec_request *codec = &request->arrival.codec_request;
     const uint64_t factor =
         codec->carry_bytes > 0 || codec->offsets_bytes > 0 ? 2 : GUESS_FACTOR;
     return guess > UINT64_MAX / factor ? UINT64_MAX : guess * factor;
@@ -334,7 +335,7 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
     const struct admission_hold *hold = &request->admission;
-    if (request->codec == NULL) {
+    if (request->arrival.codec == NULL) {
         return 0;
     }
     uint64_t need = infer_needed_bytes(request, more);
@@ -361,7 +362,7 @@ static uint64_t guessed_cost(const struct request *request, uint64_t more)
     const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
     const uint64_t most = INT64_MAX / (TEXT_COST * each);
     const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
-    const struct codec_request *codec = &request->codec_request;
+    const struct codec_request *codec = &request->arrival.codec_request;
     const uint64_t front =
         smaller_of(codec->carry_bytes + codec->offsets_bytes, body->head_need);
     return bytes + smaller_of(bytes, body->head_need - front) * (TEXT_COST - 1);
@@ -370,27 +371,29 @@ static uint64_t guessed_cost(const struct request *request, uint64_t more)
 /* What comes and what goes, half of the cost each. */
 static uint64_t known_cost(const struct request *request)
 {
-    const uint64_t front =
-        request->codec_request.carry_bytes + request->codec_request.offsets_bytes;
-    const uint64_t head = request->head_bytes - smaller_of(front, request->head_bytes);
+    const uint64_t front = request->arrival.codec_request.carry_bytes +
+                           request->arrival.codec_request.offsets_bytes;
+    const uint64_t head =
+        request->body.head_bytes - smaller_of(front, request->body.head_bytes);
     const uint64_t answer = infer_text_bytes(request);
-    const uint64_t came = request->call.payload_max + front + head * TEXT_COST;
-    const bool shared = request->shm[SHM_OUTPUT].region != NULL;
-    const uint64_t kept = carry_answer_most(&request->call.desc, request->call.totals);
+    const uint64_t came = request->scan.call.payload_max + front + head * TEXT_COST;
+    const bool shared = request->memory.shm[SHM_OUTPUT].region != NULL;
+    const uint64_t kept =
+        carry_answer_most(&request->scan.call.desc, request->scan.call.totals);
     const uint64_t goes = answer > 0 ? answer * TEXT_COST
                           : shared   ? 0
-                                     : request->out_bytes + kept;
+                                     : request->memory.out_bytes + kept;
     /* What a part has besides may be hundreds of times as long, and is scanned, too. */
-    uint64_t worked = scan_plan_effort(&request->plan) + 2 * infer_part_bytes(request);
+    uint64_t worked = scan_plan_effort(&request->scan.plan) + 2 * infer_part_bytes(request);
     worked += infer_elements_bytes(request) + infer_marks_bytes(request);
-    worked += infer_shm_copies(request, SHM_INPUT) ? request->call.input_bytes : 0;
-    worked += infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
+    worked += infer_shm_copies(request, SHM_INPUT) ? request->scan.call.input_bytes : 0;
+    worked += infer_shm_copies(request, SHM_OUTPUT) ? request->memory.out_bytes : 0;
     return came / 2 + goes / 2 + worked / SCAN_PART;
 }
 
 uint64_t infer_cost(const struct request *request, uint64_t more)
 {
-    const bool known = request->decoded && request->planned;
+    const bool known = request->scan.decoded && request->scan.planned;
     return larger_of(known ? known_cost(request) : guessed_cost(request, more), 1);
 }
 
@@ -405,7 +408,7 @@ enum status infer_check(struct request *request, struct error *err)
     const struct server *server = request->server;
     uint64_t claim = infer_claim(request, 0);
     uint64_t wait_ns = 0;
-    bool known = request->decoded && request->planned;
+    bool known = request->scan.decoded && request->scan.planned;
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
                     : request->body.declared > 0 ? (uint64_t)request->body.declared
                                                  : 0; /* that it has at least */
@@ -418,17 +421,18 @@ enum status infer_check(struct request *request, struct error *err)
         claim = smaller_of(claim, memory_budget_large(server->memory)); /* it is a guess then */
         status = admission_check(server->admission, request, claim, infer_cost(request, 0),
                                  &wait_ns, err);
-    } else if (request->deadline_ns != 0 &&
-               request->deadline_ns - request->times.arrived < SOON_NS) {
+    } else if (request->arrival.deadline_ns != 0 &&
+               request->arrival.deadline_ns - request->times.arrived < SOON_NS) {
         /* About, for a device, and for a codec thread if it is a long text. A wait for peers of a
          * batch is no longer than a deadline allows, and does not count. */
         const uint64_t delay_ns = server->config->batch_delay_us * NS_PER_US;
-        const int64_t text_bytes = request->decoded ? 0 : request->body.declared;
-        wait_ns = queue_wait_ns(server->queue, request->client, request->high, clock_now_ns());
+        const int64_t text_bytes = request->scan.decoded ? 0 : request->body.declared;
+        wait_ns = queue_wait_ns(server->queue, request->arrival.client, request->arrival.high,
+                                clock_now_ns());
         wait_ns = wait_ns > delay_ns ? wait_ns - delay_ns : 0;
         if (text_bytes > (int64_t)server->config->inline_json_bytes) {
-            wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
-                                          (uint64_t)text_bytes);
+            wait_ns += codec_pool_wait_ns(server->codecs, request->arrival.client,
+                                          request->arrival.high, (uint64_t)text_bytes);
         }
         status = request_check_wait(request, wait_ns, err);
     }

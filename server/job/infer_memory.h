@@ -20,17 +20,17 @@ MUST_CHECK enum status infer_measure(struct request *request, struct error *err)
  * binary, because the head of a binary answer is short. */
 static inline uint64_t infer_text_bytes(const struct request *request)
 {
-    const bool text = request->call.answer_format == CODEC_FORMAT_JSON;
-    return text ? request->codec->head_max(&request->call) : 0;
+    const bool text = request->scan.call.answer_format == CODEC_FORMAT_JSON;
+    return text ? request->arrival.codec->head_max(&request->scan.call) : 0;
 }
 
 /* Returns the bytes of sums and elements of a part, or of offsets and gathered segments, that are
  * moved before the scan, and again after it; 0: the request has none. */
 static inline uint64_t infer_part_bytes(const struct request *request)
 {
-    const struct codec_request *codec = &request->codec_request;
-    return codec->carry_bytes + codec->offsets_bytes + request->part_bytes +
-           request->gathered_bytes;
+    const struct codec_request *codec = &request->arrival.codec_request;
+    return codec->carry_bytes + codec->offsets_bytes + request->memory.part_bytes +
+           request->memory.gathered_bytes;
 }
 
 /* Returns the number of elements of the input buffer. */
@@ -39,7 +39,7 @@ uint64_t infer_input_count(const struct request *request);
 /* Returns the bytes of elements that are changed before the scan (proto/elements.h); 0: none are. */
 static inline uint64_t infer_elements_bytes(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     return elements_change(&call->desc) ? elements_wide_bytes(&call->desc, call->input_bytes)
                                         : 0;
 }
@@ -47,8 +47,9 @@ static inline uint64_t infer_elements_bytes(const struct request *request)
 /* Returns the bytes of sums among which NaN is written after the scan; 0: there are none. */
 static inline uint64_t infer_marks_bytes(const struct request *request)
 {
-    const bool asked = request->call.desc.nan == SCAN_NAN_SKIP && !request->call.totals;
-    return asked ? request->out_bytes : 0;
+    const bool asked =
+        request->scan.call.desc.nan == SCAN_NAN_SKIP && !request->scan.call.totals;
+    return asked ? request->memory.out_bytes : 0;
 }
 
 /* Charge the request with so much more of the memory budget, and count it for its client
@@ -120,7 +121,7 @@ bool infer_is_covered(const struct request *request);
 MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more);
 
 /* The header is read, and the head decoded if it needs nothing of the body: could the request
- * begin, and be through before its deadline? Sets request->retry_after_s. Thread: loop.
+ * begin, and be through before its deadline? Sets request->reply.retry_after_s. Thread: loop.
  * err   TOO_LARGE, QUEUE_FULL, THROTTLED */
 MUST_CHECK enum status infer_check(struct request *request, struct error *err);
 

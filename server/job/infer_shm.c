@@ -21,26 +21,27 @@ static enum status acquire_window(struct request *request, const struct shm_wind
                          "clients' shared memory is off, see the server's --allow-client-shm: "
                          "send the tensor in the body, or ask the operator");
     }
-    if (!request->local) {
+    if (!request->arrival.local) {
         return error_set(err, STATUS_FORBIDDEN,
                          "shared memory is for clients on this machine: over loopback or a "
                          "Unix socket, and no pages in browsers");
     }
-    enum status status = shm_acquire(registry, window, &request->shm[which].region, err);
+    enum status status = shm_acquire(registry, window, &request->memory.shm[which].region, err);
     if (status != STATUS_OK) {
         static const char *const names[] = {
             [SHM_INPUT] = "input_shm", [SHM_AXIS] = "axis_shm", [SHM_OUTPUT] = "output_shm"};
         char parameter[sizeof err->field];
         memcpy(parameter, err->field, sizeof parameter);
         (void)snprintf(err->field, sizeof err->field, "%s.parameters.%.30s",
-                       request->codec->plan_field(&request->call, names[which]), parameter);
+                       request->arrival.codec->plan_field(&request->scan.call, names[which]),
+                       parameter);
     }
     return status;
 }
 
 enum status infer_shm_hold(struct request *request, struct error *err)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     TRY(acquire_window(request, &call->input_shm, SHM_INPUT, err));
     TRY(acquire_window(request, &call->axis_shm, SHM_AXIS, err));
     return acquire_window(request, &call->output_shm, SHM_OUTPUT, err);
@@ -55,9 +56,9 @@ static bool device_works_there(const struct shm_tensor *shm)
  * meets it otherwise is copied. */
 void infer_shm_place(struct request *request)
 {
-    struct shm_tensor *in = &request->shm[SHM_INPUT];
-    struct shm_tensor *out = &request->shm[SHM_OUTPUT];
-    const struct scan_call *call = &request->call;
+    struct shm_tensor *in = &request->memory.shm[SHM_INPUT];
+    struct shm_tensor *out = &request->memory.shm[SHM_OUTPUT];
+    const struct scan_call *call = &request->scan.call;
     const size_t align = dtype_info(call->desc.dtype)->bytes;
     enum shm_overlap overlap = SHM_APART;
     if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial ||
@@ -67,29 +68,29 @@ void infer_shm_place(struct request *request)
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
         in->in_use = shm_place(in->region, &call->input_shm, align);
-        request->shm_bytes += device_works_there(in) ? call->input_bytes : 0;
+        request->memory.shm_bytes += device_works_there(in) ? call->input_bytes : 0;
     }
-    if (out->region == NULL || request->out_bytes == 0 ||
-        call->output_shm.bytes < request->out_bytes) {
+    if (out->region == NULL || request->memory.out_bytes == 0 ||
+        call->output_shm.bytes < request->memory.out_bytes) {
         return;
     }
     if (device_works_there(in)) {
         overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
-                              &call->output_shm, request->out_bytes);
+                              &call->output_shm, request->memory.out_bytes);
     }
     if (overlap == SHM_APART) {
         out->in_use = shm_place(out->region, &call->output_shm, align);
-        request->shm_bytes += device_works_there(out) ? request->out_bytes : 0;
-    } else if (overlap == SHM_SAME && request->plan.in_place &&
-               request->out_bytes <= call->input_bytes) {
+        request->memory.shm_bytes += device_works_there(out) ? request->memory.out_bytes : 0;
+    } else if (overlap == SHM_SAME && request->scan.plan.in_place &&
+               request->memory.out_bytes <= call->input_bytes) {
         out->in_use = in->in_use;
     }
 }
 
 enum status infer_shm_read_axis(struct request *request, struct error *err)
 {
-    struct scan_call *call = &request->call;
-    const struct shm_region *region = request->shm[SHM_AXIS].region;
+    struct scan_call *call = &request->scan.call;
+    const struct shm_region *region = request->memory.shm[SHM_AXIS].region;
     if (region == NULL) {
         return STATUS_OK;
     }
@@ -99,17 +100,18 @@ enum status infer_shm_read_axis(struct request *request, struct error *err)
 
 enum status infer_shm_read_input(struct request *request, struct error *err)
 {
-    const struct scan_call *call = &request->call;
-    const struct shm_region *region = request->shm[SHM_INPUT].region;
-    return shm_read(region, &call->input_shm, request_block_at(request, request->in_offset),
-                    call->input_bytes, request->parallel, err);
+    const struct scan_call *call = &request->scan.call;
+    const struct shm_region *region = request->memory.shm[SHM_INPUT].region;
+    return shm_read(region, &call->input_shm,
+                    request_block_at(request, request->memory.in_offset), call->input_bytes,
+                    request->parallel, err);
 }
 
 enum status infer_shm_write_output(struct request *request, struct error *err)
 {
-    const struct scan_call *call = &request->call;
-    const struct shm_tensor *in = &request->shm[SHM_INPUT];
-    const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
+    const struct scan_call *call = &request->scan.call;
+    const struct shm_tensor *in = &request->memory.shm[SHM_INPUT];
+    const struct shm_tensor *out = &request->memory.shm[SHM_OUTPUT];
     if (device_works_there(in)) { /* what it worked on is what the client shared */
         TRY(shm_verify(in->region, &call->input_shm, err));
     }
@@ -120,5 +122,5 @@ enum status infer_shm_write_output(struct request *request, struct error *err)
         return STATUS_OK;
     }
     return shm_write(out->region, &call->output_shm, request_output_bytes(request),
-                     request->out_bytes, request->parallel, err);
+                     request->memory.out_bytes, request->parallel, err);
 }

@@ -9,7 +9,7 @@
 /* True if the decoded head names a region. */
 static inline bool infer_shm_named(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     return call->input_shm.region[0] != '\0' || call->axis_shm.region[0] != '\0' ||
            call->output_shm.region[0] != '\0';
 }
@@ -18,8 +18,8 @@ static inline bool infer_shm_named(const struct request *request)
  * err   FORBIDDEN: the client is not on this machine; what shm_acquire() says */
 MUST_CHECK enum status infer_shm_hold(struct request *request, struct error *err);
 
-/* Decide which tensors the device processes in shared memory itself (request.shm[].in_use). The
- * request is planned, request.out_bytes is known, and infer_shm_used() is true. */
+/* Decide which tensors the device processes in shared memory itself (request.memory.shm[].in_use). The
+ * request is planned, request.memory.out_bytes is known, and infer_shm_used() is true. */
 void infer_shm_place(struct request *request);
 
 /* Copy a pending axis from its region, if it has one. Due before codec->complete(). */
@@ -35,14 +35,14 @@ MUST_CHECK enum status infer_shm_write_output(struct request *request, struct er
 /* True if the input or the output lies in shared memory. */
 static inline bool infer_shm_used(const struct request *request)
 {
-    const struct shm_tensor *shm = request->shm;
+    const struct shm_tensor *shm = request->memory.shm;
     return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
 }
 
 /* True if the tensor lies in shared memory and must be copied, which can take a while. */
 static inline bool infer_shm_copies(const struct request *request, enum shm_use tensor)
 {
-    const struct shm_tensor *shm = &request->shm[tensor];
+    const struct shm_tensor *shm = &request->memory.shm[tensor];
     return shm->region != NULL && shm->in_use.slab == NULL;
 }
 

@@ -51,8 +51,8 @@ static bool on_loop(const struct request *request)
 /* Bytes of an answer that is no text: the output, and the carry in front of it. */
 static uint64_t binary_answer_bytes(const struct request *request)
 {
-    const struct scan_call *call = &request->call;
-    return request->out_bytes + carry_answer_most(&call->desc, call->totals);
+    const struct scan_call *call = &request->scan.call;
+    return request->memory.out_bytes + carry_answer_most(&call->desc, call->totals);
 }
 
 static uint64_t parse_cost(const struct request *request)
@@ -67,22 +67,23 @@ static uint64_t parse_cost(const struct request *request)
     if (body->inflate != NULL) {
         return packed->count; /* nobody knows the size of the content yet */
     }
-    return request->head_bytes + body->spilled / MOVED_PER_TEXT;
+    return request->body.head_bytes + body->spilled / MOVED_PER_TEXT;
 }
 
 static uint64_t prepare_cost(const struct request *request)
 {
-    const bool text = request->call.source == CALL_SOURCE_TEXT;
-    return infer_bytes_to_move(request) / MOVED_PER_TEXT + (text ? request->head_bytes : 0);
+    const bool text = request->scan.call.source == CALL_SOURCE_TEXT;
+    return infer_bytes_to_move(request) / MOVED_PER_TEXT +
+           (text ? request->body.head_bytes : 0);
 }
 
 static uint64_t print_cost(const struct request *request)
 {
     uint64_t text = infer_text_bytes(request);
-    uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
-                      : text > 0                                ? text
-                                                                : binary_answer_bytes(request);
-    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
+    uint64_t packed = request->arrival.accept_coding == CODING_IDENTITY ? 0
+                      : text > 0                                        ? text
+                                 : binary_answer_bytes(request);
+    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->memory.out_bytes : 0;
     return text + packed * TEXT_PER_PACKED +
            (copied + infer_part_bytes(request) + infer_marks_bytes(request)) / MOVED_PER_TEXT;
 }
@@ -93,7 +94,7 @@ static uint64_t print_cost(const struct request *request)
  * body that turns out to be longer must wait with the longer ones. */
 static enum job_next unpack(struct request *request)
 {
-    const bool small = request->cost <= CODEC_SMALL_BYTES;
+    const bool small = request->line.cost <= CODEC_SMALL_BYTES;
     if (infer_explain(request, body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
                                            &request->error)) != STATUS_OK) {
         return JOB_DONE;
@@ -123,15 +124,16 @@ static enum job_next parse_on_loop(struct request *request)
             STATUS_OK) {
         return JOB_DONE;
     }
-    const bool has_text = !request->decoded || request->call.source == CALL_SOURCE_TEXT;
+    const bool has_text =
+        !request->scan.decoded || request->scan.call.source == CALL_SOURCE_TEXT;
     enum text_place place = TEXT_NOW;
     if (body->inflate != NULL || body->spill) {
         place = TEXT_ELSEWHERE;
     } else if (has_text) {
-        place = text_place(request, request->head_bytes);
+        place = text_place(request, request->body.head_bytes);
     }
     if (place == TEXT_LATER) {
-        return wait_for_turn(request, request->head_bytes);
+        return wait_for_turn(request, request->body.head_bytes);
     }
     if (place == TEXT_ELSEWHERE) { /* memory for a long body is promised before it is parsed */
         return infer_may_go_on(request, 0) ? JOB_LATER : JOB_WAIT;
@@ -161,8 +163,9 @@ static enum job_next step_prepare(struct request *request)
         return JOB_HOME; /* the request needs more memory than it seemed */
     }
     if (on_loop(request)) {
-        const bool long_text = request->call.source == CALL_SOURCE_TEXT &&
-                               request->head_bytes > request->server->config->inline_json_bytes;
+        const bool long_text =
+            request->scan.call.source == CALL_SOURCE_TEXT &&
+            request->body.head_bytes > request->server->config->inline_json_bytes;
         if (!infer_may_go_on(request, 0)) {
             return JOB_WAIT;
         }
@@ -181,19 +184,19 @@ static enum job_next step_scan(struct request *request)
 {
     struct queue *queue = request->server->queue;
     const bool here = on_loop(request);
-    if (request->plan.elements == 0 || request->times.computed != 0) {
+    if (request->scan.plan.elements == 0 || request->times.computed != 0) {
         return JOB_NEXT; /* there is nothing to compute, or a device has computed it */
     }
-    if (!here && (request->slices != NULL || slices_wanted(request))) {
+    if (!here && (request->scan.slices != NULL || slices_wanted(request))) {
         return JOB_HOME;
     }
     if (here && slices_start(request)) {
         return slices_end(request) ? JOB_WAIT : JOB_DONE;
     }
-    if (part_is_one(request) || request->segments != NULL) {
+    if (part_is_one(request) || request->scan.segments != NULL) {
         return JOB_DONE; /* these are scanned in slices only, and request->error is set */
     }
-    if (here && request->slices == NULL &&
+    if (here && request->scan.slices == NULL &&
         device_pool_scan_here(request->server->devices, &request->completion->device,
                               request)) {
         return request->error.status == STATUS_OK ? JOB_NEXT : JOB_DONE;
@@ -211,18 +214,19 @@ static enum job_next step_scan(struct request *request)
 
 static bool print_is_long(const struct request *request)
 {
-    bool packs = request->accept_coding != CODING_IDENTITY;
+    bool packs = request->arrival.accept_coding != CODING_IDENTITY;
     return (packs && binary_answer_bytes(request) > INLINE_PACK_BYTES) ||
            infer_part_bytes(request) > INLINE_MOVE_BYTES ||
            infer_marks_bytes(request) > INLINE_MOVE_BYTES ||
-           (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
+           (infer_shm_copies(request, SHM_OUTPUT) &&
+            request->memory.out_bytes > INLINE_MOVE_BYTES);
 }
 
 static enum job_next step_print(struct request *request)
 {
     const uint64_t text_bytes = infer_text_bytes(request);
-    if (request->times.computed != 0 && request->deadline_ns != 0 &&
-        clock_now_ns() >= request->deadline_ns) {
+    if (request->times.computed != 0 && request->arrival.deadline_ns != 0 &&
+        clock_now_ns() >= request->arrival.deadline_ns) {
         (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
@@ -236,7 +240,7 @@ static enum job_next step_print(struct request *request)
         if (place == TEXT_ELSEWHERE) {
             return JOB_LATER;
         }
-    } else if (print_cost(request) > request->cost) {
+    } else if (print_cost(request) > request->line.cost) {
         return JOB_LATER; /* a short text that asks for a long answer waits with the long ones */
     }
     infer_encode(request);

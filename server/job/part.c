@@ -10,14 +10,14 @@
 /* True if the answer contains a carry. */
 static bool hands_on(const struct request *request)
 {
-    return carry_answer_most(&request->call.desc, request->call.totals) > 0;
+    return carry_answer_most(&request->scan.call.desc, request->scan.call.totals) > 0;
 }
 
 /* Compute the header of the carry to answer. Returns false if the carry would not fit in
  * INT64_MAX bytes of memory. */
 static bool head_of(const struct request *request, struct carry_head *head)
 {
-    const struct scan_desc *desc = &request->call.desc;
+    const struct scan_desc *desc = &request->scan.call.desc;
     uint64_t elements = 0;
     *head = (struct carry_head){.dtype = desc->dtype,
                                 .exclusive = desc->exclusive,
@@ -25,7 +25,7 @@ static bool head_of(const struct request *request, struct carry_head *head)
                                 .nan = desc->nan};
     const bool fits = carry_geometry(desc, &head->lines, &elements) &&
                       carry_room(head->dtype, head->lines) <= INT64_MAX - CARRY_ROOM;
-    head->position = request->call.carry.position + elements + desc->has_initial;
+    head->position = request->scan.call.carry.position + elements + desc->has_initial;
     return fits;
 }
 
@@ -33,12 +33,12 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
 {
     struct carry_head head;
     /* A carry in the head of the request is counted with the head. */
-    const bool in_head = request->codec_request.carry_bytes > 0;
+    const bool in_head = request->arrival.codec_request.carry_bytes > 0;
     if (!head_of(request, &head)) {
         return memory_never_fits(request->server->memory, UINT64_MAX, err);
     }
     *memory = carry_room(head.dtype, head.lines) + CARRY_ROOM +
-              (in_head ? 0 : request->call.carry.bytes);
+              (in_head ? 0 : request->scan.call.carry.bytes);
     return STATUS_OK;
 }
 
@@ -47,7 +47,7 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
 static enum status take_sums(const struct request *request, const struct part *part,
                              struct error *err)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     struct carry_head came = part->head;
     came.position = call->carry.position;
     if (call->carry.start == NULL) {
@@ -65,7 +65,7 @@ enum status part_prepare(struct request *request, struct error *err)
         return error_set(err, STATUS_INTERNAL, "the part's geometry was not refused in time");
     }
     struct part *part = calloc(1, sizeof *part);
-    request->part = part;
+    request->scan.part = part;
     if (part == NULL || !text_grow(request->server->memory, &part->carry, 0,
                                    (size_t)carry_room(head.dtype, head.lines) + CARRY_ROOM)) {
         return error_set(err, STATUS_OUT_OF_MEMORY,
@@ -74,18 +74,19 @@ enum status part_prepare(struct request *request, struct error *err)
     part->head = head;
     part->sum_bytes = scan_carry_bytes(head.dtype);
     part->sums = (unsigned char *)part->carry.bytes + carry_sums_at(head.dtype, head.lines);
-    part->carries = request->call.carry.start != NULL || request->call.desc.has_initial;
-    if (request->plan.elements > 0) {
-        scan_slicing_carried(&request->plan, &part->slicing);
+    part->carries =
+        request->scan.call.carry.start != NULL || request->scan.call.desc.has_initial;
+    if (request->scan.plan.elements > 0) {
+        scan_slicing_carried(&request->scan.plan, &part->slicing);
     }
-    return part->carries || request->plan.elements == 0 ? take_sums(request, part, err)
-                                                        : STATUS_OK;
+    return part->carries || request->scan.plan.elements == 0 ? take_sums(request, part, err)
+                                                             : STATUS_OK;
 }
 
 enum status part_finish(struct request *request, struct error *err)
 {
-    struct part *part = request->part;
-    struct answer *answer = &request->answer;
+    struct part *part = request->scan.part;
+    struct answer *answer = &request->reply.answer;
     uint64_t bytes = 0;
     if (!hands_on(request)) {
         return STATUS_OK;
@@ -93,7 +94,7 @@ enum status part_finish(struct request *request, struct error *err)
     TRY(carry_encode(&part->head, (unsigned char *)part->carry.bytes, request->parallel, &bytes,
                      err));
     text_wrote(&part->carry, (size_t)bytes);
-    request->call.carry.answer_bytes = bytes;
+    request->scan.call.carry.answer_bytes = bytes;
     answer->carry = part->carry.bytes;
     answer->head = part->carry.bytes;
     answer->head_bytes = (size_t)bytes;

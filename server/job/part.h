@@ -27,8 +27,8 @@ struct part {
  * that value is an element (segments.h). */
 static inline bool part_is_one(const struct request *request)
 {
-    const struct scan_desc *desc = &request->call.desc;
-    return desc->part != SCAN_PART_WHOLE || request->call.totals ||
+    const struct scan_desc *desc = &request->scan.call.desc;
+    return desc->part != SCAN_PART_WHOLE || request->scan.call.totals ||
            (desc->has_initial && !desc->has_offsets);
 }
 
@@ -38,7 +38,7 @@ static inline bool part_is_one(const struct request *request)
 MUST_CHECK enum status part_measure(const struct request *request, uint64_t *memory,
                                     struct error *err);
 
-/* Create request->part, with the initial sums of its lines. Requires a complete input and the
+/* Create request->scan.part, with the initial sums of its lines. Requires a complete input and the
  * reservation of the memory that part_measure() returned. The request owns the part, also after
  * a failure, until part_destroy().
  * err   OUT_OF_MEMORY; INVALID_DATA; CLIENT_GONE: the work was given up */

@@ -60,11 +60,11 @@ struct slices {
 /* The payload is the input buffer, byte by byte and in its place for good. */
 static bool lands_as_it_is(struct request *request)
 {
-    const struct scan_call *call = &request->call;
+    const struct scan_call *call = &request->scan.call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
            !call->byte_swap && !call->axis_pending && !elements_change(&call->desc) &&
            !infer_shm_used(request) && request->body.inflate == NULL && !request->body.spill &&
-           request->block.slab != NULL;
+           request->memory.block.slab != NULL;
 }
 
 static uint64_t tensor_bytes(const struct scan_plan *plan)
@@ -88,16 +88,16 @@ static bool worth_slicing(const struct request *request, struct scan_slicing *sl
 {
     uint64_t least = request->server->config->slice_bytes;
     bool long_at_worst =
-        scan_plan_slowest_ns(&request->plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
-    bool long_always = scan_plan_effort(&request->plan) / WHOLE_SLICES >= least;
+        scan_plan_slowest_ns(&request->scan.plan) / LONG_SLICES >= SLICE_MS * NS_PER_MS;
+    bool long_always = scan_plan_effort(&request->scan.plan) / WHOLE_SLICES >= least;
     return least > 0 && (long_always || long_at_worst) && !infer_shm_used(request) &&
-           scan_slicing_make(&request->plan, false, slicing) && carry_is_small(slicing);
+           scan_slicing_make(&request->scan.plan, false, slicing) && carry_is_small(slicing);
 }
 
 bool slices_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
-    return part_is_one(request) || request->call.desc.has_offsets ||
+    return part_is_one(request) || request->scan.call.desc.has_offsets ||
            worth_slicing(request, &ignored);
 }
 
@@ -133,7 +133,7 @@ static uint64_t safe_elements(const struct scan_plan *plan)
 /* Whether a round may have one scan of more elements than it should have: then that is cut. */
 static bool segments_may_be_cut(const struct request *request)
 {
-    return larger_of(request->plan.elements, segments_gathered(request->segments)) >
+    return larger_of(request->scan.plan.elements, segments_gathered(request->scan.segments)) >
            LEAST_ROUND;
 }
 
@@ -142,10 +142,10 @@ static bool segments_may_be_cut(const struct request *request)
 static bool begin_round(struct slices *slices)
 {
     const struct request *whole = slices->whole;
-    const struct segments_place place = {.slab = whole->block.slab,
-                                         .in_offset = whole->in_offset,
-                                         .out_offset = whole->out_offset,
-                                         .gathered_offset = whole->gathered_offset};
+    const struct segments_place place = {.slab = whole->memory.block.slab,
+                                         .in_offset = whole->memory.in_offset,
+                                         .out_offset = whole->memory.out_offset,
+                                         .gathered_offset = whole->memory.gathered_offset};
     const uint64_t most = slices->most_elements;
     struct scan_slicing slicing;
     if (slices->segments == NULL) {
@@ -187,28 +187,28 @@ static bool create_slices(struct request *request, const struct scan_slicing *sl
         return false;
     }
     slices->whole = request;
-    slices->part = request->part;
-    slices->segments = request->segments;
+    slices->part = request->scan.part;
+    slices->segments = request->scan.segments;
     slices->slice = (struct request){.completion = request->completion,
                                      .server = request->server,
-                                     .client = request->client,
-                                     .high = request->high,
-                                     .ticket = request->ticket,
-                                     .deadline_ns = request->deadline_ns,
-                                     .planned = true,
-                                     .alone = true,
-                                     .device = -1,
+                                     .arrival.client = request->arrival.client,
+                                     .arrival.high = request->arrival.high,
+                                     .line.ticket = request->line.ticket,
+                                     .arrival.deadline_ns = request->arrival.deadline_ns,
+                                     .scan.planned = true,
+                                     .scan.alone = true,
+                                     .scan.device = -1,
                                      .slice = {.of = slices}};
-    client_hold(request->client);
-    request->slices = slices;
+    client_hold(request->arrival.client);
+    request->scan.slices = slices;
     if (slicing != NULL) {
         set_slicing(slices, slicing);
         return true;
     }
-    const size_t bytes_each = dtype_info(request->plan.dtype)->bytes;
+    const size_t bytes_each = dtype_info(request->scan.plan.dtype)->bytes;
     const uint64_t first = request->server->config->slice_bytes * FIRST_SLICES / bytes_each;
     slices->most_elements =
-        smaller_of(safe_elements(&request->plan), larger_of(first, LEAST_ROUND));
+        smaller_of(safe_elements(&request->scan.plan), larger_of(first, LEAST_ROUND));
     const bool began = begin_round(slices);
     assert(began); /* there are elements */
     return true;
@@ -219,11 +219,11 @@ void slices_begin(struct request *request)
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
     uint64_t least = request->server->config->slice_bytes;
-    uint64_t bytes = tensor_bytes(&request->plan);
-    if (request->slices == NULL && !part_is_one(request) && !request->call.desc.has_offsets &&
-        least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
-        lands_as_it_is(request) && scan_slicing_make(&request->plan, true, &slicing) &&
-        carry_is_small(&slicing)) {
+    uint64_t bytes = tensor_bytes(&request->scan.plan);
+    if (request->scan.slices == NULL && !part_is_one(request) &&
+        !request->scan.call.desc.has_offsets && least > 0 && bytes / 2 >= least &&
+        request->scan.call.payload_max >= bytes && lands_as_it_is(request) &&
+        scan_slicing_make(&request->scan.plan, true, &slicing) && carry_is_small(&slicing)) {
         (void)create_slices(request, &slicing, &ignored);
     }
 }
@@ -235,7 +235,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
                         struct request *slice)
 {
     const struct request *whole = slices->whole;
-    const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    const uint64_t bytes = dtype_info(whole->scan.plan.dtype)->bytes;
     struct scan_job *job = &slice->slice.job;
     *job = (struct scan_job){.carry = cut->carries ? slices->carry : NULL,
                              .carry_in = cut->carries && cut->position > 0,
@@ -245,26 +245,27 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
         job->carry = slices->part->sums + cut->line * slices->part->sum_bytes;
         job->carry_in = slices->part->carries || cut->position > 0;
         job->carry_out = true;
-        job->totals = whole->call.totals;
+        job->totals = whole->scan.call.totals;
     }
     const bool one = slices->job_count == 1; /* of segments */
-    const size_t in = one ? slices->jobs->in_offset : whole->in_offset;
-    const size_t out = one ? slices->jobs->out_offset : whole->out_offset + whole->out_first;
-    slice->in_offset = in + (size_t)(cut->in_first * bytes);
-    slice->out_offset = out + (size_t)(cut->out_first * bytes);
+    const size_t in = one ? slices->jobs->in_offset : whole->memory.in_offset;
+    const size_t out =
+        one ? slices->jobs->out_offset : whole->memory.out_offset + whole->memory.out_first;
+    slice->memory.in_offset = in + (size_t)(cut->in_first * bytes);
+    slice->memory.out_offset = out + (size_t)(cut->out_first * bytes);
 }
 
 /* All scans of a round as one slice, whose plan has as many elements. */
 static void place_round(struct slices *slices, struct request *slice)
 {
     const uint64_t elements = slices->round_elements;
-    slice->plan = (struct scan_plan){.dtype = slices->jobs->plan->dtype,
-                                     .in_place = true,
-                                     .axis = {elements, 1, 1},
-                                     .lines = 1,
-                                     .elements = elements,
-                                     .in_elements = elements,
-                                     .out_elements = elements};
+    slice->scan.plan = (struct scan_plan){.dtype = slices->jobs->plan->dtype,
+                                          .in_place = true,
+                                          .axis = {elements, 1, 1},
+                                          .lines = 1,
+                                          .elements = elements,
+                                          .in_elements = elements,
+                                          .out_elements = elements};
     slice->slice.jobs = slices->jobs;
     slice->slice.job_count = slices->job_count;
 }
@@ -281,17 +282,18 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
     } else {
         cut = scan_slicing_take(&slices->slicing, slices->steps_done,
                                 smaller_of(end - slices->steps_done, slices->most_steps),
-                                &slice->plan);
+                                &slice->scan.plan);
         place_slice(slices, &cut, slice);
     }
     slice->slice.last = slices->steps_done + cut.steps == slices->slicing.steps &&
                         (slices->segments == NULL || segments_done(slices->segments));
-    slice->block = (struct memory_block){.slab = whole->block.slab,
-                                         .offset = whole->block.offset,
-                                         .bytes = (size_t)tensor_bytes(&slice->plan)};
+    slice->memory.block =
+        (struct memory_block){.slab = whole->memory.block.slab,
+                              .offset = whole->memory.block.offset,
+                              .bytes = (size_t)tensor_bytes(&slice->scan.plan)};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    slice->model = slice->slice.last ? whole->model : -1; /* counted once */
-    slice->retries = 0;
+    slice->arrival.model = slice->slice.last ? whole->arrival.model : -1; /* counted once */
+    slice->scan.retries = 0;
     TRY(queue_push(whole->server->queue, slice, err));
     bool first = slices->steps_done == 0 && slices->part == NULL && slices->segments == NULL;
     queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
@@ -304,12 +306,12 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
 
 void slices_feed(struct request *request)
 {
-    struct slices *slices = request->slices;
+    struct slices *slices = request->scan.slices;
     if (slices == NULL || slices->steps_out > 0) {
         return;
     }
     struct error ignored = ERROR_INIT;
-    uint64_t received = request->payload_received;
+    uint64_t received = request->body.payload_received;
     uint64_t least = request->server->config->slice_bytes;
     uint64_t arrived = received / slices->step_bytes;
     if (received < slices->next_bytes || arrived >= slices->slicing.steps ||
@@ -332,22 +334,22 @@ bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
     struct error ignored = ERROR_INIT;
-    if (slices_begun(request->slices)) {
+    if (slices_begun(request->scan.slices)) {
         return true;
     }
     if (part_is_one(request)) {
-        return create_slices(request, &request->part->slicing, &request->error);
+        return create_slices(request, &request->scan.part->slicing, &request->error);
     }
-    if (request->segments != NULL) {
+    if (request->scan.segments != NULL) {
         return create_slices(request, NULL, &request->error);
     }
     return worth_slicing(request, &slicing) &&
-           (request->slices != NULL || create_slices(request, &slicing, &ignored));
+           (request->scan.slices != NULL || create_slices(request, &slicing, &ignored));
 }
 
 bool slices_lost(struct request *request)
 {
-    const struct slices *slices = request->slices;
+    const struct slices *slices = request->scan.slices;
     if (slices == NULL || slices->steps_out > 0 || slices->slice.error.status == STATUS_OK) {
         return false;
     }
@@ -357,7 +359,7 @@ bool slices_lost(struct request *request)
 
 bool slices_end(struct request *request)
 {
-    struct slices *slices = request->slices;
+    struct slices *slices = request->scan.slices;
     const bool out = slices->steps_out > 0 ||
                      (!slices_lost(request) &&
                       push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
@@ -384,7 +386,7 @@ static void account_slice(struct slices *slices, uint64_t steps)
     const struct request *slice = &slices->slice;
     uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
     if (slices->slicing.plan == NULL) {
-        const uint64_t safe = safe_elements(&whole->plan);
+        const uint64_t safe = safe_elements(&whole->scan.plan);
         const uint64_t next = next_most(slices->round_elements, took_ns);
         slices->most_elements =
             smaller_of(larger_of(next, smaller_of(safe, LEAST_ROUND)),
@@ -397,11 +399,11 @@ static void account_slice(struct slices *slices, uint64_t steps)
     }
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += took_ns;
-    whole->launch.upload_ns += slice->launch.upload_ns;
-    whole->launch.compute_ns += slice->launch.compute_ns;
-    whole->launch.download_ns += slice->launch.download_ns;
-    whole->device = slice->device;
-    whole->batch = slice->batch;
+    whole->scan.launch.upload_ns += slice->scan.launch.upload_ns;
+    whole->scan.launch.compute_ns += slice->scan.launch.compute_ns;
+    whole->scan.launch.download_ns += slice->scan.launch.download_ns;
+    whole->scan.device = slice->scan.device;
+    whole->scan.batch = slice->scan.batch;
 }
 
 static void destroy_slices(struct slices *slices)
@@ -411,7 +413,7 @@ static void destroy_slices(struct slices *slices)
     part_destroy(slices->part, memory);
     segments_destroy(slices->segments);
     memory_release(memory, slices->reserved_bytes);
-    client_release(slices->slice.client);
+    client_release(slices->slice.arrival.client);
     free(slices);
 }
 
@@ -467,19 +469,20 @@ struct request *slices_take_back(struct request *slice)
 
 void slices_cancel(struct request *request)
 {
-    if (request->slices != NULL) {
-        atomic_store_explicit(&request->slices->slice.cancelled, true, memory_order_relaxed);
+    if (request->scan.slices != NULL) {
+        atomic_store_explicit(&request->scan.slices->slice.cancelled, true,
+                              memory_order_relaxed);
     }
 }
 
 void slices_release(struct request *request)
 {
-    struct slices *slices = request->slices;
-    struct part *part = request->part;
-    struct segments *segments = request->segments;
-    request->slices = NULL;
-    request->part = NULL;
-    request->segments = NULL;
+    struct slices *slices = request->scan.slices;
+    struct part *part = request->scan.part;
+    struct segments *segments = request->scan.segments;
+    request->scan.slices = NULL;
+    request->scan.part = NULL;
+    request->scan.segments = NULL;
     if (slices == NULL) {
         part_destroy(part, request->server->memory);
         segments_destroy(segments);
@@ -493,15 +496,15 @@ void slices_release(struct request *request)
     }
     atomic_store_explicit(&slices->slice.cancelled, true, memory_order_relaxed);
     slices->whole = NULL;
-    slices->block = request->block;
-    slices->reserved_bytes = request->reserved_bytes;
-    request->block = (struct memory_block){.slab = NULL};
-    request->reserved_bytes = 0;
+    slices->block = request->memory.block;
+    slices->reserved_bytes = request->memory.reserved_bytes;
+    request->memory.block = (struct memory_block){.slab = NULL};
+    request->memory.reserved_bytes = 0;
 }
 
 bool slices_give_up(struct request *request)
 {
-    struct slices *slices = request->slices;
+    struct slices *slices = request->scan.slices;
     if (slices == NULL || slices->steps_out == 0 ||
         !atomic_load_explicit(&slices->slice.slice.overdue, memory_order_relaxed)) {
         return false;

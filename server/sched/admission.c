@@ -132,8 +132,8 @@ static bool over_its_part(const struct admission *admission, const struct reques
 {
     uint64_t part = memory_budget_large(admission->memory) / admission->line.flows;
     uint64_t more = request->admission.wanted - request->admission.claim;
-    return admission->line.flows > 1 && request->client->claimed_bytes > 0 &&
-           request->client->claimed_bytes + more > part;
+    return admission->line.flows > 1 && request->arrival.client->claimed_bytes > 0 &&
+           request->arrival.client->claimed_bytes + more > part;
 }
 
 /* How much of `more` bytes for a claim may be lacking because small requests hold it. They may
@@ -151,7 +151,7 @@ static uint64_t small_part(const struct admission *admission, uint64_t more)
 /* What the request has of the memory budget, taken or promised. */
 static uint64_t held_bytes(const struct request *request)
 {
-    return request->reserved_bytes + request->admission.promised_bytes;
+    return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
 /* Bytes of the budget that the request lacks for the claim that it waits for. Memory that the request
@@ -170,7 +170,7 @@ static void change_claim(struct admission *admission, struct request *request, u
     struct admission_hold *hold = &request->admission;
     hold->claim += more;
     admission->claimed_bytes += more;
-    request->client->claimed_bytes += more;
+    request->arrival.client->claimed_bytes += more;
     admission->active_bytes += is_active(request) ? more : 0;
     admission->overtaking_bytes += hold->overtook == admission->shortage ? more : 0;
 }
@@ -189,7 +189,7 @@ static void set_cost(struct admission *admission, struct request *request, uint6
     struct admission_hold *hold = &request->admission;
     if (is_active(request)) {
         admission->active_cost += cost - hold->cost;
-        request->client->active_cost += cost - hold->cost;
+        request->arrival.client->active_cost += cost - hold->cost;
     }
     hold->cost = cost;
 }
@@ -214,8 +214,8 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     if (begins) {
         admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
-        admission->active_clients += request->client->active == 0;
-        request->client->active++;
+        admission->active_clients += request->arrival.client->active == 0;
+        request->arrival.client->active++;
         hold->state = ADMISSION_ACTIVE; /* its claim and its cost were 0 */
     }
     change_claim(admission, request, hold->wanted - hold->claim);
@@ -238,7 +238,7 @@ static void note_clients(struct admission *admission, uint64_t now_ns)
     const struct fair_flow *flow = admission->line.tail;
     const bool was_shared = admission->is_shared;
     admission->is_shared = admission->active_clients > 1 ||
-                           (flow != NULL && !is_alone(admission, flow->first->client));
+                           (flow != NULL && !is_alone(admission, flow->first->arrival.client));
     if (admission->is_shared && !was_shared) {
         admission->shared_since_ns = now_ns;
     }
@@ -267,9 +267,9 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                         uint64_t now_ns)
 {
     const struct admission_hold *hold = &request->admission;
-    return request->deadline_ns != 0 &&
-           now_ns + time_for(admission, request->client, hold->wanted_cost) >
-               request->deadline_ns;
+    return request->arrival.deadline_ns != 0 &&
+           now_ns + time_for(admission, request->arrival.client, hold->wanted_cost) >
+               request->arrival.deadline_ns;
 }
 
 /* ---- overtaking ---- */
@@ -445,11 +445,12 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = count_behind_work(admission) > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead = fair_ahead(&admission->line, request->client, request->high, cost);
-    *wait_ns = crowd ? time_for(admission, request->client, ahead + cost) : 0;
+    uint64_t ahead =
+        fair_ahead(&admission->line, request->arrival.client, request->arrival.high, cost);
+    *wait_ns = crowd ? time_for(admission, request->arrival.client, ahead + cost) : 0;
     const bool is_full =
         waiting >= admission->max_waiting &&
-        !fair_within_part(&admission->line, 1, request->client, admission->max_waiting);
+        !fair_within_part(&admission->line, 1, request->arrival.client, admission->max_waiting);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (is_full) {
         return error_set(err, STATUS_QUEUE_FULL,
@@ -479,7 +480,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     admission->lacking += in_turn && !granted && had_place;
     if (!granted) {
         /* For the rest it had its turn, or needed none. */
-        request->cost = cost - smaller_of(cost, hold->cost);
+        request->line.cost = cost - smaller_of(cost, hold->cost);
         hold->held_bytes = held_bytes(request);
         admission->held_waiting += hold->held_bytes;
         admission->begun_waiting += has_begun(request);
@@ -487,7 +488,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         fair_push(&admission->line, request, true);
     }
     /* The request may begin although the first request in the line has no room. */
-    bool may_begin = !granted && (request->high || admission->lacking > 0);
+    bool may_begin = !granted && (request->arrival.high || admission->lacking > 0);
     note_clients(admission, now_ns);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (may_begin) {
@@ -522,17 +523,17 @@ static void leave_place(struct admission *admission, struct request *request,
         admission->active--;
         admission->active_bytes -= hold->claim;
         admission->active_cost -= hold->cost;
-        request->client->active_cost -= hold->cost;
-        request->client->active--;
-        admission->active_clients -= request->client->active == 0;
+        request->arrival.client->active_cost -= hold->cost;
+        request->arrival.client->active--;
+        admission->active_clients -= request->arrival.client->active == 0;
     }
     if (is_aside(request)) {
         admission->aside--;
-        request->client->aside--;
+        request->arrival.client->aside--;
     }
     if (state == ADMISSION_ASIDE) {
         admission->aside++;
-        request->client->aside++;
+        request->arrival.client->aside++;
     }
     hold->state = state;
 }
@@ -564,7 +565,7 @@ static size_t clients_without(const struct admission *admission)
     size_t without = 0;
     const struct fair_flow *flow = admission->line.tail;
     for (size_t i = 0; i < admission->line.flows; i++, flow = flow->next) {
-        without += flow->first->client->active == 0;
+        without += flow->first->arrival.client->active == 0;
     }
     return without;
 }
@@ -585,7 +586,7 @@ bool admission_pace(struct admission *admission, struct request *request, uint64
         return false;
     }
     MUST(pthread_mutex_lock(&admission->lock));
-    struct client *client = request->client;
+    struct client *client = request->arrival.client;
     const bool active = is_active(request);
     const size_t without = clients_without(admission);
     const bool crowded = active && without > 0 && crowds(admission, client, without);
@@ -682,7 +683,8 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
          fair_step(&c)) {
         const bool holds = is_active(c.current) || is_aside(c.current);
         const bool is_stuck = holders > 0 ? holds : is_slow(c.current);
-        const bool later = last.current == NULL || c.current->ticket > last.current->ticket;
+        const bool later =
+            last.current == NULL || c.current->line.ticket > last.current->line.ticket;
         stuck += is_stuck;
         last = is_stuck && later ? c : last;
     }
@@ -706,7 +708,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&admission->lock));
     uint64_t earliest = fair_expire(&admission->line, now_ns, &expired);
-    for (struct request *request = expired; request != NULL; request = request->next) {
+    for (struct request *request = expired; request != NULL; request = request->line.next) {
         account_left(admission, request, has_begun(request));
     }
     struct request *stuck = break_deadlock(admission, now_ns);

@@ -126,7 +126,7 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
 {
     struct request *expired = NULL;
     struct request *request = next_request(pool, kind, &expired);
-    uint64_t cost = request != NULL ? request->cost : 0;
+    uint64_t cost = request != NULL ? request->line.cost : 0;
     uint64_t interrupted_ns = worker.nested_ns;
     pool->begun[kind] += cost;
     MUST(pthread_mutex_unlock(&pool->lock));
@@ -134,7 +134,7 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     request_end_expired(expired, start_ns, our_turn);
     worker.nested_ns = 0;
     if (request != NULL) {
-        request->codec_job(request);
+        request->line.codec_job(request);
     }
     uint64_t whole_ns = clock_span_ns(start_ns, clock_now_ns());
     MUST(pthread_mutex_lock(&pool->lock));
@@ -163,7 +163,7 @@ static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
 static bool piece_step(const struct parallel *parallel)
 {
     const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
-    enum work_class kind = class_of(codecs->request->cost);
+    enum work_class kind = class_of(codecs->request->line.cost);
     bool smaller_wait = false;
     for (int c = 0; worker.of_pool && c < (int)kind; c++) {
         smaller_wait = smaller_wait || fair_count(&codecs->pool->lines[c]) > 0;
@@ -224,7 +224,7 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
     struct parallel_job job = {.piece = piece,
                                .context = context,
                                .request = codecs->request,
-                               .kind = class_of(codecs->request->cost),
+                               .kind = class_of(codecs->request->line.cost),
                                .count = count};
     MUST(pthread_mutex_lock(&pool->lock));
     TAILQ_INSERT_TAIL(&pool->jobs, &job, link);
@@ -360,8 +360,8 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
                        codec_job job)
 {
     enum work_class kind = class_of(cost);
-    request->codec_job = job;
-    request->cost = cost;
+    request->line.codec_job = job;
+    request->line.cost = cost;
     request_set_owner(request, OWNER_CODECS);
     MUST(pthread_mutex_lock(&pool->lock));
     fair_push(&pool->lines[kind], request, false);

@@ -44,8 +44,8 @@ static struct request *turn_round(struct request *first)
 {
     struct request *newest = NULL;
     while (first != NULL) {
-        struct request *next = first->next;
-        first->next = newest;
+        struct request *next = first->line.next;
+        first->line.next = newest;
         newest = first;
         first = next;
     }
@@ -57,7 +57,7 @@ void completion_post(struct completion *completion, struct request *first)
     struct request *newest = turn_round(first); /* as the taker does once more */
     struct request *head = atomic_load_explicit(&completion->head, memory_order_relaxed);
     do {
-        first->next = head;
+        first->line.next = head;
     } while (!atomic_compare_exchange_weak(&completion->head, &head, newest));
     if (head == NULL) {
         completion_wake(completion);
@@ -69,11 +69,11 @@ void completion_post_home(struct request *first)
 {
     while (first != NULL) {
         struct request *last = first;
-        while (last->next != NULL && last->next->completion == first->completion) {
-            last = last->next;
+        while (last->line.next != NULL && last->line.next->completion == first->completion) {
+            last = last->line.next;
         }
-        struct request *next = last->next;
-        last->next = NULL;
+        struct request *next = last->line.next;
+        last->line.next = NULL;
         completion_post(first->completion, first);
         first = next;
     }
@@ -86,7 +86,7 @@ void completion_fail(struct request *first, enum status status, const char *form
     va_start(args, format);
     (void)vsnprintf(said.detail, sizeof said.detail, format, args);
     va_end(args);
-    for (struct request *request = first; request != NULL; request = request->next) {
+    for (struct request *request = first; request != NULL; request = request->line.next) {
         (void)error_set(&request->error, status, "%s", said.detail);
         request->times.finished = clock_now_ns();
     }
@@ -96,8 +96,8 @@ void completion_fail(struct request *first, enum status status, const char *form
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for)
 {
     while (first != NULL) {
-        struct request *next = first->next;
-        first->next = NULL;
+        struct request *next = first->line.next;
+        first->line.next = NULL;
         if (request_verdict(first, now_ns) == STATUS_CLIENT_GONE) {
             completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
         } else {
@@ -105,7 +105,7 @@ void request_end_expired(struct request *first, uint64_t now_ns, const char *wai
                 first, STATUS_DEADLINE_PASSED,
                 "the deadline passed while the request waited for %s, %llu ms after it came",
                 waited_for,
-                (unsigned long long)(clock_span_ns(first->ticket, now_ns) / NS_PER_MS));
+                (unsigned long long)(clock_span_ns(first->line.ticket, now_ns) / NS_PER_MS));
         }
         first = next;
     }
@@ -115,7 +115,7 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                struct error *err)
 {
     uint64_t now_ns = clock_now_ns();
-    if (request->deadline_ns == 0 || now_ns + wait_ns <= request->deadline_ns) {
+    if (request->arrival.deadline_ns == 0 || now_ns + wait_ns <= request->arrival.deadline_ns) {
         return STATUS_OK;
     }
     return error_set(
@@ -123,7 +123,7 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
         "what waits before this request takes about %.1f ms, and its deadline is in %.1f ms: "
         "try again after Retry-After seconds, or allow more time",
         (double)wait_ns / NS_PER_MS,
-        (double)clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS);
+        (double)clock_span_ns(now_ns, request->arrival.deadline_ns) / NS_PER_MS);
 }
 
 struct request *completion_take(struct completion *completion)

@@ -16,7 +16,7 @@
 struct request;
 
 struct completion {
-    _Atomic(struct request *) head; /* newest first, linked by request->next */
+    _Atomic(struct request *) head; /* newest first, linked by request->line.next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* requests and slices that are to come back by it; the taker's own */
     struct text_turn texts;      /* that the taker's thread parses and prints; its own */

@@ -43,20 +43,20 @@ static void leave_ring(struct fair_line *line, struct fair_flow *before)
 /* Whether some wait that are not of high priority. Something does wait. */
 static bool has_others(const struct fair_flow *flow)
 {
-    return flow->last != flow->last_high || !flow->first->high;
+    return flow->last != flow->last_high || !flow->first->arrival.high;
 }
 
 /* Count a request that enters, or leaves, its flow and the line. */
 static void account(struct fair_line *line, struct fair_flow *flow,
                     const struct request *request, bool enters)
 {
-    const uint64_t cost = enters ? request->cost : -request->cost;
+    const uint64_t cost = enters ? request->line.cost : -request->line.cost;
     const size_t one = enters ? 1 : SIZE_MAX;
     flow->count += one;
     flow->cost += cost;
     line->cost += cost;
     atomic_store_explicit(&line->count, fair_count(line) + one, memory_order_relaxed);
-    if (request->high) {
+    if (request->arrival.high) {
         flow->high_cost += cost;
         line->high_count += one;
     }
@@ -72,36 +72,37 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
         return link;
     }
     /* Mostly it is the newest, and the line may be long. */
-    if (!request->high && (!by_ticket || request->ticket >= flow->latest)) {
-        return &flow->last->next;
+    if (!request->arrival.high && (!by_ticket || request->line.ticket >= flow->latest)) {
+        return &flow->last->line.next;
     }
-    if (flow->last_high != NULL && request->high && by_ticket) {
-        link = flow->first->high ? link : &flow->first->next;
+    if (flow->last_high != NULL && request->arrival.high && by_ticket) {
+        link = flow->first->arrival.high ? link : &flow->first->line.next;
     } else if (flow->last_high != NULL) {
-        link = &flow->last_high->next;
+        link = &flow->last_high->line.next;
     }
-    while (by_ticket && *link != NULL && (*link)->high == request->high &&
-           (*link)->ticket <= request->ticket) {
-        link = &(*link)->next;
+    while (by_ticket && *link != NULL && (*link)->arrival.high == request->arrival.high &&
+           (*link)->line.ticket <= request->line.ticket) {
+        link = &(*link)->line.next;
     }
     return link;
 }
 
 void fair_push(struct fair_line *line, struct request *request, bool by_ticket)
 {
-    struct fair_flow *flow = &request->client->flows[line->id];
+    struct fair_flow *flow = &request->arrival.client->flows[line->id];
     struct request **link = place_of(flow, request, by_ticket);
     if (flow->first == NULL) {
         enter_ring(line, flow);
         flow->latest = 0;
     }
-    flow->latest = larger_of(flow->latest, request->ticket);
-    request->next = *link;
+    flow->latest = larger_of(flow->latest, request->line.ticket);
+    request->line.next = *link;
     *link = request;
-    if (request->next == NULL) {
+    if (request->line.next == NULL) {
         flow->last = request;
     }
-    if (request->high && (request->next == NULL || !request->next->high)) {
+    if (request->arrival.high &&
+        (request->line.next == NULL || !request->line.next->arrival.high)) {
         flow->last_high = request;
     }
     account(line, flow, request, true);
@@ -137,13 +138,13 @@ bool fair_within_part(const struct fair_line *lines, size_t count, const struct 
 const struct request *fair_first(const struct fair_flow *flow, bool high)
 {
     const struct request *first = flow->first;
-    if (first == NULL || first->high == high) {
+    if (first == NULL || first->arrival.high == high) {
         return first;
     }
     if (flow->last_high == NULL) {
         return NULL;
     }
-    return high ? first->next : flow->last_high->next;
+    return high ? first->line.next : flow->last_high->line.next;
 }
 
 /* Have so many of high priority gone before the others of their client that one of those is
@@ -156,15 +157,15 @@ static bool other_is_due(const struct fair_flow *flow)
 /* Put the oldest of normal priority before all, if one is due. */
 static void let_other_go(struct fair_flow *flow)
 {
-    if (!other_is_due(flow) || !flow->first->high) {
+    if (!other_is_due(flow) || !flow->first->arrival.high) {
         return;
     }
-    struct request *other = flow->last_high->next;
-    flow->last_high->next = other->next;
+    struct request *other = flow->last_high->line.next;
+    flow->last_high->line.next = other->line.next;
     if (flow->last == other) {
         flow->last = flow->last_high;
     }
-    other->next = flow->first;
+    other->line.next = flow->first;
     flow->first = other;
 }
 
@@ -178,7 +179,7 @@ static struct fair_flow *before_next(const struct fair_line *line)
     }
     for (size_t i = 0; i < line->flows; i++) {
         const struct fair_flow *flow = before->next;
-        if (flow->first->high && flow->credit > 0 && !other_is_due(flow)) {
+        if (flow->first->arrival.high && flow->credit > 0 && !other_is_due(flow)) {
             return before;
         }
         before = before->next;
@@ -220,7 +221,7 @@ void fair_skip(struct fair_cursor *cursor)
 void fair_step(struct fair_cursor *cursor)
 {
     cursor->previous = cursor->current;
-    cursor->current = cursor->current->next;
+    cursor->current = cursor->current->line.next;
     if (cursor->current == NULL) {
         fair_skip(cursor);
     }
@@ -232,20 +233,20 @@ static struct request *take_out(struct fair_cursor *cursor)
     struct fair_flow *flow = cursor->flow_before->next;
     struct request *request = cursor->current;
     if (cursor->previous == NULL) {
-        flow->first = request->next;
+        flow->first = request->line.next;
     } else {
-        cursor->previous->next = request->next;
+        cursor->previous->line.next = request->line.next;
     }
     if (flow->last == request) {
         flow->last = cursor->previous;
     }
     if (flow->last_high == request) {
-        bool more = cursor->previous != NULL && cursor->previous->high;
+        bool more = cursor->previous != NULL && cursor->previous->arrival.high;
         flow->last_high = more ? cursor->previous : NULL;
     }
     account(line, flow, request, false);
-    cursor->current = request->next;
-    request->next = NULL;
+    cursor->current = request->line.next;
+    request->line.next = NULL;
     if (flow->first == NULL) {
         leave_ring(line, cursor->flow_before);
         enter_next_flow(cursor);
@@ -280,9 +281,9 @@ struct request *fair_take(struct fair_cursor *cursor)
 {
     struct fair_line *line = cursor->line;
     struct fair_flow *flow = cursor->flow_before->next;
-    bool high = cursor->current->high;
+    bool high = cursor->current->arrival.high;
     if (line->flows > 1) {
-        pay(flow, cursor->current->cost, -DEBT_TURNS * line->quantum);
+        pay(flow, cursor->current->line.cost, -DEBT_TURNS * line->quantum);
     }
     flow->ahead = high && has_others(flow) ? flow->ahead + 1 : 0;
     if (cursor->flow_before == line->tail) {
@@ -296,7 +297,7 @@ struct request *fair_take(struct fair_cursor *cursor)
 void fair_drop(struct fair_cursor *cursor, struct request **dropped)
 {
     struct request *request = take_out(cursor);
-    request->next = *dropped;
+    request->line.next = *dropped;
     *dropped = request;
 }
 
@@ -308,7 +309,7 @@ uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **e
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
             fair_drop(&cursor, expired);
         } else {
-            earliest = deadline_earlier(earliest, cursor.current->deadline_ns);
+            earliest = deadline_earlier(earliest, cursor.current->arrival.deadline_ns);
             fair_step(&cursor);
         }
     }

@@ -1,6 +1,6 @@
 /* A line of waiting requests that is shared fairly between clients: each client has a queue of
  * its own in it, first in, first out, and the queues are served in turn by deficit round robin.
- * Everyone gets the same number of cost units, whatever they are (request->cost: bytes of
+ * Everyone gets the same number of cost units, whatever they are (request->line.cost: bytes of
  * tensors, bytes of text), however many requests a client sends.
  *
  *     ring of clients that have something waiting        current
@@ -12,7 +12,7 @@
  * costs credit, also below zero, to a floor: one large request is not held against its client
  * for ever. Whoever is alone in the line pays nothing.
  *
- * Requests of high priority (request->high) come before the others of their client, and their
+ * Requests of high priority (request->arrival.high) come before the others of their client, and their
  * client's turn comes early while it has credit. They cost as much as any, so a client that
  * waits with many gets its requests in another order, not more of them. And they are bounded
  * twice by FAIR_AHEAD: after so many that went before others of their client, one of those goes;
@@ -73,7 +73,7 @@ struct fair_line {
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
 
 /* Put a request behind the others of its client and priority; by_ticket: but before those of
- * them with a later ticket, before which it was admitted. request->client, ->cost and ->high
+ * them with a later ticket, before which it was admitted. request->arrival.client, ->cost and ->high
  * are set, and stay as they are until it leaves. */
 void fair_push(struct fair_line *line, struct request *request, bool by_ticket);
 

@@ -74,13 +74,13 @@ void queue_destroy(struct queue *queue)
 /* The lane for the request's cost. */
 static enum queue_takes lane_of(const struct request *request)
 {
-    return request->cost > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
+    return request->line.cost > QUEUE_LARGE_BYTES ? QUEUE_LARGE : QUEUE_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
-    request->cost = request_cost(request);
+    request->line.cost = request_cost(request);
     request_set_owner(request, OWNER_QUEUE);
     fair_push(&queue->lanes[lane_of(request)], request, again);
 }
@@ -188,7 +188,7 @@ void queue_return(struct queue *queue, struct request *first)
     const bool closed = queue->closed;
     bool accepted = atomic_load_explicit(&queue->usable, memory_order_relaxed) && !closed;
     while (accepted && first != NULL) {
-        struct request *next = first->next;
+        struct request *next = first->line.next;
         lane_insert(queue, first, true);
         first = next;
     }
@@ -266,7 +266,7 @@ size_t queue_count_model(struct queue *queue, int model)
     for (int i = 0; i < LANE_COUNT; i++) {
         for (struct fair_cursor cursor = fair_begin(&queue->lanes[i]); cursor.current != NULL;
              fair_step(&cursor)) {
-            count += cursor.current->model == model;
+            count += cursor.current->arrival.model == model;
         }
     }
     MUST(pthread_mutex_unlock(&queue->lock));
@@ -276,29 +276,29 @@ size_t queue_count_model(struct queue *queue, int model)
 /* What a request that was computed did cost beyond its cost. */
 static uint64_t surplus_of(const struct request *request, double ns_per_cost)
 {
-    const double part_ns = ns_per_cost * (double)request->cost;
-    const double most_ns = (double)scan_plan_slowest_ns(&request->plan);
+    const double part_ns = ns_per_cost * (double)request->line.cost;
+    const double most_ns = (double)scan_plan_slowest_ns(&request->scan.plan);
     const double cost = (part_ns < most_ns ? part_ns : most_ns) * COST_PER_NS;
-    return cost > (double)request->cost ? (uint64_t)cost - request->cost : 0;
+    return cost > (double)request->line.cost ? (uint64_t)cost - request->line.cost : 0;
 }
 
 void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns)
 {
     uint64_t cost = 0;
     bool slow = false;
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        cost += request->cost;
+    for (const struct request *request = first; request != NULL; request = request->line.next) {
+        cost += request->line.cost;
     }
     const double ns_per_cost = (double)took_ns / (double)larger_of(cost, 1);
-    for (const struct request *request = first; request != NULL; request = request->next) {
+    for (const struct request *request = first; request != NULL; request = request->line.next) {
         slow = slow || surplus_of(request, ns_per_cost) > 0;
     }
     if (!slow) {
         return;
     }
     MUST(pthread_mutex_lock(&queue->lock));
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        fair_charge(&queue->lanes[lane_of(request)], request->client,
+    for (const struct request *request = first; request != NULL; request = request->line.next) {
+        fair_charge(&queue->lanes[lane_of(request)], request->arrival.client,
                     surplus_of(request, ns_per_cost));
     }
     MUST(pthread_mutex_unlock(&queue->lock));
@@ -331,18 +331,18 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     request->times.started = now_ns;
     request_append(&batch->requests, request);
     batch->count++;
-    batch->cost += request->cost;
-    batch->slowest_ns += scan_plan_slowest_ns(&request->plan);
+    batch->cost += request->line.cost;
+    batch->slowest_ns += scan_plan_slowest_ns(&request->scan.plan);
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
                            const struct queue_batching *options)
 {
-    return !batch->requests.first->alone && !request->alone &&
+    return !batch->requests.first->scan.alone && !request->scan.alone &&
            batch->cost < options->max_bytes &&
-           request->cost <= options->max_bytes - batch->cost &&
-           batch->slowest_ns + scan_plan_slowest_ns(&request->plan) <= BATCH_SLOWEST_NS &&
-           scan_plan_batches_with(&batch->requests.first->plan, &request->plan);
+           request->line.cost <= options->max_bytes - batch->cost &&
+           batch->slowest_ns + scan_plan_slowest_ns(&request->scan.plan) <= BATCH_SLOWEST_NS &&
+           scan_plan_batches_with(&batch->requests.first->scan.plan, &request->scan.plan);
 }
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
@@ -373,7 +373,7 @@ static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
                                struct fair_line *lane, const struct queue_batching *options)
 {
     const struct request *first = fair_begin(lane).current;
-    if (options->delay_ns == 0 || queue->closed || first->alone ||
+    if (options->delay_ns == 0 || queue->closed || first->scan.alone ||
         lane->count >= options->max_requests) {
         return 0;
     }
@@ -383,7 +383,7 @@ static uint64_t peers_until_ns(struct queue *queue, enum queue_takes taker,
         const bool waits = taker == QUEUE_BOTH || lane == &queue->lanes[i];
         for (size_t k = 0; waits && cursor.current != NULL && k < options->max_requests; k++) {
             const uint64_t queued_ns = cursor.current->times.queued;
-            const uint64_t deadline_ns = cursor.current->deadline_ns;
+            const uint64_t deadline_ns = cursor.current->arrival.deadline_ns;
             const uint64_t half_ns = queued_ns + clock_span_ns(queued_ns, deadline_ns) / 2;
             until_ns = deadline_ns != 0 && half_ns < until_ns ? half_ns : until_ns;
             fair_step(&cursor);

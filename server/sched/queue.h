@@ -49,7 +49,7 @@ uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool hi
                        uint64_t now_ns);
 
 /* Queue a planned request that has elements; sets state and times.queued. A slice has its place
- * before what arrived after the request that it is of (request->ticket), so that tensors that
+ * before what arrived after the request that it is of (request->line.ticket), so that tensors that
  * were begun are finished. Never blocks. A taker that is awake has it at once; those that sleep
  * are woken by queue_wake(), which is due soon, or by the QUEUE_WAKE_PUSHESth push since then: a
  * device begins while the loop reads on.

@@ -84,23 +84,22 @@ enum request_owner {
     OWNER_SLICES
 };
 
-/* Requests one after the other, linked by next. */
+/* A list of requests, linked by line.next. */
 struct request_list {
-    struct request *first; /* NULL: there are none */
+    struct request *first; /* NULL: the list is empty */
     struct request *last;  /* valid if first is not NULL */
 };
 
-/* A part of a tensor that is scanned by itself (server/job/slices.h); constant while it is
- * out, but for `overdue`. */
+/* A slice of a tensor (server/job/slices.h). Written by slices.c before the slice is queued; constant
+ * while the slice is in flight, except `overdue`. */
 struct request_slice {
-    struct slices *of;   /* it belongs to this; NULL: not a slice but a request of a client */
-    struct scan_job job; /* the sums that it takes and hands on, and its holes */
+    struct slices *of;   /* borrowed; NULL: a request of a client, not a slice */
+    struct scan_job job; /* sums before and after the slice, and holes */
     const struct scan_job
-        *jobs; /* instead of that: the scans that it is; borrowed from the slices,
-                                    or NULL */
+        *jobs; /* borrowed from the slices: the scans of the slice; NULL: `job` alone */
     size_t job_count;
-    bool last;           /* of its request: counts as that */
-    atomic_bool overdue; /* any thread: its device gives no answer */
+    bool last;           /* last slice of its tensor: counts as the request */
+    atomic_bool overdue; /* set by any thread: the device gives no answer */
 };
 
 /* Content-Encoding. */
@@ -110,134 +109,164 @@ enum coding {
     CODING_DEFLATE
 };
 
-/* A body as it arrives (server/job/body.h), and what of the memory budget is taken for it
- * (server/job/infer_memory.h). */
+/* The body (server/job/body.h) and the memory that is reserved as it arrives (server/job/infer_memory.h).
+ * Written by body_begin() and body_feed(), valid from BODY on. */
 struct request_body {
+    size_t head_bytes;         /* bytes in `head` without its NUL */
+    uint64_t payload_received; /* bytes after the head, discarded ones included */
+
     int64_t declared; /* Content-Length, -1: none given */
     bool chunked;
-    bool unwanted; /* nobody reads it: it is counted, and not kept */
+    bool unwanted; /* the bytes are counted and discarded */
     enum coding coding;
-    uint64_t limit;    /* most bytes, as sent and unpacked */
-    uint64_t received; /* bytes as sent */
-    uint64_t unpacked; /* the same after Content-Encoding */
+    uint64_t limit;    /* most bytes, before and after decompression */
+    uint64_t received; /* bytes received so far */
+    uint64_t unpacked; /* bytes after decompression */
 
-    uint64_t head_need; /* what the codec wants in the head; UINT64_MAX: everything */
-    bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
-    size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
+    uint64_t head_need; /* bytes that the codec needs in the head; UINT64_MAX: all */
+    bool spill;     /* the head is too long for the loop: the payload is kept behind its NUL */
+    size_t spilled; /* bytes of payload behind the head, until the codec pool decodes it */
 
-    uint64_t block_reserved; /* of request.reserved_bytes, for the block: grows as it fills */
-    bool rest_reserved;      /* all of the block, and the answer's text */
-    size_t payload_room;     /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;      /* what the block must have in the end */
-    size_t output_at;        /* of them, before the output buffer */
-    size_t marks_at;         /* of them, before the marks */
-    size_t gathered_at;      /* of them, before the gathered segments */
+    uint64_t block_reserved; /* bytes of reserved_bytes for the block: grows as it fills */
+    bool rest_reserved;      /* the whole block and the answer's text are reserved */
+    size_t payload_room;     /* bytes of payload that fit the reserved part of the block */
+    size_t block_bytes;      /* final size of the block */
+    size_t output_at;        /* offset of the output buffer in the block */
+    size_t marks_at;         /* offset of the marks in the block */
+    size_t gathered_at;      /* offset of the gathered segments in the block */
 
-    struct inflate *inflate; /* owned; NULL: the body is not packed any more */
+    struct inflate *inflate; /* owned; NULL: not compressed, or decompressed by now */
     struct packed_body {
-        struct text text; /* owned: a packed body as it came */
-        size_t count;     /* bytes in it */
-        size_t at;        /* those before this are unpacked */
+        struct text text; /* owned: the compressed body */
+        size_t count;     /* bytes of `text` */
+        size_t at;        /* bytes of `text` that are decompressed */
     } packed;
+    /* Not cleared by request_clear(): */
+    struct text head; /* owned: bytes of the body before the payload, and a NUL */
 };
 
-struct request {
-    _Atomic enum request_state state; /* written by the owner */
-    _Atomic enum request_owner owner; /* written by the owner, as it hands the request over */
-    atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
-    int retries;           /* times it was moved to another device */
-    bool alone; /* in its launch: it is a slice, or was too much for a device with others */
+/* The client and its wishes. Written by server/http while it checks the header, valid from BODY on.
+ * infer_decode() applies the parameters of the body: an earlier deadline, another priority. */
+struct request_arrival {
+    struct client *client;              /* borrowed from the connection */
+    char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or our own */
+    bool local;                         /* the client is on this machine */
+    bool limited;                       /* the limits of one client apply */
+    bool high;                          /* high priority (fair.h); constant in a line */
+    enum coding accept_coding;          /* coding that the answer may be compressed with */
+    uint64_t deadline_ns;               /* absolute time, 0: none */
+    int model;                          /* row of the table of v2 models, -1 outside v2 */
+    const struct codec *codec;          /* static; NULL: a request without a tensor */
+    struct codec_request codec_request; /* input of the codec */
+    struct carry_crc carry_crc;         /* referenced by codec_request */
+};
 
-    struct completion *completion; /* borrowed: the way back to the loop of the connection */
-    struct server *server;         /* borrowed */
-    struct client *client;         /* borrowed from the connection */
-    char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
-    bool local;                    /* the client is on this machine */
-    bool limited;                  /* the limits of one client hold for it */
-    bool high;                     /* priority (fair.h); constant while it waits in a line */
-    enum coding accept_coding;     /* what its answer may be packed with */
-    uint64_t deadline_ns;          /* absolute, 0 for none */
-    struct metrics_times times;
-
-    const struct codec *codec;    /* static; NULL for requests without a tensor */
-    struct codec_parallel codecs; /* what `parallel` is, for tensors */
-    const struct parallel
-        *parallel; /* `codecs`, for the long work of a tensor; NULL: no tensor */
-    bool decoded;  /* call is valid */
-    bool planned;  /* plan is valid */
-
-    size_t head_bytes; /* in `head`, its NUL not counted */
-    struct request_body body;
-    struct admission_hold admission;
-    struct request_slice slice;
-    struct slices *slices;     /* owned; NULL: it is not scanned in slices */
-    struct part *part;         /* owned; NULL: it is not prepared, or a whole tensor */
-    struct segments *segments; /* owned; NULL: it is not prepared, or has no offsets */
-    struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
-    struct shm_tensor shm[SHM_USES];
-    uint64_t part_bytes;       /* for sums and the carry of a part, or for offsets and scans of
-                                * segments */
-    uint64_t gathered_bytes;   /* in the block, for gathered segments */
-    uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
-    size_t in_offset;          /* of the input buffer in block.slab, bytes */
-    size_t out_offset;         /* of the output buffer in block.slab, bytes */
-    size_t out_first;          /* bytes of it before the first sum that a device writes */
-    size_t marks_offset;       /* in block.slab, of the bits of elements that were NaN */
-    size_t gathered_offset;    /* in block.slab, of gathered segments */
-    bool marked;               /* some were */
-    uint64_t out_bytes;        /* of the output buffer */
-    uint64_t payload_received; /* bytes after the head, dropped ones too */
-    uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
-    uint64_t client_bytes;     /* of memory that it counts for with its client */
-
-    struct text answer_text;         /* owned: answer.head, if that is long */
-    enum coding answer_coding;       /* of answer.head */
-    unsigned retry_after_s;          /* of a refusal that is worth another try */
-    enum metrics_client_limit limit; /* that its client met, if THROTTLED */
-    int device;                      /* number of the device that ran it, -1 */
-    int model;                       /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch;    /* the one that it was in */
-
-    uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
-    uint64_t cost;   /* in the line where it waits (fair.h) */
+/* The place in a line. Written by the module that owns the request while the request waits there;
+ * `ticket` is written on arrival. */
+struct request_in_line {
+    uint64_t ticket; /* arrival time: the order among requests of its client (fair.h) */
+    uint64_t cost;   /* cost in the line where the request waits (fair.h) */
     void (*codec_job)(struct request *); /* private to codec_pool.c */
-    struct request *next; /* link of whichever list owns it: queue, batch, completion */
+    struct request *next;                /* link of the list that owns the request */
+};
 
-    struct codec_request codec_request;
-    struct carry_crc carry_crc; /* of codec_request */
-    struct error error;         /* first error; the outcome of the request */
+/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is decoded,
+ * the block and its offsets when the first byte of the block is reserved. */
+struct request_memory {
+    struct memory_block block;       /* slab range of input and output, if not shm.in_use */
+    struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
+    uint64_t part_bytes; /* of a part's sums and carry, or of offsets and scans of segments */
+    uint64_t gathered_bytes; /* bytes of the block for gathered segments */
+    uint64_t shm_bytes;  /* bytes of shared memory in use; they count like those of a block */
+    size_t in_offset;    /* offset of the input buffer in block.slab */
+    size_t out_offset;   /* offset of the output buffer in block.slab */
+    size_t out_first;    /* bytes of the output before the first sum that a device writes */
+    size_t marks_offset; /* offset in block.slab of the bits of elements that were NaN */
+    size_t gathered_offset;  /* offset in block.slab of gathered segments */
+    uint64_t out_bytes;      /* bytes of the output buffer */
+    uint64_t reserved_bytes; /* bytes of the memory budget, released with the request */
+    uint64_t client_bytes;   /* bytes counted for --per-client-memory */
+};
 
-    /* All above is cleared for the next request that has this record (request_clear()). Below are
-     * tables that are written before they are read, and a buffer that is kept. */
+/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and slices by
+ * PREPARE and SCAN; the figures of the launch by a device worker. */
+struct request_scan {
+    bool decoded; /* `call` is valid */
+    bool planned; /* `plan` is valid */
+    bool marked;  /* some elements were NaN */
+    bool alone;   /* in a launch of its own: a slice, or too much for a device with others */
+    int retries;  /* number of times that the request was moved to another device */
+    struct slices *slices;        /* owned; NULL: not scanned in slices */
+    struct part *part;            /* owned; NULL: not prepared, or a whole tensor */
+    struct segments *segments;    /* owned; NULL: not prepared, or without offsets */
+    int device;                   /* number of the device that computed it, -1: none */
+    uint32_t batch;               /* number of requests in its launch, 0: none ran */
+    struct metrics_launch launch; /* figures of that launch */
+    /* Not cleared by request_clear(): */
     struct scan_call call; /* call.dialect is released with the request */
     struct scan_plan plan;
-    struct answer answer; /* valid in READY if error.status is OK */
-    struct text head;     /* owned: body bytes before the payload, NUL after the last */
 };
 
-/* A record as new, but for the buffer that it keeps. Thread: the only one that knows it. */
+/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the module
+ * that refuses the request. Valid from READY on. */
+struct request_reply {
+    struct text answer_text;         /* owned: answer.head, if that is long */
+    enum coding answer_coding;       /* coding of answer.head */
+    unsigned retry_after_s;          /* of a refusal: seconds until another try */
+    enum metrics_client_limit limit; /* limit that the client met, if THROTTLED */
+    /* Not cleared by request_clear(): */
+    struct answer answer; /* valid if error.status is OK */
+};
+
+/* The fields in front are valid in every state. Each group says from when on it is valid. */
+struct request {
+    _Atomic enum request_state state; /* written by the owner */
+    _Atomic enum request_owner owner; /* written by the owner as it hands the request over */
+    atomic_bool cancelled;         /* set by any thread: the client has left, do no more work */
+    struct completion *completion; /* borrowed: the way back to the loop */
+    struct server *server;         /* borrowed */
+    struct metrics_times times;    /* each written by the thread that ends a stage */
+    struct codec_parallel codecs;  /* storage of `parallel` for tensors */
+    const struct parallel *parallel; /* &codecs, for long work on a tensor; NULL: no tensor */
+    struct admission_hold admission;
+    struct request_slice slice;
+    struct error error; /* first error; the outcome of the request */
+
+    struct request_arrival arrival;
+    struct request_in_line line;
+    struct request_body body;
+    struct request_memory memory;
+    struct request_scan scan;
+    struct request_reply reply;
+};
+
+/* Reset a record for another request. The record keeps the buffer of body.head. Thread: the only one
+ * that knows the record. */
 static inline void request_clear(struct request *request)
 {
-    memset(request, 0, offsetof(struct request, call));
+    memset(request, 0, offsetof(struct request, body));
+    memset(&request->body, 0, offsetof(struct request_body, head));
+    memset(&request->memory, 0, sizeof request->memory);
+    memset(&request->scan, 0, offsetof(struct request_scan, call));
+    memset(&request->reply, 0, offsetof(struct request_reply, answer));
     request->body.declared = -1;
-    request->retry_after_s = 1;
-    request->device = -1;
-    request->model = -1;
-    request->codec_request.head_bytes = -1;
-    request->codec_request.carry_crc = &request->carry_crc;
-    request->codec_request.answer_format = CODEC_FORMAT_JSON;
-    request->answer.room = NULL;
-    request->answer.carry = NULL;
-    request->answer.head = NULL;
-    request->answer.head_bytes = 0;
-    request->head.charged = 0; /* with what was reserved */
+    request->reply.retry_after_s = 1;
+    request->scan.device = -1;
+    request->arrival.model = -1;
+    request->arrival.codec_request.head_bytes = -1;
+    request->arrival.codec_request.carry_crc = &request->arrival.carry_crc;
+    request->arrival.codec_request.answer_format = CODEC_FORMAT_JSON;
+    request->reply.answer.room = NULL;
+    request->reply.answer.carry = NULL;
+    request->reply.answer.head = NULL;
+    request->reply.answer.head_bytes = 0;
+    request->body.head.charged = 0; /* released with reserved_bytes */
 }
 
 static inline void request_append(struct request_list *list, struct request *request)
 {
-    request->next = NULL;
-    *(list->first == NULL ? &list->first : &list->last->next) = request;
+    request->line.next = NULL;
+    *(list->first == NULL ? &list->first : &list->last->line.next) = request;
     list->last = request;
 }
 
@@ -269,13 +298,15 @@ static inline bool request_is_away(const struct request *request)
     return request_owner(request) != OWNER_LOOP;
 }
 
-/* Where the device finds the input, or leaves the output: SHM_INPUT, SHM_OUTPUT. */
+/* The place of the input or the output (SHM_INPUT, SHM_OUTPUT): shared memory in use, or the block. */
 static inline struct tensor_place request_place(const struct request *request,
                                                 enum shm_use tensor)
 {
-    const struct tensor_place *shared = &request->shm[tensor].in_use;
-    const size_t offset = tensor == SHM_INPUT ? request->in_offset : request->out_offset;
-    return shared->slab != NULL ? *shared : (struct tensor_place){request->block.slab, offset};
+    const struct tensor_place *shared = &request->memory.shm[tensor].in_use;
+    const size_t offset =
+        tensor == SHM_INPUT ? request->memory.in_offset : request->memory.out_offset;
+    return shared->slab != NULL ? *shared
+                                : (struct tensor_place){request->memory.block.slab, offset};
 }
 
 static inline char *request_output_bytes(const struct request *request)
@@ -284,19 +315,19 @@ static inline char *request_output_bytes(const struct request *request)
     return (char *)slab_data(place.slab) + place.offset;
 }
 
-/* Where the block's slab has this offset: in_offset, out_offset. */
+/* The byte of the block's slab at this offset: in_offset, out_offset and the like. */
 static inline char *request_block_at(const struct request *request, size_t offset)
 {
-    return (char *)slab_data(request->block.slab) + offset;
+    return (char *)slab_data(request->memory.block.slab) + offset;
 }
 
-/* STATUS_OK, or why nothing more is to be done for it: CLIENT_GONE, DEADLINE_PASSED. */
+/* STATUS_OK, or the reason to do no more work: CLIENT_GONE, DEADLINE_PASSED. */
 static inline enum status request_verdict(const struct request *request, uint64_t now_ns)
 {
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
         return STATUS_CLIENT_GONE;
     }
-    bool late = request->deadline_ns != 0 && now_ns >= request->deadline_ns;
+    bool late = request->arrival.deadline_ns != 0 && now_ns >= request->arrival.deadline_ns;
     return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
 }
 
@@ -306,18 +337,17 @@ static inline uint64_t deadline_earlier(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* Whoever is refused may try again after so long: whole seconds, which are the least there is. */
+/* Set Retry-After of a refusal to the next whole number of seconds after wait_ns. */
 static inline void request_retry_after(struct request *request, uint64_t wait_ns)
 {
-    request->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
+    request->reply.retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
 }
 
-/* End a chain of requests that request_verdict() expired while they waited for something.
+/* End a chain of requests that expired (request_verdict()) while they waited for `waited_for`.
  * Thread: their owner, holding no lock. (completion.c) */
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
-/* QUEUE_FULL if its deadline comes before it would have waited for so long. Thread: its owner.
- * (completion.c) */
+/* QUEUE_FULL if the deadline passes before wait_ns. Thread: the owner. (completion.c) */
 MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                           struct error *err);
 
@@ -325,25 +355,26 @@ MUST_CHECK enum status request_check_wait(const struct request *request, uint64_
 static inline struct metrics_request request_figures(const struct request *request)
 {
     return (struct metrics_request){.outcome = request->error.status,
-                                    .limit = request->limit,
+                                    .limit = request->reply.limit,
                                     .received_bytes = request->body.received,
-                                    .tensor = request->codec != NULL,
-                                    .model = request->model,
-                                    .elements = request->planned ? request->plan.elements : 0,
+                                    .tensor = request->arrival.codec != NULL,
+                                    .model = request->arrival.model,
+                                    .elements =
+                                        request->scan.planned ? request->scan.plan.elements : 0,
                                     .times = request->times,
-                                    .launch = request->launch};
+                                    .launch = request->scan.launch};
 }
 
 /* Bytes of tensor memory that the request keeps busy. */
 static inline uint64_t request_bytes(const struct request *request)
 {
-    return request->block.bytes + request->shm_bytes;
+    return request->memory.block.bytes + request->memory.shm_bytes;
 }
 
 /* Estimated time of the scan, in bytes of a contiguous tensor that takes equally long. */
 static inline uint64_t request_cost(const struct request *request)
 {
-    return larger_of(request_bytes(request), scan_plan_effort(&request->plan));
+    return larger_of(request_bytes(request), scan_plan_effort(&request->scan.plan));
 }
 
 #endif

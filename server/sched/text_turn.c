@@ -29,16 +29,16 @@ static struct text_line *line_at(struct text_turn *turn, size_t place)
 void text_turn_wait(struct text_turn *turn, struct request *request, uint64_t bytes)
 {
     size_t place = 0;
-    while (place < turn->count && line_at(turn, place)->client != request->client) {
+    while (place < turn->count && line_at(turn, place)->client != request->arrival.client) {
         place++;
     }
     struct text_line *line = line_at(turn, place);
     if (place == turn->count) { /* a line that it did not have, and that has its turn last */
         assert(turn->count < TEXT_TURN_LINES);
-        *line = (struct text_line){.client = request->client};
+        *line = (struct text_line){.client = request->arrival.client};
         turn->count++;
     }
-    request->cost = bytes;
+    request->line.cost = bytes;
     request_set_owner(request, OWNER_TURN);
     request_append(&line->requests, request);
     line->bytes += bytes;
@@ -53,14 +53,14 @@ void text_turn_begin(struct text_turn *turn)
 struct request *text_turn_next(struct text_turn *turn)
 {
     struct text_line line = *line_at(turn, 0);
-    if (turn->count == 0 || !has_room(turn, line.requests.first->cost)) {
+    if (turn->count == 0 || !has_room(turn, line.requests.first->line.cost)) {
         return NULL;
     }
     struct request *request = line.requests.first;
-    line.requests.first = request->next;
-    request->next = NULL;
-    line.bytes -= request->cost;
-    turn->waiting_bytes -= request->cost;
+    line.requests.first = request->line.next;
+    request->line.next = NULL;
+    line.bytes -= request->line.cost;
+    turn->waiting_bytes -= request->line.cost;
     turn->first = (turn->first + 1) % TEXT_TURN_LINES;
     turn->count--;
     if (line.requests.first != NULL) {

@@ -166,14 +166,14 @@ static struct request *take_running_away(struct worker *worker)
         atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
         return NULL;
     }
-    for (struct request *request = first; request != NULL; request = request->next) {
+    for (struct request *request = first; request != NULL; request = request->line.next) {
         struct worker_orphan *orphan = &worker->orphans[worker->orphan_count++];
-        orphan->block = request->block;
-        memcpy(orphan->shm, request->shm, sizeof orphan->shm);
-        memset(request->shm, 0, sizeof request->shm);
-        worker->orphan_reserved += request->reserved_bytes;
-        request->block = (struct memory_block){0};
-        request->reserved_bytes = 0;
+        orphan->block = request->memory.block;
+        memcpy(orphan->shm, request->memory.shm, sizeof orphan->shm);
+        memset(request->memory.shm, 0, sizeof request->memory.shm);
+        worker->orphan_reserved += request->memory.reserved_bytes;
+        request->memory.block = (struct memory_block){0};
+        request->memory.reserved_bytes = 0;
     }
     worker->batch = NULL;
     worker->batch_count = 0;
@@ -226,7 +226,7 @@ static struct scan_job make_job(const struct request *request, const struct scan
     job.slab = in.slab;
     job.in_offset = in.offset;
     job.out_slab = out.slab;
-    job.out_offset = out.offset + request->out_first;
+    job.out_offset = out.offset + request->memory.out_first;
     return job;
 }
 
@@ -235,10 +235,11 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
 {
     uint64_t bytes = 0;
     size_t i = 0;
-    for (const struct request *request = first; request != NULL; request = request->next, i++) {
-        copy_plan(&worker->plans[i], &request->plan);
+    for (const struct request *request = first; request != NULL;
+         request = request->line.next, i++) {
+        copy_plan(&worker->plans[i], &request->scan.plan);
         worker->jobs[i] = make_job(request, &worker->plans[i]);
-        bytes += request->cost;
+        bytes += request->line.cost;
     }
     return bytes;
 }
@@ -257,15 +258,15 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
     uint64_t elements = 0;
     uint64_t bytes = 0;
     size_t i = 0;
-    for (struct request *request = first; request != NULL; request = request->next) {
-        const struct scan_plan *plan = &request->plan;
+    for (struct request *request = first; request != NULL; request = request->line.next) {
+        const struct scan_plan *plan = &request->scan.plan;
         elements += plan->elements;
         bytes += (plan->in_elements + plan->out_elements) * dtype_info(plan->dtype)->bytes;
-        models[i++] = request->model;
+        models[i++] = request->arrival.model;
         request->times.computed = now_ns;
-        request->device = (int)worker->number;
-        request->batch = (uint32_t)count;
-        request->launch = launch;
+        request->scan.device = (int)worker->number;
+        request->scan.batch = (uint32_t)count;
+        request->scan.launch = launch;
     }
     MUST(pthread_mutex_lock(&worker->lock));
     worker->stats.batches++;
@@ -294,10 +295,10 @@ static void run_elsewhere(struct worker *worker, struct request *first, const ch
 {
     struct request_list again = {.first = NULL};
     while (first != NULL) {
-        struct request *next = first->next;
-        first->next = NULL;
-        if (first->retries == 0) {
-            first->retries++;
+        struct request *next = first->line.next;
+        first->line.next = NULL;
+        if (first->scan.retries == 0) {
+            first->scan.retries++;
             request_append(&again, first);
         } else {
             fail_requests(worker, first, "failed", reason);
@@ -341,8 +342,8 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
         finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
         /* Together they are too much for the device, which has not changed them: one by one. */
-        for (struct request *request = first; request != NULL; request = request->next) {
-            request->alone = true;
+        for (struct request *request = first; request != NULL; request = request->line.next) {
+            request->scan.alone = true;
         }
         queue_return(worker->plan->parts.queue, first);
     } else {
@@ -383,7 +384,7 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
     device->driver = driver;
     request->times.queued = clock_now_ns();
     request->times.started = request->times.queued;
-    const struct scan_job job = make_job(request, &request->plan);
+    const struct scan_job job = make_job(request, &request->scan.plan);
     const enum status status = driver->run(device->opened, &job, 1, &report, &err);
     if (status == STATUS_OK) {
         (void)record_batch(worker, request, 1, &model, &report);

@@ -52,7 +52,7 @@ static inline int tear_down(void **state)
 static inline struct request *request_of(struct fixture *f, struct client *client)
 {
     struct request *request = fake_request(&f->completion, DTYPE_F32, 4);
-    request->client = client;
+    request->arrival.client = client;
     return request;
 }
 

@@ -307,22 +307,22 @@ static inline struct request *fake_tensor(struct fake_server *fakes, enum dtype 
 {
     struct request *request = fake_request(&fakes->completion, dtype, elements);
     request->server = &fakes->server;
-    size_t bytes = request->block.bytes;
-    request->block = (struct memory_block){0};
+    size_t bytes = request->memory.block.bytes;
+    request->memory.block = (struct memory_block){0};
     if (memory_reserve(fakes->server.memory, 0, bytes, NULL) != STATUS_OK ||
-        memory_take(fakes->server.memory, bytes, &request->block, NULL) != STATUS_OK) {
+        memory_take(fakes->server.memory, bytes, &request->memory.block, NULL) != STATUS_OK) {
         abort();
     }
-    request->reserved_bytes = bytes;
-    request->in_offset = request->out_offset = request->block.offset;
-    memset((char *)slab_data(request->block.slab) + request->in_offset, 0, bytes);
+    request->memory.reserved_bytes = bytes;
+    request->memory.in_offset = request->memory.out_offset = request->memory.block.offset;
+    memset((char *)slab_data(request->memory.block.slab) + request->memory.in_offset, 0, bytes);
     return request;
 }
 
 static inline void fake_release(struct fake_server *fakes, struct request *request)
 {
-    memory_give(fakes->server.memory, &request->block);
-    memory_release(fakes->server.memory, request->reserved_bytes);
+    memory_give(fakes->server.memory, &request->memory.block);
+    memory_release(fakes->server.memory, request->memory.reserved_bytes);
     free(request);
 }
 

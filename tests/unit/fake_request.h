@@ -19,16 +19,18 @@ static inline struct request *fake_request(struct completion *completion, enum d
 {
     struct request *request = calloc(1, sizeof *request);
     request->completion = completion;
-    request->client = &fake_client;
-    request->ticket = ++fake_tickets;
-    request->device = -1;
-    request->model = -1;
-    request->call.desc = (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {elements}};
-    if (scan_plan_make(&request->call.desc, &request->plan, &request->error) != STATUS_OK) {
+    request->arrival.client = &fake_client;
+    request->line.ticket = ++fake_tickets;
+    request->scan.device = -1;
+    request->arrival.model = -1;
+    request->scan.call.desc =
+        (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {elements}};
+    if (scan_plan_make(&request->scan.call.desc, &request->scan.plan, &request->error) !=
+        STATUS_OK) {
         abort();
     }
-    request->planned = true;
-    request->block.bytes = (size_t)elements * dtype_info(dtype)->bytes;
+    request->scan.planned = true;
+    request->memory.block.bytes = (size_t)elements * dtype_info(dtype)->bytes;
     return request;
 }
 
@@ -43,8 +45,8 @@ static inline struct request *fake_await(struct completion *completion, struct r
     }
     struct request *request = *rest;
     if (request != NULL) {
-        *rest = request->next;
-        request->next = NULL;
+        *rest = request->line.next;
+        request->line.next = NULL;
     }
     return request;
 }

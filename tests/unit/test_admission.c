@@ -159,7 +159,7 @@ static void who_leaves_the_line_unserved_costs_its_client_nothing(void **state)
     }
     for (int i = 0; i < 3; i++) {
         late[i] = request_of(f, &unlucky);
-        late[i]->deadline_ns = now_ns + NS_PER_S;
+        late[i]->arrival.deadline_ns = now_ns + NS_PER_S;
         assert_false(enter(f, late[i], 100 * MIB));
     }
     struct request *last = request_of(f, &unlucky);
@@ -218,7 +218,7 @@ one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room(void **s
     struct request *overtakes = request_of(f, &client);
     struct request *normal = request_of(f, &client);
     struct request *high = request_of(f, &client);
-    high->high = true;
+    high->arrival.high = true;
     assert_true(enter(f, held, 800 * MIB));
     assert_false(enter(f, huge, 1536 * MIB));
     assert_false(enter(f, overtakes, 192 * MIB));
@@ -297,7 +297,7 @@ a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes(void *
     assert_false(enter(f, ready, 384 * MIB));
     memory_draw(f->memory, MIB); /* the first has got so much */
     slow[0]->admission.promised_bytes -= MIB;
-    slow[0]->reserved_bytes = MIB;
+    slow[0]->memory.reserved_bytes = MIB;
     assert_true(admission_pace(f->admission, slow[0], 0));
     assert_int_equal(slow[0]->admission.claim, MIB);
     expect_admitted(f, NULL); /* there is a place, but a MiB is missing */
@@ -397,8 +397,8 @@ static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
     struct request *patient = request_of(f, &client);
     uint64_t now_ns = clock_now_ns();
     assert_true(enter(f, all, 1536 * MIB));
-    late->deadline_ns = now_ns + NS_PER_S;
-    patient->deadline_ns = now_ns + 2 * NS_PER_S;
+    late->arrival.deadline_ns = now_ns + NS_PER_S;
+    patient->arrival.deadline_ns = now_ns + 2 * NS_PER_S;
     assert_false(enter(f, gone, 2 * MIB));
     assert_false(enter(f, late, 2 * MIB));
     assert_false(enter(f, patient, 2 * MIB));
@@ -420,7 +420,7 @@ static void what_a_request_took_while_it_seemed_small_counts_in_its_claim(void *
     struct request *request = request_of(f, &client);
     const uint64_t most = memory_budget_large(f->memory);
     assert_int_equal(memory_reserve(f->memory, 0, 4096, NULL), STATUS_OK);
-    request->reserved_bytes = 4096;
+    request->memory.reserved_bytes = 4096;
     assert_true(enter(f, request, 10 * MIB));
     assert_int_equal(request->admission.promised_bytes, 10 * MIB - 4096);
     assert_true(enter(f, request, most)); /* of which it has the rest */
@@ -442,7 +442,7 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     for (int i = 0; i < 3; i++) {
         requests[i] = request_of(f, &client);
         assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
-        requests[i]->reserved_bytes = held;
+        requests[i]->memory.reserved_bytes = held;
     }
     assert_false(enter(f, requests[0], most)); /* the others may end */
     assert_false(enter(f, requests[1], most));
@@ -455,7 +455,7 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     expect_admitted(f, NULL);
     for (int i = 0; i < 3; i++) {
         memory_release(f->memory, held);
-        requests[i]->reserved_bytes = 0;
+        requests[i]->memory.reserved_bytes = 0;
         leave(f, requests[i]);
         expect_admitted(f, i < 2 ? requests[i + 1] : NULL);
     }
@@ -473,7 +473,7 @@ static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void 
     const uint64_t kept = memory_budget(f->memory) - most;
     const uint64_t held = 100 * MIB;
     assert_int_equal(memory_reserve(f->memory, 0, kept + held, NULL), STATUS_OK);
-    behind->reserved_bytes = held;
+    behind->memory.reserved_bytes = held;
     assert_false(enter(f, first, most));
     assert_false(enter(f, behind, 2 * held));
     admission_wake(f->admission);
@@ -484,7 +484,7 @@ static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void 
     leave(f, first);
     expect_admitted(f, behind);
     memory_release(f->memory, held);
-    behind->reserved_bytes = 0;
+    behind->memory.reserved_bytes = 0;
     leave(f, behind);
 }
 
@@ -499,8 +499,8 @@ static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
     const uint64_t held = 100 * MIB;
     const uint64_t small = memory_budget(f->memory) - most + held / 2;
     assert_int_equal(memory_reserve(f->memory, 0, held + small, NULL), STATUS_OK);
-    late->reserved_bytes = held;
-    late->deadline_ns = now_ns + NS_PER_S;
+    late->memory.reserved_bytes = held;
+    late->arrival.deadline_ns = now_ns + NS_PER_S;
     assert_false(enter(f, late, most));
     (void)admission_sweep(f->admission, now_ns + NS_PER_S);
     memory_release(f->memory, held);
@@ -523,7 +523,7 @@ static void slow_ones_that_wait_for_each_other_do_not_wait_for_ever(void **state
     for (int i = 0; i < 2; i++) {
         assert_true(enter(f, slow[i], 700 * MIB));
         memory_draw(f->memory, 700 * MIB);
-        slow[i]->reserved_bytes = 700 * MIB;
+        slow[i]->memory.reserved_bytes = 700 * MIB;
         slow[i]->admission.promised_bytes = 0;
         assert_true(admission_pace(f->admission, slow[i], 0));
     }
@@ -633,7 +633,7 @@ static void who_has_its_part_begins_where_nobody_is_served(void **state)
         assert_true(enter(f, slow[i], 400 * MIB));
         memory_draw(f->memory, 400 * MIB);
         slow[i]->admission.promised_bytes = 0;
-        slow[i]->reserved_bytes = 400 * MIB;
+        slow[i]->memory.reserved_bytes = 400 * MIB;
         assert_true(admission_pace(f->admission, slow[i], 0));
     }
     assert_true(enter(f, before, 600 * MIB));
@@ -646,7 +646,7 @@ static void who_has_its_part_begins_where_nobody_is_served(void **state)
     expect_admitted(f, next[1]);
     leave(f, next[1]);
     for (int i = 0; i < 2; i++) {
-        memory_release(f->memory, slow[i]->reserved_bytes);
+        memory_release(f->memory, slow[i]->memory.reserved_bytes);
         leave(f, slow[i]);
     }
 }

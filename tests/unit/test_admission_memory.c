@@ -118,7 +118,7 @@ static void who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes
     const uint64_t held = 100 * MIB;
     assert_true(enter(f, before, 1500 * MIB));
     assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
-    behind->reserved_bytes = held;
+    behind->memory.reserved_bytes = held;
     assert_false(enter(f, first, 1500 * MIB));
     assert_false(enter(f, behind, 1200 * MIB));
     admission_settle(f->admission, before, 4 * MIB, 4 * MIB);
@@ -131,7 +131,7 @@ static void who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes
     leave(f, first);
     expect_admitted(f, behind);
     memory_release(f->memory, held);
-    behind->reserved_bytes = 0;
+    behind->memory.reserved_bytes = 0;
     leave(f, behind);
     leave(f, next);
 }

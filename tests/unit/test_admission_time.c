@@ -29,14 +29,14 @@ static void who_cannot_be_through_in_time_is_refused_before_its_body(void **stat
         admission_finish(f->admission, crowd[i]);
         expect_admitted(f, crowd[i + ADMISSION_PLACES]);
     }
-    new->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    new->arrival.deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
     assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four that are active */
-    new->deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
+    new->arrival.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
     struct request *late = crowd[2 * ADMISSION_PLACES];
-    late->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    late->arrival.deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
     admission_finish(f->admission, crowd[ADMISSION_PLACES]);
     expect_admitted(f, crowd[2 * ADMISSION_PLACES + 1]);
     expect_ended(f, late, STATUS_DEADLINE_PASSED);
@@ -93,7 +93,7 @@ static void who_begins_needs_the_time_of_all_that_are_active(void **state)
     struct request *late = request_of(f, &client);
     pass_slowly(f, &client, crowd);
     assert_int_equal(check(f, new, 100 * MIB, &next_ns, NULL), STATUS_OK);
-    late->deadline_ns = clock_now_ns() + next_ns * 8 / 10;
+    late->arrival.deadline_ns = clock_now_ns() + next_ns * 8 / 10;
     assert_int_equal(check(f, late, 100 * MIB, &next_ns, &err), STATUS_QUEUE_FULL);
     assert_false(enter(f, late, 100 * MIB));
     assert_int_equal(check(f, new, 100 * MIB, &behind_one_ns, NULL), STATUS_OK);
@@ -119,9 +119,9 @@ static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
     struct request *begun = crowd[ADMISSION_PLACES];
     assert_int_equal(check(f, new, 1300 * MIB, &whole_ns, NULL), STATUS_OK);
     uint64_t now_ns = clock_now_ns();
-    begun->deadline_ns = now_ns + whole_ns / 2;
+    begun->arrival.deadline_ns = now_ns + whole_ns / 2;
     assert_false(enter(f, begun, 1300 * MIB));
-    assert_int_equal(admission_sweep(f->admission, now_ns), begun->deadline_ns);
+    assert_int_equal(admission_sweep(f->admission, now_ns), begun->arrival.deadline_ns);
     expect_admitted(f, NULL);
     leave(f, crowd[ADMISSION_PLACES + 1]);
     expect_admitted(f, begun);
@@ -287,7 +287,7 @@ static void what_a_crowd_of_one_client_takes_is_foretold_to_no_other(void **stat
     for (int i = 0; i < ADMISSION_PLACES; i++) {
         (void)usleep(20000); /* the slow ones are alone */
         struct request *quick = request_of(f, &other);
-        quick->deadline_ns = clock_now_ns() + slow_ns / 2;
+        quick->arrival.deadline_ns = clock_now_ns() + slow_ns / 2;
         assert_int_equal(check(f, quick, 100 * MIB, &wait_ns, NULL), STATUS_OK);
         assert_true(enter(f, quick, 100 * MIB));
         admission_finish(f->admission, quick);
@@ -334,13 +334,14 @@ static void who_waits_is_given_up_by_its_own_cost(void **state)
     struct request *cheap = request_of(f, &client);
     pass_slowly(f, &client, crowd);
     const uint64_t now_ns = clock_now_ns();
-    dear->deadline_ns = cheap->deadline_ns = now_ns + 2 * foretold_ns(f, &client, 100 * MIB);
+    dear->arrival.deadline_ns = cheap->arrival.deadline_ns =
+        now_ns + 2 * foretold_ns(f, &client, 100 * MIB);
     assert_false(enter_at(f, dear, 100 * MIB, 1000 * MIB));
     assert_false(enter_at(f, cheap, 100 * MIB, 100 * MIB));
-    assert_int_equal(admission_sweep(f->admission, now_ns), cheap->deadline_ns);
+    assert_int_equal(admission_sweep(f->admission, now_ns), cheap->arrival.deadline_ns);
     expect_ended(f, dear, STATUS_DEADLINE_PASSED);
     expect_admitted(f, NULL);
-    cheap->deadline_ns = 0; /* however long this takes */
+    cheap->arrival.deadline_ns = 0; /* however long this takes */
     leave(f, crowd[ADMISSION_PLACES]);
     expect_admitted(f, cheap);
     leave(f, cheap);

@@ -45,16 +45,16 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     struct request *request = &f->request;
-    if (request->decoded) {
-        codec_release(&request->call);
+    if (request->scan.decoded) {
+        codec_release(&request->scan.call);
     }
-    memory_give(f->server.memory, &request->block);
+    memory_give(f->server.memory, &request->memory.block);
     body_release(request);
-    memory_release(f->server.memory, request->reserved_bytes);
+    memory_release(f->server.memory, request->memory.reserved_bytes);
     struct memory_stats stats;
     memory_stats(f->server.memory, &stats);
     int leaked = stats.reserved_bytes != 0;
-    text_free(f->server.memory, &request->head);
+    text_free(f->server.memory, &request->body.head);
     memory_destroy(f->server.memory);
     free(f);
     return leaked;
@@ -64,13 +64,13 @@ static int tear_down(void **state)
 static enum status begin_raw(struct fixture *f, const char *shape, int64_t length,
                              struct error *err)
 {
-    struct codec_request *request = &f->request.codec_request;
+    struct codec_request *request = &f->request.arrival.codec_request;
     request->params[0] = (struct codec_param){"dtype", "float32"};
     request->params[1] = (struct codec_param){"shape", shape};
     request->param_count = 2;
     request->head_bytes = -1;
     request->answer_format = f->as_text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
-    f->request.codec = codec_cumsum(CODEC_FORMAT_RAW);
+    f->request.arrival.codec = codec_cumsum(CODEC_FORMAT_RAW);
     f->request.body.declared = length;
     f->request.body.chunked = length < 0;
     f->request.body.coding = f->packed ? CODING_GZIP : CODING_IDENTITY;
@@ -79,8 +79,8 @@ static enum status begin_raw(struct fixture *f, const char *shape, int64_t lengt
 
 static enum status begin_json(struct fixture *f, int64_t length, struct error *err)
 {
-    f->request.codec_request.head_bytes = -1;
-    f->request.codec = codec_cumsum(CODEC_FORMAT_JSON);
+    f->request.arrival.codec_request.head_bytes = -1;
+    f->request.arrival.codec = codec_cumsum(CODEC_FORMAT_JSON);
     f->request.body.declared = length;
     f->request.body.chunked = length < 0;
     return body_begin(&f->request, err);
@@ -89,7 +89,7 @@ static enum status begin_json(struct fixture *f, int64_t length, struct error *e
 static char *input_of(struct fixture *f)
 {
     const struct request *request = &f->request;
-    return (char *)slab_data(request->block.slab) + request->in_offset;
+    return (char *)slab_data(request->memory.block.slab) + request->memory.in_offset;
 }
 
 static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
@@ -98,12 +98,12 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     struct error err = ERROR_INIT;
     const char bytes[] = "0123456789abcdef";
     assert_int_equal(begin_raw(f, "2,2", 16, &err), STATUS_OK);
-    assert_true(f->request.decoded);
+    assert_true(f->request.scan.decoded);
     for (int i = 0; i < 16; i++) {
         assert_int_equal(body_feed(&f->request, bytes + i, 1, &err), STATUS_OK);
     }
     assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
-    assert_int_equal(f->request.payload_received, 16);
+    assert_int_equal(f->request.body.payload_received, 16);
     assert_memory_equal(input_of(f), bytes, 16);
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
 }
@@ -119,7 +119,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
     assert_int_equal(codec_pool_create(2, &f->server.codecs, &err), STATUS_OK);
     request->completion = &completion;
-    request->client = &client;
+    request->arrival.client = &client;
     assert_int_equal(begin_raw(f, "768,1024", 3 << 20, &err), STATUS_OK);
     request->admission.claim = 3 << 20;
     request_enter(request, REQUEST_BODY);
@@ -129,7 +129,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
     assert_int_equal(request_owner(request), OWNER_CODECS);
-    assert_int_equal(request->block.touched, 3 << 20);
+    assert_int_equal(request->memory.block.touched, 3 << 20);
     for (size_t at = 0; at < 3 << 20; at += SLAB_ALIGN) {
         unsigned char there = 0;
         char *byte = input_of(f) + at;
@@ -160,7 +160,7 @@ static int land_text(struct fixture *f, size_t whole, struct error *err)
     assert_int_equal(completion_init(&completion, err), STATUS_OK);
     assert_int_equal(codec_pool_create(1, &f->server.codecs, err), STATUS_OK);
     request->completion = &completion;
-    request->client = &client;
+    request->arrival.client = &client;
     request->admission.claim = ADMITTED_BYTES;
     for (size_t at = 0; at < whole; at += sizeof piece) {
         request_enter(request, REQUEST_BODY);
@@ -186,8 +186,8 @@ static void a_long_text_waits_until_a_codec_thread_has_made_its_pages(void **sta
     struct error err = ERROR_INIT;
     assert_int_equal(begin_json(f, 3 << 20, &err), STATUS_OK);
     assert_int_equal(land_text(f, 3 << 20, &err), 1);
-    assert_int_equal(f->request.head_bytes, 3 << 20);
-    assert_true(f->request.reserved_bytes <= (3 << 20) + 1);
+    assert_int_equal(f->request.body.head_bytes, 3 << 20);
+    assert_true(f->request.memory.reserved_bytes <= (3 << 20) + 1);
 }
 
 static void so_does_one_of_unknown_length_once_it_is_long(void **state)
@@ -196,7 +196,7 @@ static void so_does_one_of_unknown_length_once_it_is_long(void **state)
     struct error err = ERROR_INIT;
     assert_int_equal(begin_json(f, -1, &err), STATUS_OK);
     assert_int_equal(land_text(f, 3 << 20, &err), 3); /* of 1, 2 and 4 MiB */
-    assert_int_equal(f->request.head_bytes, 3 << 20);
+    assert_int_equal(f->request.body.head_bytes, 3 << 20);
 }
 
 static void so_does_a_packed_one(void **state)
@@ -219,16 +219,17 @@ static void pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged(v
     struct error err = ERROR_INIT;
     assert_int_equal(begin_json(f, 3 << 20, &err), STATUS_OK);
     assert_int_equal(land_text(f, CAME, &err), 1);
-    assert_true(request->head.block.touched >= 3 << 20);
-    memset(request->head.bytes, 'x', CAME);
+    assert_true(request->body.head.block.touched >= 3 << 20);
+    memset(request->body.head.bytes, 'x', CAME);
     body_forget_pages(request);
-    assert_true(request->head.block.touched >= request->reserved_bytes);
-    assert_true(request->head.block.touched < request->reserved_bytes + slab_page_bytes());
+    assert_true(request->body.head.block.touched >= request->memory.reserved_bytes);
+    assert_true(request->body.head.block.touched <
+                request->memory.reserved_bytes + slab_page_bytes());
     for (size_t i = 0; i < CAME; i++) {
-        assert_int_equal(request->head.bytes[i], 'x');
+        assert_int_equal(request->body.head.bytes[i], 'x');
     }
     body_forget_pages(request); /* there are none any more */
-    assert_true(request->head.block.touched >= request->reserved_bytes);
+    assert_true(request->body.head.block.touched >= request->memory.reserved_bytes);
 }
 
 static void
@@ -243,7 +244,7 @@ a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text(vo
     f->packed = true;
     assert_int_equal(begin_raw(f, "1048576", 3 << 20, &err), STATUS_OK);
     assert_int_equal(land_text(f, CAME, &err), 1);
-    assert_in_range(request->reserved_bytes, CAME, 2 * CAME);
+    assert_in_range(request->memory.reserved_bytes, CAME, 2 * CAME);
     assert_true(request->body.packed.text.block.touched >= 3 << 20);
     body_forget_pages(request);
     assert_in_range(request->body.packed.text.block.touched, CAME,
@@ -267,7 +268,7 @@ static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
     free(packed);
     assert_int_equal(body_finish(&f->request, err), STATUS_OK);
     assert_int_equal(f->request.body.packed.count, count);
-    assert_int_equal(f->request.payload_received, 0);
+    assert_int_equal(f->request.body.payload_received, 0);
     return count;
 }
 
@@ -277,17 +278,17 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.charged);
+        assert_int_equal(f->request.memory.reserved_bytes, f->request.body.packed.text.charged);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_OK);
-        assert_int_equal(f->request.payload_received, 65536);
+        assert_int_equal(f->request.body.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
         assert_null(f->request.body.packed.text.bytes);
         assert_null(f->request.body.inflate);
-        assert_int_equal(f->request.reserved_bytes, 65536);
+        assert_int_equal(f->request.memory.reserved_bytes, 65536);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err),
                          STATUS_OK); /* nothing is left to do */
-        assert_int_equal(f->request.payload_received, 65536);
+        assert_int_equal(f->request.body.payload_received, 65536);
         int failed = tear_down(state);
         assert_int_equal(failed, 0);
         assert_int_equal(set_up(state), 0);
@@ -313,7 +314,7 @@ static void unpacking_is_given_up_between_two_steps(void **state)
     steps_left = 0;
     f->request.parallel = &stepper;
     assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_CLIENT_GONE);
-    assert_int_equal(f->request.payload_received, 0);
+    assert_int_equal(f->request.body.payload_received, 0);
 }
 
 /* 4 MiB of one byte, which packs to some 4 KB. */
@@ -367,7 +368,7 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
         free(packed);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err),
                          more > 0 ? STATUS_TOO_LARGE : STATUS_OK);
-        assert_true(f->request.payload_received <= LIMIT);
+        assert_true(f->request.body.payload_received <= LIMIT);
         assert_null(f->request.body.packed.text.bytes);
         assert_true(more == 0 ||
                     strstr(err.detail, "the unpacked body is over 4 MiB, the server's "
@@ -429,7 +430,7 @@ static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **st
     assert_int_equal(body_feed(&f->request, text, sizeof text - 1, &err), STATUS_OK);
     assert_int_equal(body_feed(&f->request, text, 1, &err), STATUS_LENGTH_MISMATCH);
     assert_non_null(strstr(err.detail, "look like JSON"));
-    assert_true(f->request.reserved_bytes <= CONTENT_GUESS_BYTES);
+    assert_true(f->request.memory.reserved_bytes <= CONTENT_GUESS_BYTES);
 }
 
 static void declared_length_over_the_limit_is_refused_at_once(void **state)
@@ -439,7 +440,7 @@ static void declared_length_over_the_limit_is_refused_at_once(void **state)
     assert_int_equal(begin_json(f, (4 << 20) + 1, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "--max-body-bytes"));
     assert_non_null(strstr(err.detail, "has 4194305 bytes, over 4 MiB, the server's"));
-    assert_int_equal(f->request.reserved_bytes, 0);
+    assert_int_equal(f->request.memory.reserved_bytes, 0);
 }
 
 static void chunked_body_over_the_limit_is_refused_as_it_grows(void **state)
@@ -456,17 +457,17 @@ static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **s
     struct error err = ERROR_INIT;
     static char piece[65536];
     assert_int_equal(begin_json(f, 1 << 20, &err), STATUS_OK);
-    assert_int_equal(f->request.reserved_bytes, 0);
+    assert_int_equal(f->request.memory.reserved_bytes, 0);
     const char *head = NULL;
     for (size_t fed = 0; fed < 1 << 20; fed += sizeof piece) {
         assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
-        head = head == NULL ? f->request.head.bytes : head;
-        assert_ptr_equal(f->request.head.bytes, head);
-        assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
+        head = head == NULL ? f->request.body.head.bytes : head;
+        assert_ptr_equal(f->request.body.head.bytes, head);
+        assert_in_range(f->request.memory.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
-    assert_int_equal(f->request.reserved_bytes, 1 << 20);
-    assert_false(f->request.decoded);
+    assert_int_equal(f->request.memory.reserved_bytes, 1 << 20);
+    assert_false(f->request.scan.decoded);
 }
 
 static void payload_of_known_length_is_charged_as_it_comes(void **state)
@@ -475,13 +476,13 @@ static void payload_of_known_length_is_charged_as_it_comes(void **state)
     struct error err = ERROR_INIT;
     static char piece[65536];
     assert_int_equal(begin_raw(f, "786432", 3 << 20, &err), STATUS_OK);
-    assert_int_equal(f->request.reserved_bytes, 0);
-    assert_null(f->request.block.slab);
+    assert_int_equal(f->request.memory.reserved_bytes, 0);
+    assert_null(f->request.memory.block.slab);
     assert_int_equal(body_feed(&f->request, piece, 1, &err), STATUS_OK);
-    assert_in_range(f->request.reserved_bytes, 1, 65536);
+    assert_in_range(f->request.memory.reserved_bytes, 1, 65536);
     for (size_t fed = 1; fed < 1 << 20; fed += sizeof piece) {
         assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
-        assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
+        assert_in_range(f->request.memory.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
 }
@@ -533,7 +534,7 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
     unsigned char piece[1000];
     assert_int_equal(begin_raw(f, "786432", -1, &err), STATUS_OK);
     const char *place = NULL;
-    assert_int_equal(f->request.reserved_bytes, 0);
+    assert_int_equal(f->request.memory.reserved_bytes, 0);
     for (size_t at = 0; at < total;) {
         size_t count = total - at < sizeof piece ? total - at : sizeof piece;
         for (size_t i = 0; i < count; i++) {
@@ -542,10 +543,10 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
         assert_int_equal(body_feed(&f->request, piece, count, &err), STATUS_OK);
         at += count;
         place = place == NULL ? input_of(f) : place;
-        assert_true(f->request.reserved_bytes >= at);
+        assert_true(f->request.memory.reserved_bytes >= at);
     }
     assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
-    assert_int_equal(f->request.reserved_bytes, total);
+    assert_int_equal(f->request.memory.reserved_bytes, total);
     assert_ptr_equal(input_of(f), place);
     const unsigned char *input = (const unsigned char *)input_of(f);
     for (size_t i = 0; i < total; i++) {
@@ -561,8 +562,8 @@ static void a_chunked_tensor_beyond_the_whole_budget_is_refused_at_once(void **s
     struct error err = ERROR_INIT;
     assert_int_equal(begin_raw(f, "1073741824", -1, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "--memory-budget"));
-    assert_int_equal(f->request.reserved_bytes, 0);
-    assert_null(f->request.block.slab);
+    assert_int_equal(f->request.memory.reserved_bytes, 0);
+    assert_null(f->request.memory.block.slab);
 }
 
 static void excess_payload_is_counted_but_not_kept(void **state)
@@ -573,7 +574,7 @@ static void excess_payload_is_counted_but_not_kept(void **state)
     memset(bytes, 'x', sizeof bytes);
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
     assert_int_equal(body_feed(&f->request, bytes, sizeof bytes, &err), STATUS_OK);
-    assert_int_equal(f->request.payload_received, sizeof bytes);
+    assert_int_equal(f->request.body.payload_received, sizeof bytes);
     assert_int_equal(f->request.body.payload_room, 16);
 }
 
@@ -588,8 +589,8 @@ static void npy_header_goes_aside_whatever_the_pieces(void **state)
     memcpy(npy + 10, header, sizeof header - 1);
     npy[127] = '\n';
     memcpy(npy + 128, "0123456789ab", 12);
-    f->request.codec_request.head_bytes = -1;
-    f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    f->request.arrival.codec_request.head_bytes = -1;
+    f->request.arrival.codec = codec_cumsum(CODEC_FORMAT_NPY);
     f->request.body.declared = sizeof npy;
     assert_int_equal(body_begin(&f->request, &err), STATUS_OK);
     for (size_t at = 0; at < sizeof npy; at += 7) {
@@ -597,8 +598,8 @@ static void npy_header_goes_aside_whatever_the_pieces(void **state)
         assert_int_equal(body_feed(&f->request, npy + at, count, &err), STATUS_OK);
     }
     assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
-    assert_true(f->request.decoded);
-    assert_int_equal(f->request.head_bytes, 128);
+    assert_true(f->request.scan.decoded);
+    assert_int_equal(f->request.body.head_bytes, 128);
     assert_memory_equal(input_of(f), "0123456789ab", 12);
 }
 
@@ -606,8 +607,8 @@ static void body_that_ends_inside_its_header_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    f->request.codec_request.head_bytes = -1;
-    f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    f->request.arrival.codec_request.head_bytes = -1;
+    f->request.arrival.codec = codec_cumsum(CODEC_FORMAT_NPY);
     f->request.body.declared = 12;
     enum status status = body_begin(&f->request, &err);
     if (status == STATUS_OK) {
@@ -632,9 +633,9 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
                  "\"FP32\",\"parameters\":{\"binary_data_size\":5000}}]}",
                  2000, "");
     memset(payload, 'p', sizeof payload);
-    f->request.codec = &codec_kserve;
-    f->request.codec_request.head_bytes = head;
-    f->request.codec_request.model = "cumsum";
+    f->request.arrival.codec = &codec_kserve;
+    f->request.arrival.codec_request.head_bytes = head;
+    f->request.arrival.codec_request.model = "cumsum";
     f->request.body.declared = head + (int)sizeof payload;
     assert_int_equal(body_begin(&f->request, &err), STATUS_OK);
     for (int at = 0; at < head; at += 100) {
@@ -645,11 +646,11 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
         assert_int_equal(body_feed(&f->request, payload + at, 1000, &err), STATUS_OK);
     }
     assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
-    assert_false(f->request.decoded);
+    assert_false(f->request.scan.decoded);
     assert_int_equal(f->request.body.spilled, sizeof payload);
-    assert_int_equal(strlen(f->request.head.bytes), head);
-    assert_memory_equal(f->request.head.bytes, json, head);
-    assert_memory_equal(f->request.head.bytes + head + 1, payload, sizeof payload);
+    assert_int_equal(strlen(f->request.body.head.bytes), head);
+    assert_memory_equal(f->request.body.head.bytes, json, head);
+    assert_memory_equal(f->request.body.head.bytes + head + 1, payload, sizeof payload);
 }
 
 static void body_that_never_ends_is_refused_soon(void **state)
@@ -670,7 +671,7 @@ static void page_bodies_have_their_own_limit(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    f->request.codec = NULL;
+    f->request.arrival.codec = NULL;
     f->request.body.declared = BODY_PAGE_BYTES + 1;
     assert_int_equal(body_begin(&f->request, &err), STATUS_TOO_LARGE);
 }

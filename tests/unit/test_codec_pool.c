@@ -41,7 +41,7 @@ static int tear_down(void **state)
 
 static void begin(struct request *request, struct client *client)
 {
-    *request = (struct request){.client = client != NULL ? client : &fake_client,
+    *request = (struct request){.arrival.client = client != NULL ? client : &fake_client,
                                 .completion = &completion};
 }
 
@@ -52,13 +52,13 @@ static void doze(void)
 
 static void count_job(struct request *request)
 {
-    request->retries++;
+    request->scan.retries++;
     atomic_fetch_add(&jobs_run, 1);
 }
 
 static void note_order(struct request *request)
 {
-    request->retries = atomic_fetch_add(&jobs_run, 1);
+    request->scan.retries = atomic_fetch_add(&jobs_run, 1);
 }
 
 static void wait_at_gate(struct request *request)
@@ -96,14 +96,14 @@ static void every_job_runs_exactly_once(void **state)
     codec_pool_destroy(pool); /* finishes what waits */
     assert_int_equal(atomic_load(&jobs_run), COUNT);
     for (int i = 0; i < COUNT; i++) {
-        assert_int_equal(requests[i].retries, 1);
+        assert_int_equal(requests[i].scan.retries, 1);
     }
     free(requests);
 }
 
 static void note_niceness(struct request *request)
 {
-    request->retries = getpriority(PRIO_PROCESS, (id_t)gettid());
+    request->scan.retries = getpriority(PRIO_PROCESS, (id_t)gettid());
     atomic_fetch_add(&jobs_run, 1);
 }
 
@@ -118,7 +118,7 @@ static void codec_threads_let_the_thread_go_first_that_made_them(void **state)
     codec_pool_submit(pool, &request, SMALL, note_niceness);
     codec_pool_destroy(pool); /* after the job */
     assert_int_equal(atomic_load(&jobs_run), 1);
-    assert_true(request.retries > own || own == 19);
+    assert_true(request.scan.retries > own || own == 19);
     assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
 }
 
@@ -141,11 +141,11 @@ static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
     assert_int_equal(codec_pool_waiting(pool), 5);
     atomic_store(&gate_open, true);
     codec_pool_destroy(pool);
-    assert_int_equal(large[0].retries, 1); /* the turn after the small blocker's */
-    assert_int_equal(small[0].retries, 2);
-    assert_int_equal(large[1].retries, 3);
-    assert_int_equal(small[1].retries, 4);
-    assert_int_equal(small[2].retries, 5);
+    assert_int_equal(large[0].scan.retries, 1); /* the turn after the small blocker's */
+    assert_int_equal(small[0].scan.retries, 2);
+    assert_int_equal(large[1].scan.retries, 3);
+    assert_int_equal(small[1].scan.retries, 4);
+    assert_int_equal(small[2].scan.retries, 5);
 }
 
 static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
@@ -172,8 +172,8 @@ static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
     }
     atomic_store(&gate_open, true);
     codec_pool_destroy(pool);
-    assert_true(few[0].retries <= 4);
-    assert_true(few[1].retries <= 6);
+    assert_true(few[0].scan.retries <= 4);
+    assert_true(few[1].scan.retries <= 6);
 }
 
 /* ---- what is interrupted ---- */
@@ -283,7 +283,7 @@ static void a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs(void **stat
     struct request request;
     begin(&request, NULL);
     begin(&small_one, NULL);
-    request.cost = HUGE_COST;
+    request.line.cost = HUGE_COST;
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     codec_pool_submit(pool, &small_one, SMALL, note_order);
@@ -318,8 +318,8 @@ static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
     begin(&gone, NULL);
     begin(&in_time, NULL);
     begin(&patient, NULL);
-    late.deadline_ns = now_ns + 1;
-    in_time.deadline_ns = far_ns;
+    late.arrival.deadline_ns = now_ns + 1;
+    in_time.arrival.deadline_ns = far_ns;
     atomic_store(&gone.cancelled, true);
     codec_pool_submit(pool, &patient, SMALL, note_order);
     codec_pool_submit(pool, &late, LARGE, note_order);
@@ -346,7 +346,7 @@ static void what_is_late_when_its_turn_comes_is_not_begun(void **state)
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     begin(&late, NULL);
-    late.deadline_ns = clock_now_ns();
+    late.arrival.deadline_ns = clock_now_ns();
     codec_pool_submit(pool, &late, SMALL, note_order);
     atomic_store(&gate_open, true);
     expect_posted(&late, STATUS_DEADLINE_PASSED);
@@ -363,9 +363,9 @@ static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void 
     struct codec_parallel codecs = codec_pool_parallel(pool, &request);
     assert_true(parallel_step(&codecs.parallel));
     assert_false(codec_pool_explain(&request));
-    request.deadline_ns = clock_now_ns() + 1000 * NS_PER_S;
+    request.arrival.deadline_ns = clock_now_ns() + 1000 * NS_PER_S;
     assert_true(parallel_step(&codecs.parallel));
-    request.deadline_ns = clock_now_ns();
+    request.arrival.deadline_ns = clock_now_ns();
     assert_false(parallel_step(&codecs.parallel));
     assert_true(codec_pool_explain(&request));
     assert_int_equal(request.error.status, STATUS_DEADLINE_PASSED);
@@ -480,7 +480,7 @@ static void run_and_cancel(void *context, int index)
 static void run_and_be_late(void *context, int index)
 {
     struct pieces *pieces = context;
-    while (index >= pieces->cancel_at && clock_now_ns() < pieces->cancel->deadline_ns) {
+    while (index >= pieces->cancel_at && clock_now_ns() < pieces->cancel->arrival.deadline_ns) {
         doze();
     }
     atomic_fetch_add(&pieces->run[index], 1);
@@ -618,7 +618,7 @@ static void pieces_of_a_request_past_its_deadline_are_left(void **state)
     static struct pieces pieces;
     struct request request;
     begin(&request, NULL);
-    request.deadline_ns = clock_now_ns() + 100 * NS_PER_MS;
+    request.arrival.deadline_ns = clock_now_ns() + 100 * NS_PER_MS;
     check_given_up(&request, &pieces, run_and_be_late);
 }
 

@@ -37,20 +37,20 @@ static void an_empty_list_gives_nothing_and_is_not_readable(void **state)
 static void what_is_posted_comes_back_oldest_first(void **state)
 {
     struct completion *completion = *state;
-    struct request a = {.next = NULL};
-    struct request c = {.next = NULL};
-    struct request b = {.next = &c};
-    struct request d = {.next = NULL};
+    struct request a = {.line.next = NULL};
+    struct request c = {.line.next = NULL};
+    struct request b = {.line.next = &c};
+    struct request d = {.line.next = NULL};
     completion_post(completion, &a);
     completion_post(completion, &b); /* a chain of two */
     completion_post(completion, &d);
     assert_true(readable(completion));
     struct request *taken = completion_take(completion);
     assert_ptr_equal(taken, &a);
-    assert_ptr_equal(a.next, &b);
-    assert_ptr_equal(b.next, &c);
-    assert_ptr_equal(c.next, &d);
-    assert_null(d.next);
+    assert_ptr_equal(a.line.next, &b);
+    assert_ptr_equal(b.line.next, &c);
+    assert_ptr_equal(c.line.next, &d);
+    assert_null(d.line.next);
     assert_false(readable(completion));
     assert_null(completion_take(completion));
 }
@@ -94,11 +94,11 @@ struct poster {
 
 static void who_would_wait_beyond_its_deadline_is_refused(void **state)
 {
-    struct request request = {.deadline_ns = 0};
+    struct request request = {.arrival.deadline_ns = 0};
     struct error err = ERROR_INIT;
     (void)state;
     assert_int_equal(request_check_wait(&request, 3600 * NS_PER_S, &err), STATUS_OK);
-    request.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
+    request.arrival.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(request_check_wait(&request, 1800 * NS_PER_S, &err), STATUS_OK);
     assert_int_equal(request_check_wait(&request, 3601 * NS_PER_S, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "takes about 3601000.0 ms"));
@@ -108,7 +108,7 @@ static void *post_all(void *argument)
 {
     struct poster *poster = argument;
     for (int i = 0; i < POSTS; i++) {
-        poster->requests[i].retries = i;
+        poster->requests[i].scan.retries = i;
         completion_post(poster->completion, &poster->requests[i]);
     }
     return NULL;
@@ -123,7 +123,7 @@ static void no_post_is_lost_or_overtaken_among_threads(void **state)
         posters[i].completion = completion;
         posters[i].requests = calloc(POSTS, sizeof(struct request));
         for (int k = 0; k < POSTS; k++) {
-            posters[i].requests[k].device = i;
+            posters[i].requests[k].scan.device = i;
         }
         assert_int_equal(pthread_create(&posters[i].thread, NULL, post_all, &posters[i]), 0);
     }
@@ -131,7 +131,7 @@ static void no_post_is_lost_or_overtaken_among_threads(void **state)
     for (int got = 0; got < POSTERS * POSTS && clock_now_ns() < give_up_ns;) {
         struct request *rest = NULL;
         for (struct request *r = fake_await(completion, &rest, 1000); r != NULL; got++) {
-            assert_int_equal(r->retries, next[r->device]++);
+            assert_int_equal(r->scan.retries, next[r->scan.device]++);
             r = rest == NULL ? NULL : fake_await(completion, &rest, 0);
         }
     }

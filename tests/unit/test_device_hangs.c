@@ -19,8 +19,8 @@ static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **s
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     assert_non_null(strstr(request->error.detail, "--device-timeout-ms"));
-    assert_null(request->block.slab);
-    assert_int_equal(request->reserved_bytes, 0);
+    assert_null(request->memory.block.slab);
+    assert_int_equal(request->memory.reserved_bytes, 0);
     fake_release(&fakes, request);
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
     struct memory_stats memory;
@@ -45,7 +45,7 @@ static void a_batch_of_several_gib_is_given_time_in_proportion(void **state)
     start_with(&fakes, patient);
     atomic_store(&fake.mode[0], FAKE_HANGS);
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-    request->shm_bytes = UINT64_C(3) << 30;
+    request->memory.shm_bytes = UINT64_C(3) << 30;
     assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
     queue_wake(fakes.server.queue);
     while (stats_of(&fakes, 0).running == 0) {
@@ -137,7 +137,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     atomic_store(&fake.mode[0], FAKE_HANGS);
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
     const struct shm_window window = {.bytes = 4096};
-    struct shm_tensor *shm = &request->shm[SHM_INPUT];
+    struct shm_tensor *shm = &request->memory.shm[SHM_INPUT];
     shm->region = share(registry, name);
     shm->in_use = shm_place(shm->region, &window, 4);
     assert_non_null(shm->in_use.slab);
@@ -145,7 +145,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     queue_wake(fakes.server.queue);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
-    assert_null(request->shm[SHM_INPUT].region);
+    assert_null(request->memory.shm[SHM_INPUT].region);
     fake_release(&fakes, request);
     shm_destroy(registry);
     assert_true(is_mapped(name)); /* the device still reads there */
@@ -168,7 +168,7 @@ static void who_waits_for_a_device_whose_kernels_are_never_built_is_answered(voi
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
     assert_ptr_equal(fake_finished(&fakes), early);
     assert_int_equal(early->error.status, STATUS_NO_DEVICE);
-    assert_non_null(early->block.slab); /* no device has touched it */
+    assert_non_null(early->memory.block.slab); /* no device has touched it */
     fake_release(&fakes, early);
     expect_nothing_held(&fakes);
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
@@ -196,7 +196,7 @@ static void the_other_device_serves_while_kernels_of_one_are_built(void **state)
         struct request *request = push(&fakes, DTYPE_U8);
         assert_ptr_equal(fake_finished(&fakes), request);
         assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request->device, 1);
+        assert_int_equal(request->scan.device, 1);
         fake_release(&fakes, request);
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_OPENING);
@@ -226,7 +226,8 @@ static void who_waits_for_a_turn_behind_a_hung_request_is_answered_too(void **st
         struct request *finished = fake_finished(&fakes);
         bool ran = finished == others[0];
         assert_int_equal(finished->error.status, ran ? STATUS_DEVICE_ERROR : STATUS_NO_DEVICE);
-        assert_int_equal(finished->block.slab == NULL, ran); /* the device has its memory */
+        assert_int_equal(finished->memory.block.slab == NULL,
+                         ran); /* the device has its memory */
         fake_release(&fakes, finished);
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);

@@ -13,13 +13,13 @@ static void a_request_is_computed_and_timed(void **state)
     struct request *request = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_int_equal(request->device, 0);
-    assert_int_equal(request->batch, 1);
-    assert_int_equal(request->launch.compute_ns, 5);
+    assert_int_equal(request->scan.device, 0);
+    assert_int_equal(request->scan.batch, 1);
+    assert_int_equal(request->scan.launch.compute_ns, 5);
     assert_true(request->times.started >= request->times.queued);
     assert_true(request->times.computed >= request->times.started);
-    const unsigned char *bytes = slab_data(request->block.slab);
-    assert_int_equal(bytes[request->out_offset], 1);
+    const unsigned char *bytes = slab_data(request->memory.block.slab);
+    assert_int_equal(bytes[request->memory.out_offset], 1);
     struct device_stats stats = stats_of(&fakes, 0);
     assert_int_equal(stats.batches, 1);
     assert_int_equal(stats.requests, 1);
@@ -54,7 +54,7 @@ static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(vo
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
     assert_ptr_equal(fake_finished(&fakes), early); /* by the other */
     assert_int_equal(early->error.status, STATUS_OK);
-    assert_int_equal(early->device, 1);
+    assert_int_equal(early->scan.device, 1);
     fake_release(&fakes, early);
     while (stats_of(&fakes, 0).state == DEVICE_OPENING) {
     }
@@ -79,8 +79,8 @@ static void a_batch_runs_elsewhere_when_its_device_fails_early(void **state)
         struct request *request = push(&fakes, DTYPE_F32);
         assert_ptr_equal(fake_finished(&fakes), request);
         assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request->device, 1);
-        assert_int_equal(request->retries, atomic_load(&fake.runs[0]) > 0);
+        assert_int_equal(request->scan.device, 1);
+        assert_int_equal(request->scan.retries, atomic_load(&fake.runs[0]) > 0);
         fake_release(&fakes, request);
     }
     assert_true(atomic_load(&fake.runs[0]) > 0); /* the failing device had its turn */
@@ -197,7 +197,7 @@ static void a_batch_that_is_too_much_is_run_one_by_one(void **state)
     for (int i = 0; i < 3; i++) {
         assert_ptr_equal(fake_finished(&fakes), others[i]);
         assert_int_equal(others[i]->error.status, STATUS_OK);
-        assert_int_equal(others[i]->batch, 1);
+        assert_int_equal(others[i]->scan.batch, 1);
         fake_release(&fakes, others[i]);
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_READY);
@@ -366,10 +366,10 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
         struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
         assert_true(device_pool_scan_here(fakes.server.devices, &device, request));
         assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request->device, 0);
-        assert_int_equal(request->batch, 1);
-        const unsigned char *bytes = slab_data(request->block.slab);
-        assert_int_equal(bytes[request->out_offset], 1);
+        assert_int_equal(request->scan.device, 0);
+        assert_int_equal(request->scan.batch, 1);
+        const unsigned char *bytes = slab_data(request->memory.block.slab);
+        assert_int_equal(bytes[request->memory.out_offset], 1);
         fake_release(&fakes, request);
         assert_int_equal(stats_of(&fakes, 0).requests, i);
         assert_int_equal(stats_of(&fakes, 0).bytes, 128 * i);
@@ -414,10 +414,11 @@ static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
     fake.built_in = true;
     start_with(&fakes, patient);
     struct request *request = fake_tensor(&fakes, DTYPE_U8, 16);
-    request->call.desc = (struct scan_desc){
+    request->scan.call.desc = (struct scan_desc){
         .dtype = DTYPE_U8, .rank = 2, .axis = 1, .sizes = {100000, 1}, .has_strides = true};
-    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &request->error),
-                     STATUS_OK);
+    assert_int_equal(
+        scan_plan_make(&request->scan.call.desc, &request->scan.plan, &request->error),
+        STATUS_OK);
     assert_false(device_pool_scan_here(fakes.server.devices, &device, request));
     fake_release(&fakes, request);
     assert_true(fake_server_deinit(&fakes));
@@ -530,7 +531,7 @@ static void *push_many(void *argument)
         struct request *request =
             fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
         atomic_store(&request->cancelled, i % 31 == 0);
-        request->model = i % 3 - 1;
+        request->arrival.model = i % 3 - 1;
         const bool here =
             i % 2 == 0 && device_pool_scan_here(fakes->server.devices, &device, request);
         if (here || queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {

@@ -25,10 +25,10 @@ static struct request *make(struct client *client, bool high, uint64_t cost)
 {
     struct request *request = calloc(1, sizeof *request);
     assert_non_null(request);
-    request->client = client;
-    request->high = high;
-    request->cost = cost;
-    request->ticket = ++tickets;
+    request->arrival.client = client;
+    request->arrival.high = high;
+    request->line.cost = cost;
+    request->line.ticket = ++tickets;
     return request;
 }
 
@@ -88,7 +88,7 @@ static void a_client_that_never_stops_sending_high_gets_every_fifth_of_its_other
     }
     for (int i = 0; i < 50; i++) {
         struct request *taken = take_one();
-        assert_int_equal(taken->high, i % (FAIR_AHEAD + 1) != FAIR_AHEAD);
+        assert_int_equal(taken->arrival.high, i % (FAIR_AHEAD + 1) != FAIR_AHEAD);
         free(taken);
         (void)push(&client, true, 1);
     }
@@ -113,7 +113,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         bool early = i % (FAIR_AHEAD + 1) != FAIR_AHEAD;
         assert_int_equal(taken == high, early);
         if (!early) {
-            served[taken->client == &busy[1]]++;
+            served[taken->arrival.client == &busy[1]]++;
             expect(high);
             i++; /* the visitor's was one more of the early ones */
         }
@@ -138,7 +138,7 @@ static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **s
     }
     for (int i = 0; i < 400; i++) {
         struct request *taken = take_one();
-        costs[taken->high] += taken->cost;
+        costs[taken->arrival.high] += taken->line.cost;
         free(taken);
     }
     assert_in_range(costs[1], costs[0] * 9 / 10, costs[0] * 11 / 10);
@@ -210,7 +210,7 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
         (void)push(&other, false, QUANTUM);
     }
     struct request *taken = take_one();
-    assert_ptr_equal(taken->client, &slow);
+    assert_ptr_equal(taken->arrival.client, &slow);
     free(taken);
     fair_charge(&line, &slow, 6 * QUANTUM);
     struct request *next = push(&slow, false, 1);
@@ -315,8 +315,8 @@ static void check_sums(const struct client *clients, size_t count)
     uint64_t cost = 0;
     for (struct fair_cursor c = fair_begin(&line); c.current != NULL; fair_step(&c)) {
         seen++;
-        high += c.current->high;
-        cost += c.current->cost;
+        high += c.current->arrival.high;
+        cost += c.current->line.cost;
     }
     assert_int_equal(seen, line.count);
     assert_int_equal(cost, line.cost);
@@ -326,8 +326,8 @@ static void check_sums(const struct client *clients, size_t count)
         const struct request *at = flow->first;
         const struct request *last_high = NULL;
         const struct request *last = NULL;
-        for (; at != NULL; at = at->next) {
-            last_high = at->high ? at : last_high;
+        for (; at != NULL; at = at->line.next) {
+            last_high = at->arrival.high ? at : last_high;
             last = at;
         }
         assert_ptr_equal(flow->last_high, last_high);
@@ -374,13 +374,13 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
             }
             takes++;
             assert_in_range(takes - gone->times.queued, 1, 2000);
-            taken_at[gone->ticket - begun] = takes;
+            taken_at[gone->line.ticket - begun] = takes;
             free(gone);
         }
         check_sums(clients, 3);
     }
     for (struct request *rest = take(); rest != NULL; rest = take()) {
-        taken_at[rest->ticket - begun] = ++takes;
+        taken_at[rest->line.ticket - begun] = ++takes;
         free(rest);
     }
     assert_int_equal(takes, pushes);

@@ -270,7 +270,7 @@ static void connections_that_bring_texts_are_not_read_while_enough_of_them_wait(
     struct world *world = *state;
     struct text_turn *texts = &world->loop.completion.texts;
     struct client *client = client_at(world, 1);
-    struct request texts_waiting[2] = {{.client = client}, {.client = client}};
+    struct request texts_waiting[2] = {{.arrival.client = client}, {.arrival.client = client}};
     struct http_daemon *daemons[3];
     for (int i = 0; i < 3; i++) {
         daemons[i] = join(world, client);

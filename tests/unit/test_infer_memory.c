@@ -42,8 +42,8 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     no_slabs = false;
-    memory_give(f->server.memory, &f->request.block);
-    memory_release(f->server.memory, f->request.reserved_bytes);
+    memory_give(f->server.memory, &f->request.memory.block);
+    memory_release(f->server.memory, f->request.memory.reserved_bytes);
     memory_destroy(f->server.memory);
     free(f);
     return 0;
@@ -86,17 +86,17 @@ static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
     const uint64_t others =
         3 << 20; /* that the client's other requests hold, for 10 s lately */
     f->config.per_client_memory = 4 << 20;
-    request->client = &client;
-    request->limited = true;
+    request->arrival.client = &client;
+    request->arrival.limited = true;
     assert_true(client_take_memory(&client, others, others, &wait_ns));
     client_give_memory(&client, others, 10 * NS_PER_S);
     assert_true(client_take_memory(&client, others, others, &wait_ns));
     assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
-    assert_int_equal(request->limit, METRICS_CLIENT_LIMIT_MEMORY);
-    assert_int_equal(request->retry_after_s, 4); /* for a third of it */
+    assert_int_equal(request->reply.limit, METRICS_CLIENT_LIMIT_MEMORY);
+    assert_int_equal(request->reply.retry_after_s, 4); /* for a third of it */
     assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
 
-    request->limited = false; /* now it is one of all who are at a Unix socket */
+    request->arrival.limited = false; /* now it is one of all who are at a Unix socket */
     assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
     assert_int_equal(client.memory_bytes, 4 << 20);
 }
@@ -106,11 +106,13 @@ static struct request *planned_request(struct fixture *f)
 {
     struct request *request = &f->request;
     struct error err = ERROR_INIT;
-    request->call.desc = (struct scan_desc){.dtype = DTYPE_F32, .rank = 1, .sizes = {1 << 18}};
-    request->call.answer_format = CODEC_FORMAT_RAW;
-    request->call.input_bytes = request->call.payload_max = 1 << 20;
-    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &err), STATUS_OK);
-    request->decoded = request->planned = true;
+    request->scan.call.desc =
+        (struct scan_desc){.dtype = DTYPE_F32, .rank = 1, .sizes = {1 << 18}};
+    request->scan.call.answer_format = CODEC_FORMAT_RAW;
+    request->scan.call.input_bytes = request->scan.call.payload_max = 1 << 20;
+    assert_int_equal(scan_plan_make(&request->scan.call.desc, &request->scan.plan, &err),
+                     STATUS_OK);
+    request->scan.decoded = request->scan.planned = true;
     assert_int_equal(infer_measure(request, &err), STATUS_OK);
     return request;
 }
@@ -134,12 +136,12 @@ static void a_payload_has_no_room_and_no_charge_until_its_block_was_had(void **s
     for (int i = 0; i < 2; i++) {
         assert_int_equal(infer_grow(request, 1000, &err), STATUS_OUT_OF_MEMORY);
         assert_int_equal(request->body.payload_room, 0);
-        assert_int_equal(request->reserved_bytes, 0);
+        assert_int_equal(request->memory.reserved_bytes, 0);
     }
     no_slabs = false;
     assert_int_equal(infer_grow(request, 1000, &err), STATUS_OK);
     assert_true(request->body.payload_room >= 1000);
-    assert_int_equal(request->reserved_bytes, request->body.block_reserved);
+    assert_int_equal(request->memory.reserved_bytes, request->body.block_reserved);
 }
 
 static void the_rest_of_a_request_is_not_held_until_its_block_was_had(void **state)
@@ -151,11 +153,11 @@ static void the_rest_of_a_request_is_not_held_until_its_block_was_had(void **sta
     for (int i = 0; i < 2; i++) {
         assert_int_equal(infer_hold_rest(request, &err), STATUS_OUT_OF_MEMORY);
         assert_false(request->body.rest_reserved);
-        assert_int_equal(request->reserved_bytes, 0);
+        assert_int_equal(request->memory.reserved_bytes, 0);
     }
     no_slabs = false;
     assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
-    assert_int_equal(request->reserved_bytes, 1 << 20);
+    assert_int_equal(request->memory.reserved_bytes, 1 << 20);
     assert_int_equal(request->body.payload_room, 1 << 20);
 }
 
@@ -173,11 +175,11 @@ static void a_text_that_cannot_grow_keeps_its_bytes_and_its_charge(void **state)
         assert_int_equal(infer_text_reserve(request, &text, 5, 2 << 20, 0, &err),
                          STATUS_OUT_OF_MEMORY);
         assert_int_equal(text.charged, charged);
-        assert_int_equal(request->reserved_bytes, charged);
+        assert_int_equal(request->memory.reserved_bytes, charged);
         assert_memory_equal(text.bytes, "12345", 5);
     }
     infer_text_free(request, &text);
-    assert_int_equal(request->reserved_bytes, 0);
+    assert_int_equal(request->memory.reserved_bytes, 0);
 }
 
 static void behind_a_carry_no_text_is_expected(void **state)
@@ -185,7 +187,7 @@ static void behind_a_carry_no_text_is_expected(void **state)
     struct fixture *f = *state;
     f->request.body.declared = 1 << 20;
     assert_int_equal(infer_needed_bytes(&f->request, 0), 16 << 20);
-    f->request.codec_request.carry_bytes = 1000;
+    f->request.arrival.codec_request.carry_bytes = 1000;
     assert_int_equal(infer_needed_bytes(&f->request, 0), 2 << 20);
 }
 

@@ -81,13 +81,13 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     struct request *request = &f->request;
-    codec_release(&request->call);
-    answer_deinit(&request->answer);
-    text_free(f->server.memory, &request->answer_text);
-    part_destroy(request->part, f->server.memory);
-    memory_give(f->server.memory, &request->block);
-    memory_release(f->server.memory, request->reserved_bytes);
-    text_free(f->server.memory, &request->head);
+    codec_release(&request->scan.call);
+    answer_deinit(&request->reply.answer);
+    text_free(f->server.memory, &request->reply.answer_text);
+    part_destroy(request->scan.part, f->server.memory);
+    memory_give(f->server.memory, &request->memory.block);
+    memory_release(f->server.memory, request->memory.reserved_bytes);
+    text_free(f->server.memory, &request->body.head);
     memory_destroy(f->server.memory);
     free(f);
     return 0;
@@ -98,7 +98,7 @@ static void begin_part(struct fixture *f, const char *dtype, const char *shape,
                        const char *part, size_t bytes)
 {
     struct request *request = &f->request;
-    struct codec_request *codec = &request->codec_request;
+    struct codec_request *codec = &request->arrival.codec_request;
     struct error err = ERROR_INIT;
     static char zeros[1 << 20];
     codec->params[codec->param_count++] = (struct codec_param){"dtype", dtype};
@@ -110,7 +110,7 @@ static void begin_part(struct fixture *f, const char *dtype, const char *shape,
     codec->totals = part == NULL;
     codec->head_bytes = -1;
     codec->answer_format = f->format;
-    request->codec = codec_cumsum(CODEC_FORMAT_RAW);
+    request->arrival.codec = codec_cumsum(CODEC_FORMAT_RAW);
     request->body.declared = (int64_t)bytes;
     assert_int_equal(body_begin(request, &err), STATUS_OK);
     for (size_t at = 0; at < bytes; at += sizeof zeros) {
@@ -137,8 +137,9 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     struct request *request = &f->request;
     begin_part(f, "float64", "16384,1", "first", 16384 * sizeof(double));
     const uint64_t first = infer_cost(request, 0);
-    request->codec_request.carry_bytes = carry_answer_most(&request->call.desc, false);
-    request->call.desc.part = SCAN_PART_LAST;
+    request->arrival.codec_request.carry_bytes =
+        carry_answer_most(&request->scan.call.desc, false);
+    request->scan.call.desc.part = SCAN_PART_LAST;
     assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 2);
 }
 
@@ -156,8 +157,8 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
     assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
     begin_part(f, "float64", shape, "first", 0);
-    request->accept_coding = coding;
-    request->client = &client;
+    request->arrival.accept_coding = coding;
+    request->arrival.client = &client;
     request->completion = &completion;
     request->admission.claim = infer_claim(request, 0); /* it is admitted */
     request->admission.cost = infer_cost(request, 0);
@@ -176,8 +177,8 @@ static void the_answer_to_a_part_without_elements_waits_with_texts_as_long(void 
 {
     struct fixture *f = *state;
     submit_without_elements(f, "40000,0", CODEC_FORMAT_JSON, CODING_IDENTITY);
-    assert_true(f->request.answer.head_bytes > f->config.inline_json_bytes);
-    assert_true(f->request.cost >= f->request.answer.head_bytes);
+    assert_true(f->request.reply.answer.head_bytes > f->config.inline_json_bytes);
+    assert_true(f->request.line.cost >= f->request.reply.answer.head_bytes);
 }
 
 static void no_http_thread_prints_a_long_carry_of_a_part_without_elements(void **state)
@@ -197,10 +198,10 @@ static bool submit_text(struct fixture *f, const char *text)
     struct error err = ERROR_INIT;
     struct client client = {.requests = 0};
     struct completion completion = {.fd = -1};
-    request->codec = codec_cumsum(CODEC_FORMAT_JSON);
-    request->codec_request.head_bytes = -1;
+    request->arrival.codec = codec_cumsum(CODEC_FORMAT_JSON);
+    request->arrival.codec_request.head_bytes = -1;
     request->body.declared = (int64_t)strlen(text);
-    request->client = &client;
+    request->arrival.client = &client;
     request->completion = &completion;
     f->config.inline_json_bytes = 4096;
     assert_int_equal(body_begin(request, &err), STATUS_OK);
@@ -227,10 +228,10 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     memset(text, ' ', sizeof text);
     memcpy(text, begins, sizeof begins - 1);
     memcpy(text + sizeof text - (sizeof ends - 1), ends, sizeof ends - 1);
-    request->client = &client;
+    request->arrival.client = &client;
     request->completion = &completion;
-    request->codec = codec_cumsum(CODEC_FORMAT_JSON);
-    request->codec_request.head_bytes = -1;
+    request->arrival.codec = codec_cumsum(CODEC_FORMAT_JSON);
+    request->arrival.codec_request.head_bytes = -1;
     request->body.declared = sizeof text;
     assert_int_equal(completion_init(&completion, &err), STATUS_OK);
     assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
@@ -246,8 +247,8 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_true(request->answer.head_bytes > CODEC_SMALL_BYTES);
-    assert_true(request->cost >= infer_text_bytes(request));
+    assert_true(request->reply.answer.head_bytes > CODEC_SMALL_BYTES);
+    assert_true(request->line.cost >= infer_text_bytes(request));
     codec_pool_destroy(f->server.codecs);
     admission_leave(f->server.admission, request);
     admission_destroy(f->server.admission);
@@ -272,16 +273,16 @@ static void a_carry_is_given_back_once_it_was_used(void **state)
     (void)strcpy(text + used + base64_size(sizeof carry), "\"}");
     assert_true(submit_text(f, text));
     assert_int_equal(f->request.error.status, STATUS_OK);
-    assert_int_equal(f->request.call.carry.bytes, sizeof carry);
-    assert_null(f->request.call.carry.owned);
+    assert_int_equal(f->request.scan.call.carry.bytes, sizeof carry);
+    assert_null(f->request.scan.call.carry.owned);
 }
 
 /* Steps of the preparation alone, or of all. */
 static int count_steps(struct fixture *f, struct stepper *stepper, bool all)
 {
     struct error err = ERROR_INIT;
-    part_destroy(f->request.part, f->server.memory);
-    f->request.part = NULL;
+    part_destroy(f->request.scan.part, f->server.memory);
+    f->request.scan.part = NULL;
     stepper->done = 0;
     enum status status = part_prepare(&f->request, &err);
     if (status == STATUS_OK && all) {

@@ -27,7 +27,7 @@ static void expect_posted(struct request *expected, enum status status)
     struct request *posted = completion_take(&completion);
     assert_ptr_equal(posted, expected);
     assert_int_equal(posted->error.status, status);
-    assert_null(posted->next);
+    assert_null(posted->line.next);
     free(posted);
 }
 
@@ -65,7 +65,7 @@ static void a_full_queue_admits_nobody_but_takes_whom_it_admitted(void **state)
 static struct request *push_from(struct queue *queue, struct client *client, int64_t elements)
 {
     struct request *request = fake_request(&completion, DTYPE_F32, elements);
-    request->client = client;
+    request->arrival.client = client;
     assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     return request;
 }
@@ -87,7 +87,7 @@ static void who_has_less_than_its_part_of_a_full_queue_is_admitted(void **state)
     queue_set_usable(*state, false);
     struct request *ended = completion_take(&completion);
     for (int i = 0; i < 4; i++) {
-        struct request *next = ended->next;
+        struct request *next = ended->line.next;
         free(ended);
         ended = next;
     }
@@ -124,13 +124,13 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
         struct request *first = NULL;
         size_t count = 0;
         assert_int_equal(queue_take(*state, &alone, 0, &first, &count), QUEUE_TAKEN);
-        bytes[first->client == &many] += request_bytes(first);
+        bytes[first->arrival.client == &many] += request_bytes(first);
         free(first);
     }
     assert_in_range(bytes[0], bytes[1] * 8 / 10, bytes[1] * 12 / 10);
     queue_set_usable(*state, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
-        struct request *next = rest->next;
+        struct request *next = rest->line.next;
         free(rest);
         rest = next;
     }
@@ -147,20 +147,20 @@ static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements
     int taken = 0;
     for (int i = 0; i < 120; i++) {
         struct request *request = fake_request(&completion, dtype, elements);
-        request->client = i % 2 == 0 ? &slow : &other;
+        request->arrival.client = i % 2 == 0 ? &slow : &other;
         assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     }
     for (int i = 0; i < 60; i++) {
         struct request *first = NULL;
         size_t count = 0;
         assert_int_equal(queue_take(queue, &alone, 0, &first, &count), QUEUE_TAKEN);
-        queue_charge(queue, first, first->client == &slow ? slow_ns : NS_PER_MS);
-        taken += first->client == &slow;
+        queue_charge(queue, first, first->arrival.client == &slow ? slow_ns : NS_PER_MS);
+        taken += first->arrival.client == &slow;
         free(first);
     }
     queue_set_usable(queue, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
-        struct request *next = rest->next;
+        struct request *next = rest->line.next;
         free(rest);
         rest = next;
     }
@@ -219,14 +219,14 @@ static void the_sweep_ends_what_is_late_and_says_what_is_due_next(void **state)
     struct request *late = push(*state, DTYPE_F32, 4);
     struct request *in_time = push(*state, DTYPE_F32, 4);
     struct request *patient = push(*state, DTYPE_F32, 400000);
-    late->deadline_ns = now_ns;
-    in_time->deadline_ns = now_ns + NS_PER_S;
+    late->arrival.deadline_ns = now_ns;
+    in_time->arrival.deadline_ns = now_ns + NS_PER_S;
     assert_int_equal(queue_sweep(*state, now_ns), now_ns + NS_PER_S);
     expect_posted(late, STATUS_DEADLINE_PASSED);
-    patient->deadline_ns = now_ns + 5;
+    patient->arrival.deadline_ns = now_ns + 5;
     assert_int_equal(queue_sweep(*state, now_ns), now_ns + 5);
-    patient->deadline_ns = 0;
-    in_time->deadline_ns = 0;
+    patient->arrival.deadline_ns = 0;
+    in_time->arrival.deadline_ns = 0;
     assert_int_equal(queue_sweep(*state, now_ns + NS_PER_S), 0);
     expect_next(*state, in_time);
     expect_next(*state, patient);
@@ -250,13 +250,13 @@ static void a_taker_drops_the_late_and_the_cancelled(void **state)
     struct request *late = push(*state, DTYPE_F32, 4);
     struct request *good = push(*state, DTYPE_F32, 4);
     atomic_store(&cancelled->cancelled, true);
-    late->deadline_ns = 1;
+    late->arrival.deadline_ns = 1;
     expect_next(*state, good);
     struct request *rest = completion_take(&completion);
     assert_non_null(rest);
-    assert_non_null(rest->next);
+    assert_non_null(rest->line.next);
     for (int i = 0; i < 2; i++) {
-        struct request *next = rest->next;
+        struct request *next = rest->line.next;
         assert_int_equal(rest->error.status,
                          rest == cancelled ? STATUS_CLIENT_GONE : STATUS_DEADLINE_PASSED);
         free(rest);
@@ -333,8 +333,8 @@ static void waiting_requests_are_counted_by_model(void **state)
 {
     struct request *a = push(*state, DTYPE_F32, 4);
     struct request *b = push(*state, DTYPE_F32, 400000);
-    a->model = 2;
-    b->model = 2;
+    a->arrival.model = 2;
+    b->arrival.model = 2;
     assert_int_equal(queue_count_model(*state, 2), 2);
     assert_int_equal(queue_count_model(*state, 0), 0);
     expect_next(*state, a);

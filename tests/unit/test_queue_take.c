@@ -22,7 +22,7 @@ static int set_up(void **state)
 static void free_chain(struct request *first)
 {
     while (first != NULL) {
-        struct request *next = first->next;
+        struct request *next = first->line.next;
         free(first);
         first = next;
     }
@@ -36,7 +36,7 @@ static struct request *take(struct queue *queue, const struct queue_batching *op
     size_t count = 0;
     assert_int_equal(queue_take(queue, options, 0, &first, &count), QUEUE_TAKEN);
     assert_int_equal(count, expected);
-    for (struct request *request = first; request != NULL; request = request->next) {
+    for (struct request *request = first; request != NULL; request = request->line.next) {
         assert_int_equal(request->owner, OWNER_DEVICE);
         assert_true(request->times.started != 0);
         count--;
@@ -52,7 +52,7 @@ static void compatible_requests_share_a_batch_across_others(void **state)
     struct request *b = push(*state, DTYPE_F32, 1000);
     struct request *batch = take(*state, &usual, 2);
     assert_ptr_equal(batch, a);
-    assert_ptr_equal(batch->next, b);
+    assert_ptr_equal(batch->line.next, b);
     free_chain(batch);
     batch = take(*state, &usual, 1);
     assert_ptr_equal(batch, other);
@@ -172,7 +172,7 @@ static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t e
                                 uint64_t within_ms)
 {
     struct request *request = fake_request(&completion, dtype, elements);
-    request->deadline_ns = clock_now_ns() + within_ms * NS_PER_MS;
+    request->arrival.deadline_ns = clock_now_ns() + within_ms * NS_PER_MS;
     assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     return request;
 }
@@ -338,7 +338,7 @@ static void who_runs_alone_or_comes_last_waits_for_no_peers(void **state)
     const struct queue_batching slow = {
         .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
     struct request *alone = fake_request(&completion, DTYPE_F32, 4);
-    alone->alone = true;
+    alone->scan.alone = true;
     assert_int_equal(queue_push(*state, alone, &alone->error), STATUS_OK);
     struct request *batch = take(*state, &slow, 1);
     assert_ptr_equal(batch, alone);
@@ -467,10 +467,11 @@ static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void *
 static struct request *push_repeated(struct queue *queue, int64_t lines)
 {
     struct request *request = fake_request(&completion, DTYPE_U8, lines);
-    request->call.desc = (struct scan_desc){
+    request->scan.call.desc = (struct scan_desc){
         .dtype = DTYPE_U8, .rank = 2, .axis = 1, .sizes = {lines, 1}, .has_strides = true};
-    assert_int_equal(scan_plan_make(&request->call.desc, &request->plan, &request->error),
-                     STATUS_OK);
+    assert_int_equal(
+        scan_plan_make(&request->scan.call.desc, &request->scan.plan, &request->error),
+        STATUS_OK);
     assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     queue_wake(queue);
     return request;
@@ -547,7 +548,7 @@ static void *push_many(void *argument)
     for (int i = 0; i < PUSHES; i++) {
         struct request *request = fake_request(&completion, i % 3 == 0 ? DTYPE_I32 : DTYPE_F32,
                                                i % 50 == 0 ? LARGE : 4);
-        request->deadline_ns = i % 97 == 0 ? 1 : 0;
+        request->arrival.deadline_ns = i % 97 == 0 ? 1 : 0;
         atomic_store(&request->cancelled, i % 89 == 0);
         if (queue_push(queue, request, &request->error) != STATUS_OK) {
             abort();

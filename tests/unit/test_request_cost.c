@@ -174,7 +174,7 @@ static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
     struct request *probe = fake_request(&f->fakes.completion, DTYPE_I8, 4);
     uint64_t wait_ns = 0;
     assert_non_null(client);
-    probe->client = client;
+    probe->arrival.client = client;
     atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
         f->fds[i] = connect_client(f);
@@ -279,11 +279,11 @@ static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
         fake_tick(f);
         admission_stats(f->fakes.server.admission, &stats);
     } while (stats.active < ADMISSION_PLACES);
-    probe->client = clients_get(f->fakes.server.clients, &unix_socket);
+    probe->arrival.client = clients_get(f->fakes.server.clients, &unix_socket);
     assert_int_equal(
         admission_check(f->fakes.server.admission, probe, 2 * MIB, 0, &wait_ns, NULL),
         STATUS_OK);
-    client_release(probe->client);
+    client_release(probe->arrival.client);
     free(probe);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
         (void)close(f->fds[i]);

@@ -555,7 +555,7 @@ static void slices_of_what_is_urgent_go_before_what_its_client_sent_before(void 
     struct client *client = clients_get(f.fakes.server.clients, &any);
     struct request *first = occupy(&f);
     struct request *other = fake_tensor(&f.fakes, DTYPE_U8, 32);
-    other->client = client;
+    other->arrival.client = client;
     assert_int_equal(queue_push(f.fakes.server.queue, other, &other->error), 0);
     connect_client(&f);
     send_head(&f, row, "X-Request-Priority: high\r\n");

@@ -50,7 +50,7 @@ static void a_text_beyond_the_limit_is_for_the_codec_pool(void **state)
 static void those_that_wait_have_later_turns_in_their_order(void **state)
 {
     struct text_turn turn = {0};
-    struct request requests[3] = {{.cost = 0}};
+    struct request requests[3] = {{.line.cost = 0}};
     (void)state;
     while (text_turn_place(&turn, HALF, MOST) == TEXT_NOW) {
     }
@@ -65,7 +65,7 @@ static void those_that_wait_have_later_turns_in_their_order(void **state)
             text_turn_begin(&turn);
         }
         assert_ptr_equal(text_turn_next(&turn), &requests[i]);
-        assert_null(requests[i].next);
+        assert_null(requests[i].line.next);
         assert_int_equal(text_turn_place(&turn, HALF, MOST), TEXT_NOW);
     }
     assert_null(text_turn_next(&turn));
@@ -86,7 +86,7 @@ static void every_client_whose_texts_wait_has_turns_of_its_own(void **state)
     static struct request requests[MANY + OTHERS];
     (void)state;
     for (size_t i = 0; i < MANY + OTHERS; i++) {
-        requests[i].client = i < MANY ? &greedy : &others[i - MANY];
+        requests[i].arrival.client = i < MANY ? &greedy : &others[i - MANY];
         text_turn_wait(&turn, &requests[i], HALF);
     }
     const struct request *expected = requests; /* one of each, then what is left of the first */
@@ -103,10 +103,10 @@ static void who_comes_back_waits_for_one_of_each_client(void **state)
 {
     struct text_turn turn = {0};
     struct client clients[2] = {{0}};
-    struct request requests[4] = {{.client = &clients[0]},
-                                  {.client = &clients[1]},
-                                  {.client = &clients[0]},
-                                  {.client = &clients[1]}};
+    struct request requests[4] = {{.arrival.client = &clients[0]},
+                                  {.arrival.client = &clients[1]},
+                                  {.arrival.client = &clients[0]},
+                                  {.arrival.client = &clients[1]}};
     (void)state;
     text_turn_wait(&turn, &requests[0], HALF);
     text_turn_wait(&turn, &requests[1], HALF);
@@ -123,7 +123,7 @@ static void who_comes_back_waits_for_one_of_each_client(void **state)
 static void no_more_wait_than_a_few_turns_take(void **state)
 {
     struct text_turn turn = {0};
-    struct request requests[TEXT_TURN_WAITING_BYTES / HALF] = {{.client = NULL}};
+    struct request requests[TEXT_TURN_WAITING_BYTES / HALF] = {{.arrival.client = NULL}};
     (void)state;
     while (text_turn_place(&turn, HALF, MOST) == TEXT_NOW) {
     }
@@ -143,10 +143,10 @@ static void a_client_has_sent_enough_while_more_of_it_waits_than_a_turn_takes(vo
 {
     struct text_turn turn = {0};
     struct client clients[2] = {{0}};
-    struct request requests[4] = {{.client = &clients[0]},
-                                  {.client = &clients[0]},
-                                  {.client = &clients[1]},
-                                  {.client = &clients[0]}};
+    struct request requests[4] = {{.arrival.client = &clients[0]},
+                                  {.arrival.client = &clients[0]},
+                                  {.arrival.client = &clients[1]},
+                                  {.arrival.client = &clients[0]}};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         assert_false(text_turn_has_enough(&turn, &clients[0]));
