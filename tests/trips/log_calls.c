@@ -13,16 +13,13 @@
 #define RETURNED (UINT64_C(1) << 63)
 
 enum {
-    FILE_BYTES = 256 << 20 /* of each thread; sparse */
+    FILE_EVENTS = 16 << 20 /* of each thread; the file is sparse */
 };
 
-struct event {
+static __thread struct event {
     uint64_t ns;       /* CLOCK_MONOTONIC; 0: unused */
     uint64_t function; /* its address in the program's file, perhaps with RETURNED */
-};
-
-static __thread struct event *next;
-static __thread struct event *end;
+} * log_start, *log_next;
 
 static int find_base(struct dl_phdr_info *info, size_t bytes, void *base)
 {
@@ -33,37 +30,34 @@ static int find_base(struct dl_phdr_info *info, size_t bytes, void *base)
 
 static void open_log(void)
 {
+    const size_t bytes = FILE_EVENTS * sizeof *log_start;
     char path[512];
-    const char *folder = getenv("LOG_CALLS");
-    (void)snprintf(path, sizeof path, "%s/%d", folder == NULL ? "." : folder, (int)gettid());
+    (void)snprintf(path, sizeof path, "%s/%d", getenv("LOG_CALLS"), (int)gettid());
     const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    void *log = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, FILE_BYTES) == 0) {
-        log = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (log == MAP_FAILED) {
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 ||
+        (log_start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+            MAP_FAILED) {
         abort();
     }
     (void)close(fd);
-    next = log;
-    end = next + FILE_BYTES / sizeof *next;
+    log_next = log_start;
 }
 
 static void append(void *function, uint64_t returned)
 {
     static uintptr_t base;
     struct timespec now;
-    if (next == end) { /* the thread's first event; a full file is no smaller failure */
-        if (next != NULL) {
-            abort();
-        }
+    if (log_start == NULL) {
         open_log();
         (void)dl_iterate_phdr(find_base, &base);
     }
+    if (log_next == log_start + FILE_EVENTS) {
+        abort();
+    }
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    next->function = ((uintptr_t)function - base) | returned;
-    next->ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-    next++;
+    log_next->function = ((uintptr_t)function - base) | returned;
+    log_next->ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    log_next++;
 }
 
 /* The names that GCC and clang call. */
