@@ -27,7 +27,7 @@ enum {
     WHOLE_SLICES = 8, /* --slice-bytes that are worth a cursor if the tensor is complete */
     SLICE_MS = 5,     /* device time of a slice, about */
     LEAST_ROUND = 1 << 16, /* elements that a round of segments may have in any case */
-    TURNED_SLICES = 8,     /* times SLICE_MS in a slice whose data are the slowest, at most */
+    TURNED_MS = 40,        /* the same, if the slowest data follow ordinary ones */
     GROWTH = 4             /* times the size of the slice before, at most */
 };
 
@@ -46,16 +46,17 @@ struct cursor {
     struct memory_block block; /* this, slice.part, slice.segments and slice.reserved_bytes */
     struct scan_slicing
         slicing; /* of a tensor or a long segment; plan NULL: a slice is a round */
-    const struct scan_job *jobs; /* scans of the round; borrowed from the segments */
-    size_t job_count;            /* in jobs; 0: the request has no segments */
-    uint64_t round_elements;     /* of all scans of the round */
-    uint64_t most_elements;      /* of the next slice, but one step at least */
-    uint64_t arrived_bytes;      /* of the payload */
-    uint64_t steps_done;         /* computed */
-    uint64_t slice_steps;        /* of the slice that is in flight */
-    uint64_t queue_ns;           /* time of all slices in the queue */
-    uint64_t compute_ns;         /* time of all slices on devices */
-    uint64_t carry[];            /* of slices along the axis: struct scan_job, carry */
+    const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
+    size_t job_count;             /* in jobs; 0: the request has no segments */
+    uint64_t round_elements;      /* of all scans of the round */
+    uint64_t most_elements;       /* of the next slice, but one step at least */
+    uint64_t arrived_bytes;       /* of the payload */
+    uint64_t steps_done;          /* computed */
+    uint64_t slice_steps;         /* of the slice that is in flight */
+    uint64_t queue_ns;            /* time of all slices in the queue */
+    uint64_t compute_ns;          /* time of all slices on devices */
+    struct metrics_launch launch; /* of all slices */
+    uint64_t carry[];             /* of slices along the axis: struct scan_job, carry */
 };
 
 /* ---- which requests ---- */
@@ -258,23 +259,21 @@ static void push_next(struct cursor *cursor)
 static void account_slice(struct cursor *cursor)
 {
     const struct request *slice = &cursor->slice;
-    struct request *whole = cursor->whole;
+    const struct scan_plan *plan = &cursor->whole->scan.plan;
     const uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
     const double done = (double)slice->scan.plan.elements;
     const double fits = done * (double)(SLICE_MS * NS_PER_MS) / (double)(took_ns + 1);
     const uint64_t next = (uint64_t)(fits < done * GROWTH ? fits : done * GROWTH);
-    const uint64_t safe = safe_elements(&whole->scan.plan, SLICE_MS);
+    const uint64_t safe = safe_elements(plan, SLICE_MS);
     cursor->most_elements =
         smaller_of(larger_of(next, smaller_of(safe, least_elements(cursor, 1))),
-                   safe_elements(&whole->scan.plan, SLICE_MS * TURNED_SLICES));
+                   safe_elements(plan, TURNED_MS));
     cursor->steps_done += cursor->slice_steps;
     cursor->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     cursor->compute_ns += took_ns;
-    whole->scan.launch.upload_ns += slice->scan.launch.upload_ns;
-    whole->scan.launch.compute_ns += slice->scan.launch.compute_ns;
-    whole->scan.launch.download_ns += slice->scan.launch.download_ns;
-    whole->scan.device = slice->scan.device;
-    whole->scan.batch = slice->scan.batch;
+    cursor->launch.upload_ns += slice->scan.launch.upload_ns;
+    cursor->launch.compute_ns += slice->scan.launch.compute_ns;
+    cursor->launch.download_ns += slice->scan.launch.download_ns;
 }
 
 /* Give the request the outcome of the scan that is over. */
@@ -282,6 +281,9 @@ static void report_scan(const struct cursor *cursor)
 {
     struct request *whole = cursor->whole;
     whole->error = cursor->slice.error;
+    whole->scan.launch = cursor->launch;
+    whole->scan.device = cursor->slice.scan.device;
+    whole->scan.batch = cursor->slice.scan.batch;
     /* As if the slices had waited and run one after the other at the end. */
     if (whole->error.status == STATUS_OK) {
         whole->times.computed = cursor->slice.times.computed;

@@ -24,8 +24,8 @@
  * has left, the device hangs), the cursor is detached: it keeps block and reservation of the request,
  * posts nothing, and is freed by the thread that ends its slice.
  *
- * Possible failures: a slice that fails ends the request, because its bytes may be overwritten. A slice
- * that cannot be queued is an error only if the body is complete. Thread: the loop, or as said. */
+ * Possible failures: those of a slice, whose bytes may be overwritten; and of a slice that cannot be
+ * queued, if the body is complete. Thread: the loop, or as said. */
 #ifndef TALLY_SERVER_CURSOR_H
 #define TALLY_SERVER_CURSOR_H
 

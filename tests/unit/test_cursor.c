@@ -31,7 +31,7 @@ static void set_up(struct fixture *f, size_t devices, const char *flag)
     (void)snprintf(f->path, sizeof f->path, "/tmp/tally-test-cursor-%d", (int)getpid());
     (void)snprintf(listen, sizeof listen, "--listen=unix:%s", f->path);
     const char *words[] = {"--slice-bytes=64KiB",
-                           "--device-timeout-ms=100",
+                           "--device-timeout-ms=60000",
                            "--log-level=error",
                            listen,
                            flag,
@@ -363,7 +363,7 @@ static void hang(size_t sent)
     struct fixture f;
     struct ticker ticker;
     struct memory_stats stats;
-    set_up(&f, 1, NULL);
+    set_up(&f, 1, "--device-timeout-ms=100");
     atomic_store(&fake.mode[0], FAKE_HANGS);
     begin(&f, row, TENSOR / 2);
     send_payload(&f, TENSOR / 2, sent);
@@ -399,7 +399,7 @@ static void leave(size_t sent)
 {
     struct fixture f;
     struct memory_stats stats;
-    set_up(&f, 1, "--device-timeout-ms=60000");
+    set_up(&f, 1, NULL);
     atomic_store(&fake.mode[0], FAKE_HANGS);
     begin(&f, row, TENSOR / 2);
     send_payload(&f, TENSOR / 2, sent);
@@ -447,7 +447,7 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
 {
     struct fixture f;
     (void)state;
-    set_up(&f, 1, "--device-timeout-ms=60000");
+    set_up(&f, 1, NULL);
     struct request *first = occupy(&f);
     queue_close(f.fakes.server.queue); /* a reason like any other */
     connect_client(&f);
@@ -515,7 +515,7 @@ static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
 static size_t slices_at_pace(uint64_t ns)
 {
     struct fixture f;
-    set_up_paced(&f, ns, "--device-timeout-ms=60000");
+    set_up_paced(&f, ns, NULL);
     struct request *first = occupy(&f);
     connect_client(&f);
     send_head(&f, row, "");
@@ -553,7 +553,7 @@ static void slices_of_what_is_urgent_go_before_what_its_client_sent_before(void 
 {
     struct fixture f;
     (void)state;
-    set_up_paced(&f, 0, "--device-timeout-ms=60000");
+    set_up_paced(&f, 0, NULL);
     const struct address any = {.family = AF_UNIX};
     struct client *client = clients_get(f.fakes.server.clients, &any);
     struct request *first = occupy(&f);
@@ -610,7 +610,7 @@ static uint64_t paced_sum(void)
 static void scan_without_a_loop(size_t sent, uint64_t scanned)
 {
     struct fixture f;
-    set_up_paced(&f, 0, "--device-timeout-ms=60000");
+    set_up_paced(&f, 0, NULL);
     atomic_store(&fake.mode[0], FAKE_HANGS);
     begin(&f, row, SLICE);
     send_payload(&f, SLICE, sent);
@@ -639,7 +639,7 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
 {
     struct fixture f;
     (void)state;
-    set_up(&f, 1, "--device-timeout-ms=60000");
+    set_up(&f, 1, NULL);
     atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* and touches nothing meanwhile */
     begin(&f, rows, SLICE);
     send_payload(&f, SLICE, TENSOR);
@@ -657,7 +657,7 @@ static void a_client_that_leaves_takes_its_slice_out_of_the_queue(void **state)
     for (size_t sent = TENSOR / 2; sent <= TENSOR; sent += TENSOR / 2) {
         struct fixture f;
         struct memory_stats stats;
-        set_up(&f, 1, "--device-timeout-ms=60000");
+        set_up(&f, 1, NULL);
         struct request *first = occupy(&f);
         connect_client(&f);
         send_head(&f, row, "");
@@ -680,7 +680,7 @@ static void a_deadline_that_passes_ends_the_request_before_the_body_ends(void **
     struct fixture f;
     struct ticker ticker;
     (void)state;
-    set_up(&f, 1, "--device-timeout-ms=60000");
+    set_up(&f, 1, NULL);
     struct request *first = occupy(&f);
     connect_client(&f);
     send_head(&f, row, "X-Request-Timeout-Ms: 50\r\n");
