@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    QUANTUM = 64 << 20, /* of costs that a client gets in a turn */
+    QUANTUM = 64 << 20, /* estimated nanoseconds that a client gets in a turn */
     STUCK_MS = 1000,    /* everybody who is active has waited for memory for this long */
 
     OVERTAKEN_PART = 8,  /* of the budget: an eighth, which requests that overtake may hold */

@@ -7,7 +7,8 @@
  * such (memory.h). A large one enters when its first bytes of a body have come, or when what a
  * short body asks for is known. It states a claim, the most bytes that it may need, and a cost,
  * which says how long it takes: places and memory go by claims; turns and the time that is foretold
- * go by costs, as bytes of some layouts take a hundred times as long as others.
+ * go by costs, as bytes of some layouts take a hundred times as long as others. Costs are estimated
+ * nanoseconds.
  *
  *   NONE --enter--> WAITING --a place and the memory are there--> ACTIVE --computed--> FINISHED
  *     |                ^  |                                        |  |                   |
@@ -82,7 +83,7 @@ enum admission_state {
 struct admission_hold {
     enum admission_state state;
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
-    uint64_t cost;           /* how long it takes, in bytes that take as long (infer_cost()) */
+    uint64_t cost;           /* estimated nanoseconds (infer_cost_ns()) */
     uint64_t wanted;         /* in the line: the claim it waits for, ... */
     uint64_t wanted_cost;    /* ... its cost then, ... */
     uint64_t held_bytes;     /* ... and what it has of the memory budget meanwhile */
