@@ -364,8 +364,9 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     uint64_t need = infer_needed_bytes(request, more);
     uint64_t slack = smaller_of(need / SLACK_PART, SLACK_MOST);
     uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
-    if (hold->state == ADMISSION_SLOW && more > 0) {
-        /* A step at a time: what its client announced but does not send is for others. */
+    if (hold->state == ADMISSION_ACTIVE && more > 0) {
+        /* A request that gave back promised memory (admission_pace()) takes it in steps: what its
+         * client announced but does not send is for others. */
         bool enough = hold->promised_bytes >= body->received + more;
         uint64_t step =
             enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
@@ -426,7 +427,7 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more)
 void infer_settle(struct request *request)
 {
     if (request->admission.claim > 0) {
-        admission_settle(request->server->admission, request, infer_claim(request, 0),
+        admission_update(request->server->admission, request, infer_claim(request, 0),
                          infer_cost_ns(request, 0));
     }
 }

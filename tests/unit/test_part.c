@@ -160,7 +160,7 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     request->client = &client;
     request->completion = &completion;
     request->admission.claim = infer_claim(request, 0); /* it is admitted */
-    request->admission.cost = infer_cost_ns(request, 0);
+    request->admission.cost_ns = infer_cost_ns(request, 0);
     request_enter(request, REQUEST_PARSE);
     assert_false(job_run(request));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};
