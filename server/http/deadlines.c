@@ -83,15 +83,17 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* If a client sends slowly, its request gives up its place among the large requests, and the
- * pages of memory that were prepared for the next bytes. */
-static void check_pace(const struct conn *conn, uint64_t age_ns)
+/* Tell admission how fast the body arrives if its client alone determines that: in a whole heartbeat
+ * since the request began, with nothing left to read. If the request gives back promised memory,
+ * it gives back the pages, too, that were prepared for the next bytes. */
+static void check_pace(const struct conn *conn, uint64_t now_ns)
 {
     struct request *request = &conn->exchange->request;
-    const uint64_t came = request->body.received - conn->seen_bytes;
-    if (request->admission.state != ADMISSION_NONE && state_of(conn) == REQUEST_BODY &&
-        age_ns > YOUNG_MS * NS_PER_MS && !conn_unread(conn) &&
-        admission_pace(conn->loop->server->admission, request, came)) {
+    const uint64_t since_ns = larger_of(conn->since_ns, request->admission.begun_ns);
+    const uint64_t rate = (request->body.received - conn->seen_bytes) * (1000 / HEARTBEAT_MS);
+    if (request->admission.state == ADMISSION_ACTIVE && state_of(conn) == REQUEST_BODY &&
+        clock_span_ns(since_ns, now_ns) > HEARTBEAT_MS * NS_PER_MS && !conn_unread(conn) &&
+        admission_pace(conn->loop->server->admission, request, rate)) {
         body_forget_pages(request);
     }
 }
@@ -178,7 +180,7 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     const struct config *config = conn->loop->server->config;
     struct exchange *exchange = conn->exchange;
     const bool stands_still = body_stands_still(conn, now_ns);
-    check_pace(conn, age_ns);
+    check_pace(conn, now_ns);
     note_progress(conn, now_ns);
     if (chunks_are_stuck(conn)) {
         respond_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");

@@ -25,9 +25,16 @@ enum {
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
     SLACK_MOST = 2 << 20,       /* ... at most */
-    TEXT_COST = 3, /* bytes come or go in the time that one of text does, converted */
-    SCAN_PART = 8, /* and so many are scanned, or copied, while one comes and goes */
-    UNPACKED = 4   /* bytes that a packed byte most often becomes */
+    UNPACKED = 4                /* bytes that a packed byte most often becomes */
+};
+
+/* The estimated time of a byte in picoseconds. The ratios between these were measured
+ * (docs/design/decisions/016). The absolute times assume a machine that receives and answers
+ * 1 GB of packed tensors a second; admission.c multiplies by the factor that it measures. */
+enum {
+    WIRE_PS = 500,         /* received, or sent */
+    TEXT_PS = 3 * WIRE_PS, /* received and parsed, or printed and sent */
+    SCAN_PS = WIRE_PS / 4  /* scanned, or copied */
 };
 
 /* Small requests with a later deadline than this are not checked: no line makes them miss it. */
@@ -341,8 +348,9 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     uint64_t need = infer_needed_bytes(request, more);
     uint64_t slack = smaller_of(need / SLACK_PART, SLACK_MOST);
     uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
-    if (hold->state == ADMISSION_SLOW && more > 0) {
-        /* A step at a time: what its client announced but does not send is for others. */
+    if (hold->state == ADMISSION_ACTIVE && more > 0) {
+        /* A request that gave back promised memory (admission_pace()) takes it in steps: what its
+         * client announced but does not send is for others. */
         bool enough = hold->promised_bytes >= body->received + more;
         uint64_t step =
             enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
@@ -353,54 +361,59 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 
 /* ---- how long it takes ---- */
 
-/* The cost of a body that is not understood yet. Known is only how long it says it is, and how much
- * of that is text; the answer is taken to be as long. */
-static uint64_t guessed_cost(const struct request *request, uint64_t more)
+static uint64_t time_of_bytes(uint64_t bytes, unsigned byte_ps)
 {
-    const struct request_body *body = &request->body;
-    const uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
-    const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
-    const uint64_t most = INT64_MAX / (TEXT_COST * each);
-    const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
-    const struct codec_request *codec = &request->arrival.codec_request;
-    const uint64_t front =
-        smaller_of(codec->carry_bytes + codec->offsets_bytes, body->head_need);
-    return bytes + smaller_of(bytes, body->head_need - front) * (TEXT_COST - 1);
+    return bytes / 1000 * byte_ps + bytes % 1000 * byte_ps / 1000;
 }
 
-/* What comes and what goes, half of the cost each. */
-static uint64_t known_cost(const struct request *request)
+/* Returns the estimated nanoseconds of a body that is not decoded yet. Only the declared length,
+ * and how much of it is text, are known; the answer is assumed to be as long. */
+static uint64_t guess_cost(const struct request *request, uint64_t more)
+{
+    const struct request_body *body = &request->body;
+    const struct codec_request *codec = &request->arrival.codec_request;
+    const uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
+    const uint64_t each = body->inflate != NULL ? UNPACKED : 1;
+    const uint64_t most = INT64_MAX / (2 * TEXT_PS / 1000 * each);
+    const uint64_t bytes = smaller_of(larger_of(body->received + more, declared), most) * each;
+    const uint64_t front =
+        smaller_of(codec->carry_bytes + codec->offsets_bytes, body->head_need);
+    const uint64_t text = smaller_of(bytes, body->head_need - front);
+    return time_of_bytes(bytes - text, 2 * WIRE_PS) + time_of_bytes(text, 2 * TEXT_PS);
+}
+
+/* Returns the estimated nanoseconds of a planned request. */
+static uint64_t planned_cost(const struct request *request)
 {
     const uint64_t front = request->arrival.codec_request.carry_bytes +
                            request->arrival.codec_request.offsets_bytes;
     const uint64_t head =
         request->body.head_bytes - smaller_of(front, request->body.head_bytes);
     const uint64_t answer = infer_text_bytes(request);
-    const uint64_t came = request->scan.call.payload_max + front + head * TEXT_COST;
-    const bool shared = request->memory.shm[SHM_OUTPUT].region != NULL;
-    const uint64_t kept =
+    const bool binary_answer = answer == 0 && request->memory.shm[SHM_OUTPUT].region == NULL;
+    const uint64_t carry =
         carry_answer_most(&request->scan.call.desc, request->scan.call.totals);
-    const uint64_t goes = answer > 0 ? answer * TEXT_COST
-                          : shared   ? 0
-                                     : request->memory.out_bytes + kept;
-    /* What a part has besides may be hundreds of times as long, and is scanned, too. */
-    uint64_t worked = scan_plan_effort(&request->scan.plan) + 2 * infer_part_bytes(request);
-    worked += infer_elements_bytes(request) + infer_marks_bytes(request);
-    worked += infer_shm_copies(request, SHM_INPUT) ? request->scan.call.input_bytes : 0;
-    worked += infer_shm_copies(request, SHM_OUTPUT) ? request->memory.out_bytes : 0;
-    return came / 2 + goes / 2 + worked / SCAN_PART;
+    const uint64_t sent = binary_answer ? request->memory.out_bytes + carry : 0;
+    /* The sums and elements of a part may be hundreds of times as long as its tensor. */
+    uint64_t scanned = scan_plan_effort(&request->scan.plan) + 2 * infer_part_bytes(request);
+    scanned += infer_elements_bytes(request) + infer_marks_bytes(request);
+    scanned += infer_shm_copies(request, SHM_INPUT) ? request->scan.call.input_bytes : 0;
+    scanned += infer_shm_copies(request, SHM_OUTPUT) ? request->memory.out_bytes : 0;
+    return time_of_bytes(request->scan.call.payload_max + front + sent, WIRE_PS) +
+           time_of_bytes(head, TEXT_PS) + time_of_bytes(answer, TEXT_PS) +
+           time_of_bytes(scanned, SCAN_PS);
 }
 
-uint64_t infer_cost(const struct request *request, uint64_t more)
+uint64_t infer_cost_ns(const struct request *request, uint64_t more)
 {
-    const bool known = request->scan.decoded && request->scan.planned;
-    return larger_of(known ? known_cost(request) : guessed_cost(request, more), 1);
+    const bool planned = request->scan.decoded && request->scan.planned;
+    return larger_of(planned ? planned_cost(request) : guess_cost(request, more), 1);
 }
 
 void infer_settle_claim(struct request *request)
 {
-    admission_settle(request->server->admission, request, infer_claim(request, 0),
-                     infer_cost(request, 0));
+    admission_update(request->server->admission, request, infer_claim(request, 0),
+                     infer_cost_ns(request, 0));
 }
 
 enum status infer_check(struct request *request, struct error *err)
@@ -419,7 +432,7 @@ enum status infer_check(struct request *request, struct error *err)
     }
     if (claim > 0) {
         claim = smaller_of(claim, memory_budget_large(server->memory)); /* it is a guess then */
-        status = admission_check(server->admission, request, claim, infer_cost(request, 0),
+        status = admission_check(server->admission, request, claim, infer_cost_ns(request, 0),
                                  &wait_ns, err);
     } else if (request->arrival.deadline_ns != 0 &&
                request->arrival.deadline_ns - request->times.arrived < SOON_NS) {
@@ -449,5 +462,5 @@ bool infer_may_go_on(struct request *request, uint64_t more)
     uint64_t claim = infer_claim(request, more);
     return claim <= request->admission.claim ||
            admission_enter(request->server->admission, request, claim,
-                           infer_cost(request, more));
+                           infer_cost_ns(request, more));
 }

@@ -96,11 +96,10 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more);
  * Thread: the owner. */
 uint64_t infer_claim(const struct request *request, uint64_t more);
 
-/* How long a request takes from its header to its answer, as bytes of a packed body without a
- * text for which that takes about as long, with their answer: what comes and goes, what is
- * converted, what is scanned (scan_plan_effort()). A guess as long as it is not decoded; `more`: as
- * above. Thread: the owner. */
-uint64_t infer_cost(const struct request *request, uint64_t more);
+/* Returns the estimated nanoseconds from a request's header to its answer: bytes received and sent,
+ * text converted, elements scanned (scan_plan_effort()). A guess until the request is decoded;
+ * `more`: as above. Thread: the owner. */
+uint64_t infer_cost_ns(const struct request *request, uint64_t more);
 
 /* Replace the claim and the cost of an admitted request by what is known now. Thread: the owner. */
 void infer_settle_claim(struct request *request);

@@ -1,5 +1,6 @@
-/* One line of those who wait, a count of those who are active, and the speed at which they
- * finish; see admission.h. Who is admitted is collected under the lock and posted after it. */
+/* One line of waiting requests, the sums over requests that have begun, and the factor by which
+ * requests are slower than estimated; the rules are in admission.h. Every change ends in
+ * admit_and_unlock(), which collects the admitted requests under the lock and posts them after it. */
 #include "server/sched/admission.h"
 
 #include "server/base/clock.h"
@@ -15,71 +16,51 @@
 
 enum {
     CLASS = LINE_CLASSES - 1, /* the only class of its line */
-    STUCK_MS = 1000,          /* everybody who is active has waited for memory for this long */
-
-    OVERTAKEN_PART = 8,  /* of the budget: an eighth, which requests that overtake may hold */
-    MOST_OVERTAKEN = 16, /* lacking requests of a client that its other requests overtake */
-    BEATS_PER_S = 4,     /* heartbeats (HEARTBEAT_MS) */
-
-    /* Bytes of a body in a heartbeat. Fewer are slow: */
-    SLOW_BYTES = 256 << 10,  /* always; */
-    WANTED_BYTES = 4 << 20,  /* where a client waits that has no place; */
-    CROWDED_BYTES = 16 << 20 /* and if this one has more than its part of them. */
+    OVERTAKING_PART = 8,      /* an eighth of the budget, which overtaking requests may hold */
+    MOST_OVERTAKEN = 16 /* lacking requests of a client that its other requests overtake */
 };
 
 #define UNBOUNDED UINT64_MAX
 
-/* What older measurements of the speed weigh when a new one comes. */
-#define SPEED_KEPT 0.8
-/* What is reckoned to take so long may take this many times as long: whoever is begun and comes
- * late has cost as much as one that is in time. */
+/* Weight of the older measurements when a new one arrives. */
+#define OLDER_WEIGHT 0.8
+/* Safety factor of the estimate: a request that begins and is late has cost as much as one that is in
+ * time. */
 #define CAUTION 1.2
-
-/* How long large requests took in a crowd, by what they cost. */
-struct speed {
-    uint64_t last_finish_ns;
-    unsigned finishes;  /* up to ADMISSION_PLACES */
-    double ns;          /* that they took, ... */
-    double cost;        /* ... and what they cost, the latest weighing most */
-    double ns_per_cost; /* 0: not known */
-};
 
 struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
-    pthread_mutex_t lock; /* guards everything below */
-    struct line line;
-    size_t begun_waiting;  /* of those in the line: they have begun and want more */
-    uint64_t held_waiting; /* bytes of the memory budget that those in the line have */
-    size_t aside;          /* that have a promise, but no place */
-    size_t active;
-    uint64_t active_bytes;     /* of their claims */
-    uint64_t active_cost;      /* and all that they cost */
-    size_t active_clients;     /* whose they are */
-    uint64_t claimed_bytes;    /* of the claims of all who have one */
-    uint64_t shortage;         /* number of the latest shortage of memory in the line */
-    size_t lacking;            /* requests in the line that lacked memory at the last look */
-    uint64_t overtaking_bytes; /* claims of requests that began in this shortage */
-    size_t overtaking;         /* such requests that are ACTIVE or ASIDE */
-    uint64_t stuck_since_ns;
-    uint64_t busy_since_ns;
-    bool is_shared; /* requests of several clients are active or wait */
-    uint64_t shared_since_ns;
-    struct speed shared; /* of such requests, ... */
-    struct speed alone;  /* ... and of those of one client, whichever it was last */
+    struct line line;       /* its lock guards everything below, too */
+    uint64_t since_ns;      /* time of the last finish, or since which requests have places */
+    unsigned measured;      /* finishes that were measured, up to ADMISSION_PLACES, ... */
+    double took_ns;         /* ... weighted sum of their times, ... */
+    double took_cost_ns;    /* ... and of their costs */
+    double slowness;        /* time of a request divided by its cost; 0: not known */
+    bool memory_is_lacking; /* at the last look at the line, for one of its requests */
+    bool place_is_lacking;  /* likewise */
+    /* Sums over requests; count_request() alone changes them. */
+    size_t active;             /* requests that are ACTIVE */
+    size_t working;            /* requests that have begun, do not wait and overtook none */
+    size_t begun_waiting;      /* requests that have begun and wait for more memory */
+    uint64_t waiting_bytes;    /* bytes of the budget that requests in the line hold */
+    uint64_t claimed_bytes;    /* claims of all requests */
+    uint64_t overtaking_bytes; /* claims of requests that overtook */
+    size_t places;             /* requests that have a place, ... */
+    size_t placed_clients;     /* ... their clients, ... */
+    uint64_t placed_bytes;     /* ... their claims, ... */
+    uint64_t placed_cost_ns;   /* ... and their costs */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
                              struct error *err)
 {
     struct admission *admission = calloc(1, sizeof *admission);
-    if (admission == NULL || pthread_mutex_init(&admission->lock, NULL) != 0) {
-        free(admission);
+    if (admission == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the admission of requests");
     }
     admission->memory = memory;
     admission->max_waiting = max_waiting;
-    admission->shortage = 1;
     line_init(&admission->line, LINE_ADMISSION);
     *out = admission;
     return STATUS_OK;
@@ -89,371 +70,318 @@ void admission_destroy(struct admission *admission)
 {
     if (admission != NULL) {
         assert(line_count(&admission->line, LINE_ALL) == 0);
-        MUST(pthread_mutex_destroy(&admission->lock));
+        line_deinit(&admission->line);
         free(admission);
     }
 }
 
-/* ---- places and memory ---- */
+/* ---- places and memory; thread: a holder of the lock ---- */
 
-static bool is_active(const struct request *request)
-{
-    return request->admission.state == ADMISSION_ACTIVE;
-}
-
-/* Was the request admitted, and goes on without a place, but with its promise? */
-static bool is_aside(const struct request *request)
-{
-    return request->admission.state == ADMISSION_ASIDE;
-}
-
-/* Was the request admitted, and goes on without both? */
-static bool is_slow(const struct request *request)
-{
-    return request->admission.state == ADMISSION_SLOW;
-}
-
-/* Has the request begun? It may be in the line all the same, for more memory. */
 static bool has_begun(const struct request *request)
 {
-    return is_active(request) || is_aside(request) || is_slow(request);
+    return request->admission.state != ADMISSION_NONE;
 }
 
-static bool has_place(const struct admission *admission, uint64_t claim)
-{
-    uint64_t part = memory_budget_large(admission->memory) / ADMISSION_SHORT_PART;
-    uint64_t are_short = part < ADMISSION_SHORT_BYTES ? part : ADMISSION_SHORT_BYTES;
-    return admission->active < ADMISSION_PLACES || admission->active_bytes + claim <= are_short;
-}
-
-/* Would the request's client have more than its part of the budget, of which all clients in the
- * line have the same? */
-static bool over_its_part(const struct admission *admission, const struct request *request)
-{
-    uint64_t part =
-        memory_budget_large(admission->memory) / admission->line.classes[CLASS].flows;
-    uint64_t more = request->admission.wanted - request->admission.claim;
-    return admission->line.classes[CLASS].flows > 1 &&
-           request->arrival.client->claimed_bytes > 0 &&
-           request->arrival.client->claimed_bytes + more > part;
-}
-
-/* How much of `more` bytes for a claim may be lacking because small requests hold it. They may
- * hold the part of the budget that is kept for them, and the claim then has the rest. Else a
- * claim of the whole budget, as packed bodies have, would wait until no small request holds a
- * byte. */
-static uint64_t small_part(const struct admission *admission, uint64_t more)
-{
-    const uint64_t most = memory_budget_large(admission->memory);
-    const uint64_t claimed = admission->claimed_bytes;
-    bool within = claimed <= most && more <= most - claimed;
-    return within ? memory_budget(admission->memory) - most : 0;
-}
-
-/* What the request has of the memory budget, taken or promised. */
+/* Returns the bytes of the budget that the request has, taken or promised. */
 static uint64_t held_bytes(const struct request *request)
 {
     return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
-/* Bytes of the budget that the request lacks for the claim that it waits for. Memory that the request
- * reserved while it still looked small counts in its claim; otherwise a claim of the whole budget
+/* Add the request to the sums, or take it from them (sign: -1), before and after a change of it. */
+static void count_request(struct admission *admission, const struct request *request, int sign)
+{
+    const struct admission_hold *hold = &request->admission;
+    struct client *client = request->arrival.client;
+    const uint64_t one = (uint64_t)sign;
+    const bool begun = has_begun(request);
+    admission->active += hold->state == ADMISSION_ACTIVE ? one : 0;
+    admission->working += begun && !hold->waits && !hold->overtook ? one : 0;
+    admission->begun_waiting += begun && hold->waits ? one : 0;
+    admission->waiting_bytes += hold->waits ? one * held_bytes(request) : 0;
+    admission->claimed_bytes += one * hold->claim;
+    client->claimed_bytes += one * hold->claim;
+    admission->overtaking_bytes += hold->overtook ? one * hold->claim : 0;
+    if (hold->has_place) {
+        admission->since_ns = admission->places == 0 ? clock_now_ns() : admission->since_ns;
+        admission->placed_clients += client->places == (sign > 0 ? 0 : 1) ? one : 0;
+        client->places += one;
+        client->placed_cost_ns += one * hold->cost_ns;
+        admission->places += one;
+        admission->placed_bytes += one * hold->claim;
+        admission->placed_cost_ns += one * hold->cost_ns;
+    }
+}
+
+static void set_waiting(struct admission *admission, struct request *request, bool waits)
+{
+    count_request(admission, request, -1);
+    request->admission.waits = waits;
+    count_request(admission, request, 1);
+}
+
+/* Each of ADMISSION_PLACES clients may have a place, also beside those of a client that has all. */
+static bool is_owed_place(const struct admission *admission, const struct client *client)
+{
+    return client->places == 0 && admission->placed_clients < ADMISSION_PLACES;
+}
+
+/* Is there a place for a request of the client? Once a request was found to lack one in this look at
+ * the line, only for clients that are owed one. */
+static bool has_room(const struct admission *admission, const struct client *client,
+                     uint64_t claim)
+{
+    const uint64_t part = memory_budget_large(admission->memory) / ADMISSION_SHORT_PART;
+    const uint64_t together = admission->placed_bytes + claim;
+    const bool is_free = admission->places < ADMISSION_PLACES ||
+                         together <= smaller_of(part, ADMISSION_SHORT_BYTES);
+    return is_owed_place(admission, client) || (is_free && !admission->place_is_lacking);
+}
+
+/* Would a client that claims some memory have more than its part of the budget with `more` bytes? It
+ * and every client in the line have the same part. */
+static bool exceeds_part(const struct admission *admission, const struct client *client,
+                         uint64_t more)
+{
+    const bool waits = client->flows[LINE_ADMISSION][CLASS].count > 0;
+    const size_t clients = admission->line.classes[CLASS].flows + !waits;
+    const uint64_t part = memory_budget_large(admission->memory) / clients;
+    return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
+}
+
+/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory that
+ * it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
  * would wait for the request's own memory. */
 static uint64_t missing_bytes(const struct request *request)
 {
     const struct admission_hold *hold = &request->admission;
-    const uint64_t held = larger_of(hold->claim, held_bytes(request));
-    return hold->wanted - smaller_of(held, hold->wanted);
+    return hold->wanted - smaller_of(larger_of(hold->claim, held_bytes(request)), hold->wanted);
 }
 
-/* Add to the request's claim, modulo 2^64. */
-static void change_claim(struct admission *admission, struct request *request, uint64_t more)
+/* Returns how many of the missing bytes may be lacking when the request gets the rest: what small
+ * requests hold of the part of the budget that is kept for them, or a claim of the whole budget
+ * would wait until no small request holds a byte; and, if all requests that hold memory wait,
+ * what the others in the line hold, because none of them would ever give it back. */
+static uint64_t may_lack(const struct admission *admission, const struct request *request)
 {
-    struct admission_hold *hold = &request->admission;
-    hold->claim += more;
-    admission->claimed_bytes += more;
-    request->arrival.client->claimed_bytes += more;
-    admission->active_bytes += is_active(request) ? more : 0;
-    admission->overtaking_bytes += hold->overtook == admission->shortage ? more : 0;
-}
-
-/* Count a request that has left the line. */
-static void account_left(struct admission *admission, struct request *request, bool had_begun)
-{
-    admission->begun_waiting -= had_begun;
-    admission->held_waiting -= request->admission.held_bytes;
-    request->admission.held_bytes = 0;
-}
-
-/* From now on the request costs so much. */
-static void set_cost(struct admission *admission, struct request *request, uint64_t cost)
-{
-    struct admission_hold *hold = &request->admission;
-    if (is_active(request)) {
-        admission->active_cost += cost - hold->cost;
-        request->arrival.client->active_cost += cost - hold->cost;
+    const uint64_t most = memory_budget_large(admission->memory);
+    const uint64_t kept = memory_budget(admission->memory) - most;
+    const uint64_t claimed = admission->claimed_bytes;
+    if (request->admission.waits && admission->working == 0) {
+        return kept + admission->waiting_bytes - held_bytes(request);
     }
-    hold->cost = cost;
+    return claimed <= most && missing_bytes(request) <= most - claimed ? kept : 0;
 }
 
-/* Take the memory, and a place if it has none and needs one. False: not now. */
-static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
+/* Promise the request the memory that it wants, and begin it if it has not begun. room: what requests
+ * that lack memory leave to those that overtake them; UNBOUNDED: none is overtaken. Returns false
+ * if there is not enough. */
+static bool grant_memory(struct admission *admission, struct request *request, uint64_t room,
+                         uint64_t now_ns)
 {
     struct admission_hold *hold = &request->admission;
-    bool begins = !has_begun(request);
-    uint64_t missing = missing_bytes(request);
-    uint64_t lack = small_part(admission, missing);
-    if (begins && admission->active == 0) {
-        /* What the others in the line have, who took it while they seemed small. */
-        lack += admission->held_waiting - hold->held_bytes;
-    }
+    const uint64_t overtaking = smaller_of(admission->overtaking_bytes, room);
     uint64_t promised = 0;
-    if ((begins && !has_place(admission, hold->wanted)) ||
-        !memory_promise(admission->memory, missing, lack, &promised)) {
+    if (hold->wanted > room - overtaking ||
+        !memory_promise(admission->memory, missing_bytes(request), may_lack(admission, request),
+                        &promised)) {
         return false;
     }
-    hold->promised_bytes += promised;
-    if (begins) {
-        admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
-        admission->active++;
-        admission->active_clients += request->arrival.client->active == 0;
-        request->arrival.client->active++;
-        hold->state = ADMISSION_ACTIVE; /* its claim and its cost were 0 */
+    count_request(admission, request, -1);
+    if (!has_begun(request)) {
+        hold->state = ADMISSION_ACTIVE;
+        hold->has_place = true;
+        hold->overtook = room != UNBOUNDED;
+        hold->begun_ns = now_ns;
     }
-    change_claim(admission, request, hold->wanted - hold->claim);
-    set_cost(admission, request, hold->wanted_cost);
+    hold->promised_bytes += promised;
+    hold->claim = hold->wanted;
+    hold->cost_ns = hold->wanted_cost_ns;
+    hold->waits = false;
+    count_request(admission, request, 1);
     return true;
 }
 
-/* Are all requests that are active or wait this client's? */
-static bool is_alone(const struct admission *admission, const struct client *client)
+/* Change what the request has; of promised memory beyond `claim`, give back what was not taken. */
+static void change_hold(struct admission *admission, struct request *request, uint64_t claim,
+                        uint64_t cost_ns, bool has_place, enum admission_state state)
 {
-    const size_t waiting =
-        admission->line.classes[CLASS].flows - (client->flows[LINE_ADMISSION][CLASS].count > 0);
-    const size_t active = admission->active_clients - (client->active > 0);
-    return waiting + active == 0;
+    struct admission_hold *hold = &request->admission;
+    const uint64_t excess = hold->claim > claim ? hold->claim - claim : 0;
+    const uint64_t less = smaller_of(excess, hold->promised_bytes);
+    memory_unpromise(admission->memory, less);
+    count_request(admission, request, -1);
+    hold->promised_bytes -= less;
+    hold->claim -= less;
+    hold->cost_ns = cost_ns;
+    hold->has_place = has_place;
+    hold->state = state;
+    count_request(admission, request, 1);
 }
 
-/* Who is active or waits has changed. Thread: a holder of the lock. */
-static void note_clients(struct admission *admission, uint64_t now_ns)
-{
-    const struct line_flow *flow = admission->line.classes[CLASS].tail;
-    const bool was_shared = admission->is_shared;
-    admission->is_shared = admission->active_clients > 1 ||
-                           (flow != NULL && !is_alone(admission, line_flow_client(flow)));
-    if (admission->is_shared && !was_shared) {
-        admission->shared_since_ns = now_ns;
-    }
-}
-
-/* Nanoseconds until requests of a client that cost so much are through, were the first of them
- * to begin now. The last of them shares the loops with all that are active then, as bodies come
- * side by side, and with those that take the places that become free. So all requests of the
- * client count, and of every other client as much as it gets itself by then, as clients have
- * turns. Of the others only what they cost together is known. A crowd of one client's requests
- * shows how fast that client sends and reads: it counts for no other one beside it. */
-static uint64_t time_for(const struct admission *admission, const struct client *client,
-                         uint64_t cost)
-{
-    const double own = (double)client->active_cost + (double)cost;
-    const double others = (double)(admission->active_cost - client->active_cost);
-    const size_t clients = admission->active_clients - (client->active > 0);
-    const double shared = others < own * (double)clients ? others : own * (double)clients;
-    const struct speed *speed =
-        is_alone(admission, client) ? &admission->alone : &admission->shared;
-    return (uint64_t)((own + shared) * speed->ns_per_cost * CAUTION);
-}
-
-/* Does the request's deadline come before it could be through, were it to begin now? */
-static bool is_hopeless(const struct admission *admission, const struct request *request,
-                        uint64_t now_ns)
-{
-    const struct admission_hold *hold = &request->admission;
-    return request->arrival.deadline_ns != 0 &&
-           now_ns + time_for(admission, request->arrival.client, hold->wanted_cost) >
-               request->arrival.deadline_ns;
-}
-
-/* ---- overtaking ---- */
-
-/* The most bytes that all requests which overtake this one may hold together: the part of the budget
- * that the request does not claim, so that it begins when the requests before it have given back
- * enough. While the request would lack memory without them, too, overtaking requests may hold a fixed
- * part of the budget if that is more. If the request lacks only memory that other requests in the
- * line hold, the result is 0, because such a request begins when no request is active. */
+/* Returns the most bytes that all requests that overtake this one may hold together. */
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {
-    const struct admission_hold *hold = &request->admission;
     const uint64_t most = memory_budget_large(admission->memory);
-    const uint64_t missing = missing_bytes(request);
-    const uint64_t may_hold = most + small_part(admission, missing) - missing;
+    const uint64_t spared = most - request->admission.wanted;
     const uint64_t committed = memory_committed(admission->memory);
     const uint64_t others = committed - smaller_of(admission->overtaking_bytes, committed);
-    const uint64_t in_line = admission->held_waiting - hold->held_bytes;
-    const uint64_t left = most - hold->wanted;
-    if (others > may_hold && others - smaller_of(in_line, others) <= may_hold) {
+    if (admission->working == 0) {
+        return 0; /* overtaking requests would hold what may_lack() waits for, for ever */
+    }
+    const bool waits_for_others =
+        others > most + may_lack(admission, request) - missing_bytes(request);
+    return waits_for_others ? larger_of(spared, most / OVERTAKING_PART) : spared;
+}
+
+/* ---- time; thread: a holder of the lock ---- */
+
+/* Returns nanoseconds until requests of a client that cost `cost_ns` are answered if the first of them
+ * begins now; 0 if the client is owed a place, because the others may be slower than the service.
+ * Bodies arrive side by side, so all requests that have a place count whole; but of every other
+ * client no more than the client gets itself by then, because clients have turns. */
+static uint64_t time_for(const struct admission *admission, const struct client *client,
+                         uint64_t cost_ns)
+{
+    if (is_owed_place(admission, client)) {
         return 0;
     }
-    return larger_of(left, others > may_hold ? most / OVERTAKEN_PART : 0);
+    const double own = (double)client->placed_cost_ns + (double)cost_ns;
+    const double others = (double)(admission->placed_cost_ns - client->placed_cost_ns);
+    const double clients = (double)(admission->placed_clients - (client->places > 0));
+    const double shared = others < own * clients ? others : own * clients;
+    return (uint64_t)((own + shared) * admission->slowness * CAUTION);
 }
 
-/* Returns true if the request may begin before the requests that lack memory and stand before it in
- * the line; room: the least overtaking_room() of these. */
-static bool may_overtake(const struct admission *admission, const struct request *request,
-                         uint64_t room)
+/* Does the request's deadline come before its answer, if it begins now? */
+static bool is_hopeless(const struct admission *admission, const struct request *request,
+                        uint64_t now_ns)
 {
-    return room == UNBOUNDED ||
-           (admission->overtaking_bytes <= room &&
-            request->admission.wanted <= room - admission->overtaking_bytes);
+    const uint64_t cost_ns = request->admission.wanted_cost_ns;
+    return request->arrival.deadline_ns != 0 &&
+           now_ns + time_for(admission, request->arrival.client, cost_ns) >
+               request->arrival.deadline_ns;
 }
 
-/* The request has begun before requests that lack memory: count its claim from now on. */
-static void count_overtaking(struct admission *admission, struct request *request)
+/* A request with a place has finished: measure how long its cost took, if requests wait for places or
+ * would have to. Requests alone show how fast their client sends, and how long a request lacks
+ * memory says nothing of the speed of the service. */
+static void measure_slowness(struct admission *admission, const struct request *request,
+                             uint64_t now_ns)
 {
-    request->admission.overtook = admission->shortage;
-    admission->overtaking_bytes += request->admission.claim;
-    admission->overtaking++;
+    const struct admission_hold *hold = &request->admission;
+    const double took_ns = (double)clock_span_ns(admission->since_ns, now_ns);
+    admission->since_ns = now_ns;
+    if (has_room(admission, request->arrival.client, hold->claim)) {
+        return;
+    }
+    admission->took_ns = admission->took_ns * OLDER_WEIGHT + took_ns;
+    admission->took_cost_ns = admission->took_cost_ns * OLDER_WEIGHT + (double)hold->cost_ns;
+    /* The first to finish has shared its time with those that are about to. */
+    admission->measured += admission->measured < ADMISSION_PLACES;
+    if (admission->measured == ADMISSION_PLACES) {
+        admission->slowness = admission->took_ns / admission->took_cost_ns;
+    }
 }
 
-/* No request in the line lacks memory: the requests that are counted overtake none any more. */
-static void end_shortage(struct admission *admission)
-{
-    admission->shortage++;
-    admission->overtaking_bytes = 0;
-    admission->overtaking = 0;
-}
+/* ---- the look at the line; thread: a holder of the lock ---- */
 
-/* Requests that leave the line, to be handed on outside the lock. */
+/* Requests that leave the line, to be handed over outside the lock. */
 struct leaving {
     struct request_list admitted; /* oldest first */
     struct request *hopeless;     /* in no order */
 };
 
-/* Let those go on who have begun and wait for more memory: what they need is what the others
- * wait for in the end. Thread: a holder of the lock.
- * returns the least overtaking_room() of the requests that still lack memory; 0 if all holders of
- * memory but overtaking requests wait for more, so that break_deadlock() sees the deadlock. A SLOW
- * request has no promise and does not count. */
-static uint64_t go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+/* Let requests go on that have begun and wait for more memory: the others wait for these. Returns
+ * the least overtaking_room() of those that still lack memory. */
+static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
+                            struct leaving *leaving)
 {
-    size_t left = admission->begun_waiting; /* mostly none */
-    size_t stuck = 0;
     uint64_t room = UNBOUNDED;
-    if (left == 0) {
-        return room;
-    }
     struct line_cursor cursor = line_begin(&admission->line, CLASS);
-    while (left > 0 && cursor.current != NULL) {
+    for (size_t left = admission->begun_waiting; left > 0;) {
         struct request *request = cursor.current;
-        const bool begun = has_begun(request);
-        left -= begun;
-        if (begun && grant_memory(admission, request, now_ns)) {
-            account_left(admission, request, true);
+        left -= has_begun(request);
+        if (!has_begun(request)) {
+            line_step(&cursor);
+        } else if (grant_memory(admission, request, UNBOUNDED, now_ns)) {
             request_append(&leaving->admitted, line_take(&cursor));
-            continue;
-        }
-        if (begun && !is_slow(request)) {
+        } else {
             room = smaller_of(room, overtaking_room(admission, request));
-            stuck++;
+            line_step(&cursor);
         }
-        line_step(&cursor);
     }
-    const size_t holders = admission->active + admission->aside;
-    return stuck > 0 && stuck + admission->overtaking >= holders ? 0 : room;
+    return room;
 }
 
-/* Admit as many as can begin and have not got their client's part; `first`: where nobody is
- * active the first that can, whatever its client has. room: the result of go_on(). Thread: a holder of the lock. */
-static void begin_waiting(struct admission *admission, uint64_t now_ns, bool first,
-                          uint64_t room, struct leaving *leaving)
+/* Begin the requests that can, in turn. room: the result of admit_begun() */
+static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t room,
+                      struct leaving *leaving)
 {
     struct line_cursor cursor = line_begin(&admission->line, CLASS);
     uint64_t left = room;
-    size_t lacking = 0;
-    size_t of_client = 0; /* of these, the current client's */
+    size_t lacking = 0; /* requests of the current client that lack memory */
+    admission->place_is_lacking = false;
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
-        const bool any = first && admission->active == 0;
-        of_client = cursor.previous == NULL ? 0 : of_client;
-        if (!has_begun(request) && is_hopeless(admission, request, now_ns)) {
-            account_left(admission, request, false);
-            line_drop(&cursor, &leaving->hopeless);
-        } else if (has_begun(request)) {
+        lacking = cursor.previous == NULL ? 0 : lacking;
+        if (has_begun(request)) {
             line_step(&cursor);
-        } else if (!any && over_its_part(admission, request)) {
-            line_skip(&cursor); /* nor do those of its client overtake it */
-        } else if (!has_place(admission, request->admission.wanted)) {
-            break; /* the next free place is for this request */
-        } else if (may_overtake(admission, request, left) &&
-                   grant_memory(admission, request, now_ns)) {
-            account_left(admission, request, false);
-            if (left != UNBOUNDED) {
-                count_overtaking(admission, request);
-            }
+        } else if (is_hopeless(admission, request, now_ns)) {
+            set_waiting(admission, request, false);
+            line_drop(&cursor, &leaving->hopeless);
+        } else if (admission->places > 0 && exceeds_part(admission, request->arrival.client,
+                                                         request->admission.wanted)) {
+            line_skip(&cursor); /* nor do requests of the same client overtake it */
+        } else if (!has_room(admission, request->arrival.client, request->admission.wanted)) {
+            admission->place_is_lacking = true; /* the next free place is for this request */
+            line_skip(&cursor);
+        } else if (grant_memory(admission, request, left, now_ns)) {
             request_append(&leaving->admitted, line_take(&cursor));
             cursor = line_begin(&admission->line, CLASS); /* turns have passed */
             left = room;
-            lacking = 0;
         } else {
             left = smaller_of(left, overtaking_room(admission, request));
             lacking++;
-            of_client++;
-            (of_client < MOST_OVERTAKEN ? line_step : line_skip)(&cursor);
+            (lacking < MOST_OVERTAKEN ? line_step : line_skip)(&cursor);
         }
     }
-    admission->lacking = lacking + (room != UNBOUNDED);
-    if (cursor.current == NULL && left == UNBOUNDED) {
-        end_shortage(admission);
-    }
+    admission->memory_is_lacking = left != UNBOUNDED;
 }
 
-/* Let all go on and begin who can, and give the lock up. Who has its part waits while others do,
- * but not while nobody is served: all clients that wait may have theirs, in requests of which
- * nothing comes. Thread: a holder of the lock. */
+/* Admit all requests that can go on or begin, and release the lock. */
 static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
     struct leaving leaving = {0};
-    const uint64_t room = go_on(admission, now_ns, &leaving);
-    begin_waiting(admission, now_ns, false, room, &leaving);
-    if (admission->active == 0) {
-        begin_waiting(admission, now_ns, true, room, &leaving);
-    }
-    note_clients(admission, now_ns);
-    MUST(pthread_mutex_unlock(&admission->lock));
+    const uint64_t room = admit_begun(admission, now_ns, &leaving);
+    admit_new(admission, now_ns, room, &leaving);
+    MUST(pthread_mutex_unlock(&admission->line.lock));
     completion_post_home(leaving.admitted.first);
     completion_fail(leaving.hopeless, STATUS_DEADLINE_PASSED,
                     "the request waited for other large ones until its deadline could not "
                     "be kept any more: try again, or allow more time");
 }
 
-/* Requests in the line that wait for the work of others. Requests that lack memory are not counted:
- * how long they wait says nothing of the speed of the service. Thread: a holder of the lock. */
-static size_t count_behind_work(const struct admission *admission)
-{
-    const size_t waiting = line_count(&admission->line, LINE_ALL);
-    return waiting - smaller_of(admission->lacking, waiting);
-}
-
-/* ---- before the body ---- */
+/* ---- before and while the body arrives ---- */
 
 enum status admission_check(struct admission *admission, const struct request *request,
-                            uint64_t claim, uint64_t cost, uint64_t *wait_ns, struct error *err)
+                            uint64_t claim, uint64_t cost_ns, uint64_t *wait_ns,
+                            struct error *err)
 {
-    uint64_t most = memory_budget_large(admission->memory);
-    if (claim > most) {
+    if (claim > memory_budget_large(admission->memory)) {
         return memory_never_fits(admission->memory, claim, err);
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    size_t waiting = line_count(&admission->line, LINE_ALL);
-    bool crowd = count_behind_work(admission) > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t ahead =
-        line_ahead_ns(&admission->line, request->arrival.client, request->arrival.high, cost);
-    *wait_ns = crowd ? time_for(admission, request->arrival.client, ahead + cost) : 0;
-    const bool is_full =
-        waiting >= admission->max_waiting &&
-        !line_within_part(&admission->line, request->arrival.client, admission->max_waiting);
-    MUST(pthread_mutex_unlock(&admission->lock));
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    const struct client *client = request->arrival.client;
+    const size_t waiting = line_count(&admission->line, LINE_ALL);
+    const uint64_t ahead_ns =
+        line_ahead_ns(&admission->line, client, request->arrival.high, cost_ns);
+    const bool crowded = admission->place_is_lacking || admission->places >= ADMISSION_PLACES;
+    *wait_ns = crowded ? time_for(admission, client, ahead_ns + cost_ns) : 0;
+    const bool is_full = waiting >= admission->max_waiting &&
+                         !line_within_part(&admission->line, client, admission->max_waiting);
+    MUST(pthread_mutex_unlock(&admission->line.lock));
     if (is_full) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu large requests wait already, the server's --queue-depth: try "
@@ -464,185 +392,78 @@ enum status admission_check(struct admission *admission, const struct request *r
 }
 
 bool admission_enter(struct admission *admission, struct request *request, uint64_t claim,
-                     uint64_t cost)
+                     uint64_t cost_ns)
 {
     struct admission_hold *hold = &request->admission;
-    uint64_t most = memory_budget_large(admission->memory);
-    claim = claim < most ? claim : most;
+    claim = smaller_of(claim, memory_budget_large(admission->memory));
     if (claim <= hold->claim) {
         return true;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    hold->wanted = claim;
-    hold->wanted_cost = cost;
+    MUST(pthread_mutex_lock(&admission->line.lock));
     const uint64_t now_ns = clock_now_ns();
-    bool in_turn = line_count(&admission->line, LINE_ALL) == 0 || is_active(request);
-    bool granted = in_turn && grant_memory(admission, request, now_ns);
-    const bool had_place = has_begun(request) || has_place(admission, claim);
-    admission->lacking += in_turn && !granted && had_place;
-    if (!granted) {
-        /* For the rest it had its turn, or needed none. */
-        request->line.cost_ns = cost - smaller_of(cost, hold->cost);
-        hold->held_bytes = held_bytes(request);
-        admission->held_waiting += hold->held_bytes;
-        admission->begun_waiting += has_begun(request);
-        request_set_owner(request, OWNER_ADMISSION);
-        line_push(&admission->line, request, true);
+    const bool is_next =
+        has_begun(request) || (line_count(&admission->line, LINE_ALL) == 0 &&
+                               has_room(admission, request->arrival.client, claim));
+    hold->wanted = claim;
+    hold->wanted_cost_ns = cost_ns;
+    if (is_next && grant_memory(admission, request, UNBOUNDED, now_ns)) {
+        MUST(pthread_mutex_unlock(&admission->line.lock));
+        return true;
     }
-    /* The request may begin although the first request in the line has no room. */
-    bool may_begin = !granted && (request->arrival.high || admission->lacking > 0);
-    note_clients(admission, now_ns);
-    MUST(pthread_mutex_unlock(&admission->lock));
-    if (may_begin) {
-        admission_wake(admission); /* it may be another's already */
-    }
-    return granted;
+    request->line.cost_ns =
+        cost_ns - smaller_of(cost_ns, hold->cost_ns); /* it had its turn for the rest */
+    request_set_owner(request, OWNER_ADMISSION);
+    set_waiting(admission, request, true);
+    line_push(&admission->line, request, true);
+    admit_and_unlock(admission, now_ns); /* which may admit this request, too */
+    return false;
 }
 
-/* ---- giving back ---- */
-
-/* Cut the claim down. Thread: a holder of the lock. */
-static void lower_claim(struct admission *admission, struct request *request, uint64_t claim)
-{
-    struct admission_hold *hold = &request->admission;
-    uint64_t less = hold->claim > claim ? hold->claim - claim : 0;
-    less = less < hold->promised_bytes ? less : hold->promised_bytes;
-    memory_unpromise(admission->memory, less);
-    hold->promised_bytes -= less;
-    change_claim(admission, request, -less);
-}
-
-/* Go on in another state, without a place. Thread: a holder of the lock. */
-static void leave_place(struct admission *admission, struct request *request,
-                        enum admission_state state)
-{
-    struct admission_hold *hold = &request->admission;
-    const bool holds = is_active(request) || is_aside(request);
-    if (holds && state != ADMISSION_ASIDE) {
-        admission->overtaking -= hold->overtook == admission->shortage;
-    }
-    if (is_active(request)) {
-        admission->active--;
-        admission->active_bytes -= hold->claim;
-        admission->active_cost -= hold->cost;
-        request->arrival.client->active_cost -= hold->cost;
-        request->arrival.client->active--;
-        admission->active_clients -= request->arrival.client->active == 0;
-    }
-    if (is_aside(request)) {
-        admission->aside--;
-        request->arrival.client->aside--;
-    }
-    if (state == ADMISSION_ASIDE) {
-        admission->aside++;
-        request->arrival.client->aside++;
-    }
-    hold->state = state;
-}
-
-/* Lose the place and what was promised but not taken. Thread: a holder of the lock. */
-static void lose_place(struct admission *admission, struct request *request,
-                       enum admission_state state)
-{
-    lower_claim(admission, request, 0);
-    leave_place(admission, request, state);
-}
-
-void admission_settle(struct admission *admission, struct request *request, uint64_t claim,
-                      uint64_t cost)
+void admission_update(struct admission *admission, struct request *request, uint64_t claim,
+                      uint64_t cost_ns)
 {
     const struct admission_hold *hold = &request->admission;
-    if (hold->claim <= claim && hold->cost == cost) {
+    if (hold->claim <= claim && hold->cost_ns == cost_ns) {
         return;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    lower_claim(admission, request, claim);
-    set_cost(admission, request, cost);
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    change_hold(admission, request, claim, cost_ns, hold->has_place, hold->state);
     admit_and_unlock(admission, clock_now_ns());
 }
 
-/* So many clients wait for their first place. Thread: a holder of the lock. */
-static size_t clients_without(const struct admission *admission)
+bool admission_pace(struct admission *admission, struct request *request, uint64_t rate)
 {
-    size_t without = 0;
-    const struct line_flow *flow = admission->line.classes[CLASS].tail;
-    for (size_t i = 0; i < admission->line.classes[CLASS].flows; i++, flow = flow->next) {
-        without += line_flow_client(flow)->active == 0;
-    }
-    return without;
-}
-
-/* Has the client more than its part of the places? All who have or want one have the same part, a
- * place at least. Thread: a holder of the lock. */
-static bool crowds(const struct admission *admission, const struct client *client,
-                   size_t without)
-{
-    const size_t clients = admission->active_clients + without;
-    const size_t most = clients < ADMISSION_PLACES ? ADMISSION_PLACES / clients : 1;
-    return client->active > most;
-}
-
-bool admission_pace(struct admission *admission, struct request *request, uint64_t came)
-{
-    if (came >= CROWDED_BYTES ||
-        (came >= SLOW_BYTES && line_count(&admission->line, LINE_ALL) == 0)) {
+    const struct admission_hold *hold = &request->admission;
+    const struct client *client = request->arrival.client;
+    const bool is_fast = rate >= ADMISSION_PLACE_RATE;
+    bool gives_back = !is_fast && rate < hold->claim / ADMISSION_TURNOVER_S;
+    const bool changes = hold->has_place != is_fast || (gives_back && hold->promised_bytes > 0);
+    if (!changes && (is_fast || line_count(&admission->line, LINE_ALL) == 0)) {
         return false;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    struct client *client = request->arrival.client;
-    const bool active = is_active(request);
-    const size_t without = clients_without(admission);
-    const bool crowded = active && without > 0 && crowds(admission, client, without);
-    const bool wanted = active && without > 0 && came < WANTED_BYTES;
-    const uint64_t turnover = request->admission.claim / ADMISSION_TURNOVER_S / BEATS_PER_S;
-    const bool keeps_memory = admission->lacking > 0 && came < turnover;
-    const bool all_of_it =
-        came < SLOW_BYTES || keeps_memory || crowded || (wanted && client->aside > 0);
-    if (all_of_it && (active || is_aside(request))) {
-        lose_place(admission, request, ADMISSION_SLOW);
-    } else if (wanted) {
-        leave_place(admission, request, ADMISSION_ASIDE);
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    if (!is_fast && admission->memory_is_lacking && client->claimed_bytes > hold->claim) {
+        gives_back |= exceeds_part(admission, client, 0);
     }
+    change_hold(admission, request, gives_back ? 0 : hold->claim, hold->cost_ns, is_fast,
+                hold->state);
     admit_and_unlock(admission, clock_now_ns());
-    return all_of_it || wanted;
-}
-
-/* One more is through: how long did what it cost take? Only in a crowd, as alone it shows how fast
- * its client is; it is one also where nobody waits because all are refused by an older measure.
- * Where several clients compete, what was before the second one came counts for the first alone.
- * Thread: a holder of the lock. */
-static void measure_speed(struct admission *admission, const struct admission_hold *hold,
-                          uint64_t now_ns)
-{
-    const bool is_shared = admission->is_shared;
-    struct speed *speed = is_shared ? &admission->shared : &admission->alone;
-    uint64_t since_ns = larger_of(speed->last_finish_ns, admission->busy_since_ns);
-    since_ns = is_shared ? larger_of(since_ns, admission->shared_since_ns) : since_ns;
-    speed->last_finish_ns = now_ns;
-    if (count_behind_work(admission) == 0 && has_place(admission, hold->claim)) {
-        return;
-    }
-    speed->ns = speed->ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
-    speed->cost = speed->cost * SPEED_KEPT + (double)hold->cost;
-    /* The first that finishes has shared its time with those that are about to. */
-    speed->finishes += speed->finishes < ADMISSION_PLACES;
-    if (speed->finishes == ADMISSION_PLACES) {
-        speed->ns_per_cost = speed->ns / speed->cost;
-    }
+    return gives_back;
 }
 
 void admission_finish(struct admission *admission, struct request *request)
 {
-    struct admission_hold *hold = &request->admission;
-    if (hold->claim == 0) {
+    const struct admission_hold *hold = &request->admission;
+    if (hold->state != ADMISSION_ACTIVE) {
         return;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    if (is_active(request) && request->error.status == STATUS_OK) {
-        measure_speed(admission, hold, clock_now_ns());
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    const uint64_t now_ns = clock_now_ns();
+    if (hold->has_place && request->error.status == STATUS_OK) {
+        measure_slowness(admission, request, now_ns);
     }
-    lose_place(admission, request, ADMISSION_FINISHED);
-    admit_and_unlock(admission, clock_now_ns());
+    change_hold(admission, request, 0, hold->cost_ns, false, ADMISSION_FINISHED);
+    admit_and_unlock(admission, now_ns);
 }
 
 void admission_leave(struct admission *admission, struct request *request)
@@ -651,11 +472,10 @@ void admission_leave(struct admission *admission, struct request *request)
     if (hold->state == ADMISSION_NONE) {
         return;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
-    lose_place(admission, request, ADMISSION_NONE);
-    change_claim(admission, request, -hold->claim);
-    hold->overtook = 0;
-    hold->cost = 0;
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    change_hold(admission, request, 0, 0, false, ADMISSION_FINISHED);
+    count_request(admission, request, -1);
+    *hold = (struct admission_hold){.state = ADMISSION_NONE};
     admit_and_unlock(admission, clock_now_ns());
 }
 
@@ -664,62 +484,20 @@ void admission_wake(struct admission *admission)
     if (line_count(&admission->line, LINE_ALL) == 0) {
         return;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
+    MUST(pthread_mutex_lock(&admission->line.lock));
     admit_and_unlock(admission, clock_now_ns());
-}
-
-/* ---- the tick ---- */
-
-/* All who have a place or a promise wait for more memory than there is, so none will ever give any
- * back, or all who wait do without both: the one that came last ends. Thread: a holder of the lock.
- * returns that one, taken out of the line, or NULL */
-static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
-{
-    const size_t holders = admission->active + admission->aside;
-    const size_t wanted = holders > 0 ? holders : line_count(&admission->line, LINE_ALL);
-    struct line_cursor last = {.current = NULL};
-    struct request *ended = NULL;
-    size_t stuck = 0;
-    /* Mostly so few want more that there need be no walk through all that wait. */
-    const bool may_be = admission->begun_waiting > 0 && admission->begun_waiting >= wanted;
-    for (struct line_cursor c = line_begin(&admission->line, CLASS);
-         may_be && c.current != NULL; line_step(&c)) {
-        const bool holds = is_active(c.current) || is_aside(c.current);
-        const bool is_stuck = holders > 0 ? holds : is_slow(c.current);
-        const bool later =
-            last.current == NULL || c.current->line.ticket > last.current->line.ticket;
-        stuck += is_stuck;
-        last = is_stuck && later ? c : last;
-    }
-    if (stuck == 0 || stuck < wanted) {
-        admission->stuck_since_ns = 0;
-        return NULL;
-    }
-    if (admission->stuck_since_ns == 0) {
-        admission->stuck_since_ns = now_ns;
-    }
-    if (clock_span_ns(admission->stuck_since_ns, now_ns) >= STUCK_MS * NS_PER_MS) {
-        admission->stuck_since_ns = 0;
-        account_left(admission, last.current, true);
-        line_drop(&last, &ended);
-    }
-    return ended;
 }
 
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
     struct request *expired = NULL;
-    MUST(pthread_mutex_lock(&admission->lock));
-    uint64_t earliest = line_expire(&admission->line, now_ns, &expired);
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    const uint64_t earliest = line_expire(&admission->line, now_ns, &expired);
     for (struct request *request = expired; request != NULL; request = request->line.next) {
-        account_left(admission, request, has_begun(request));
+        set_waiting(admission, request, false);
     }
-    struct request *stuck = break_deadlock(admission, now_ns);
     admit_and_unlock(admission, now_ns);
     request_end_expired(expired, now_ns, "other large requests");
-    completion_fail(stuck, STATUS_OUT_OF_MEMORY,
-                    "this request and the others that began with it need more memory than "
-                    "the server's --memory-budget: try again, or send less at once");
     return earliest;
 }
 
@@ -729,20 +507,20 @@ void admission_close(struct admission *admission)
     if (admission == NULL) {
         return;
     }
-    MUST(pthread_mutex_lock(&admission->lock));
+    MUST(pthread_mutex_lock(&admission->line.lock));
     struct line_cursor cursor = line_begin(&admission->line, CLASS);
     while (cursor.current != NULL) {
-        account_left(admission, cursor.current, has_begun(cursor.current));
+        set_waiting(admission, cursor.current, false);
         line_drop(&cursor, &chain);
     }
-    MUST(pthread_mutex_unlock(&admission->lock));
+    MUST(pthread_mutex_unlock(&admission->line.lock));
     completion_fail(chain, STATUS_DRAINING, "the service is shutting down");
 }
 
 void admission_stats(struct admission *admission, struct admission_stats *out)
 {
-    MUST(pthread_mutex_lock(&admission->lock));
-    *out = (struct admission_stats){.waiting = line_count(&admission->line, LINE_ALL),
-                                    .active = admission->active};
-    MUST(pthread_mutex_unlock(&admission->lock));
+    MUST(pthread_mutex_lock(&admission->line.lock));
+    out->waiting = line_count(&admission->line, LINE_ALL);
+    out->active = admission->active;
+    MUST(pthread_mutex_unlock(&admission->line.lock));
 }

@@ -38,10 +38,10 @@ struct client {
     atomic_uint_fast64_t memory_ns;     /* ... and how long they held their memory */
     atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
     atomic_uint_fast64_t ahead;         /* ticket of the body that took it past its second */
-    uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c, ... */
-    uint64_t active_cost;   /* ... and so is what those cost that are active, ... */
-    size_t active;          /* ... how many these are, ... */
-    size_t aside;           /* ... and how many go on beside the places */
+    /* Guarded by the lock of admission.c: */
+    uint64_t claimed_bytes;  /* claims of its large requests */
+    size_t places;           /* its large requests that have a place, ... */
+    uint64_t placed_cost_ns; /* ... and the cost of these */
     struct line_flow flows[LINE_COUNT][LINE_CLASSES]; /* guarded by the lock of each line */
     /* Guarded by the lock of server/http/places.c: connections that wait for a place, the link among
      * clients with as many places, and the connections, in the order of evictions. */

@@ -14,7 +14,7 @@ enum {
 /* Most debt for work that took longer than estimated. */
 #define DEBT_NS ((int64_t)(16 * NS_PER_MS))
 
-static const int64_t quanta_ns[LINE_CLASSES] = {64000, 1000000, 8000000, 128000000};
+static const int64_t quanta_ns[LINE_CLASSES] = {1 << 16, 1 << 20, 1 << 23, 1 << 26};
 
 void line_init(struct line *line, enum line_id id)
 {
@@ -43,12 +43,6 @@ unsigned line_class_of(const struct line *line, uint64_t cost_ns)
 static struct line_flow *flow_of(const struct line *line, unsigned class, struct client *client)
 {
     return &client->flows[line->id][class];
-}
-
-const struct client *line_flow_client(const struct line_flow *flow)
-{
-    const struct request *high = flow->waiting[true].first;
-    return (high != NULL ? high : flow->waiting[false].first)->arrival.client;
 }
 
 /* ---- the ring ---- */

@@ -99,9 +99,6 @@ unsigned line_class_of(const struct line *line, uint64_t cost_ns);
  * and ->high are set, and stay as they are until the request leaves. */
 void line_push(struct line *line, struct request *request, bool by_ticket);
 
-/* Returns the client of a flow in which requests wait. */
-const struct client *line_flow_client(const struct line_flow *flow);
-
 /* Returns how many requests wait in these classes. Thread: any, without the lock. */
 static inline size_t line_count(const struct line *line, unsigned classes)
 {

@@ -106,34 +106,40 @@ static void who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin(vo
     leave(f, begun);
 }
 
-/* What a waiting request took as long as it seemed small is no other's, and it waits itself. */
-static void who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes(void **state)
+/* Memory that a waiting request took while it looked small. */
+static void
+a_request_that_lacks_what_others_in_the_line_hold_begins_beside_those_that_overtook_it(
+    void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
     struct request *before = request_of(f, &client);
     struct request *first = request_of(f, &client);
     struct request *behind = request_of(f, &client);
-    struct request *next = request_of(f, &client);
+    struct request *next[2] = {request_of(f, &client), request_of(f, &client)};
     const uint64_t held = 100 * MIB;
     assert_true(enter(f, before, 1500 * MIB));
     assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
     behind->memory.reserved_bytes = held;
     assert_false(enter(f, first, 1500 * MIB));
     assert_false(enter(f, behind, 1200 * MIB));
-    admission_settle(f->admission, before, 4 * MIB, 4 * MIB);
+    admission_update(f->admission, before, 4 * MIB, 4 * MIB);
     expect_admitted(f, NULL);
-    assert_false(enter(f, next, 4 * MIB));
-    expect_admitted(f, NULL); /* or there would always be somebody active */
+    assert_false(enter(f, next[0], 4 * MIB));
+    expect_admitted(f, next[0]); /* the one before will give back */
     leave(f, before);
     expect_admitted(f, first);
-    expect_admitted(f, next);
+    expect_admitted(f, NULL);
+    assert_false(enter(f, next[1], 200 * MIB));
+    expect_admitted(f, NULL);
     leave(f, first);
     expect_admitted(f, behind);
+    expect_admitted(f, next[1]);
     memory_release(f->memory, held);
     behind->memory.reserved_bytes = 0;
     leave(f, behind);
-    leave(f, next);
+    leave(f, next[0]);
+    leave(f, next[1]);
 }
 
 static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **state)
@@ -142,23 +148,23 @@ static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **stat
     struct client client = {0};
     struct request *pair[2] = {request_of(f, &client), request_of(f, &client)};
     struct request *small[2] = {request_of(f, &client), request_of(f, &client)};
-    const uint64_t now_ns = clock_now_ns();
     assert_true(enter(f, pair[0], 700 * MIB));
     assert_true(enter(f, pair[1], 700 * MIB));
-    assert_false(enter(f, pair[0], 900 * MIB));
+    assert_int_equal(memory_reserve(f->memory, 0, 120 * MIB, NULL), STATUS_OK);
+    assert_false(enter(f, pair[0], 1500 * MIB));
     assert_false(enter(f, small[0], 4 * MIB));
-    expect_admitted(f, small[0]); /* the other may end */
-    assert_false(enter(f, pair[1], 900 * MIB));
+    expect_admitted(f, small[0]); /* the other one works */
+    assert_int_equal(memory_reserve(f->memory, 0, 60 * MIB, NULL), STATUS_OK);
+    assert_false(enter(f, pair[1], 1500 * MIB));
     assert_false(enter(f, small[1], 4 * MIB));
     expect_admitted(f, NULL);
+    memory_release(f->memory, 180 * MIB);
     leave(f, small[0]);
-    (void)admission_sweep(f->admission, now_ns);
-    expect_admitted(f, NULL);
-    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
-    expect_admitted(f, small[1]); /* one of the pair waits no more */
-    expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
     expect_admitted(f, pair[0]);
     leave(f, pair[0]);
+    expect_admitted(f, pair[1]);
+    leave(f, pair[1]);
+    expect_admitted(f, small[1]);
     leave(f, small[1]);
 }
 
@@ -212,21 +218,19 @@ static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crow
     leave(f, huge);
 }
 
-static void
-a_body_keeps_its_promise_while_others_lack_memory_at_the_pace_of_its_claim_alone(void **state)
+static void a_body_keeps_its_promise_at_the_pace_of_its_claim_alone(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
     struct request *body = request_of(f, &client);
     struct request *lacks = request_of(f, &client);
-    const uint64_t beat = 960 * MIB / ADMISSION_TURNOVER_S / 4; /* in a heartbeat */
+    const uint64_t rate = 960 * MIB / ADMISSION_TURNOVER_S;
     assert_true(enter(f, body, 960 * MIB));
-    assert_false(admission_pace(f->admission, body, beat / 2)); /* nobody lacks any */
     assert_false(enter(f, lacks, 960 * MIB));
-    assert_false(admission_pace(f->admission, body, beat));
+    assert_false(admission_pace(f->admission, body, rate));
     assert_int_equal(body->admission.claim, 960 * MIB);
     expect_admitted(f, NULL);
-    assert_true(admission_pace(f->admission, body, beat - 1));
+    assert_true(admission_pace(f->admission, body, rate - 1));
     assert_int_equal(body->admission.promised_bytes, 0);
     expect_admitted(f, lacks);
     leave(f, body);
@@ -240,11 +244,11 @@ int main(void)
         T(a_request_does_not_wait_for_those_that_overtook_it),
         T(who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_others),
         T(who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin),
-        T(who_lacks_what_others_in_the_line_hold_begins_where_nobody_overtakes),
+        T(a_request_that_lacks_what_others_in_the_line_hold_begins_beside_those_that_overtook_it),
         T(requests_that_all_wait_for_more_memory_are_not_overtaken),
         T(a_client_with_many_that_lack_memory_keeps_no_other_out),
         T(the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crowd),
-        T(a_body_keeps_its_promise_while_others_lack_memory_at_the_pace_of_its_claim_alone),
+        T(a_body_keeps_its_promise_at_the_pace_of_its_claim_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void a_part_costs_what_the_sums_of_its_lines_are(void **state)
     struct fixture *f = *state;
     begin_part(f, "float64", "16384,2", NULL, 16384 * 2 * sizeof(double));
     assert_true(infer_part_bytes(&f->request) >= 16384 * scan_carry_bytes(DTYPE_F64));
-    assert_true(infer_cost(&f->request, 0) >= 2 * infer_part_bytes(&f->request) / 8);
+    assert_true(infer_cost_ns(&f->request, 0) >= 2 * infer_part_bytes(&f->request) / 8);
 }
 
 static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state)
@@ -136,11 +136,11 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     struct fixture *f = *state;
     struct request *request = &f->request;
     begin_part(f, "float64", "16384,1", "first", 16384 * sizeof(double));
-    const uint64_t first = infer_cost(request, 0);
+    const uint64_t first = infer_cost_ns(request, 0);
     request->arrival.codec_request.carry_bytes =
         carry_answer_most(&request->scan.call.desc, false);
     request->scan.call.desc.part = SCAN_PART_LAST;
-    assert_in_range(infer_cost(request, 0), first - first / 4, first + first / 2);
+    assert_in_range(infer_cost_ns(request, 0), first - first / 4, first + first / 2);
 }
 
 /* Have a thread of the codec pool answer a part without elements of so many lines. */
@@ -161,7 +161,7 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     request->arrival.client = &client;
     request->completion = &completion;
     request->admission.claim = infer_claim(request, 0); /* it is admitted */
-    request->admission.cost = infer_cost(request, 0);
+    request->admission.cost_ns = infer_cost_ns(request, 0);
     request_enter(request, REQUEST_PARSE);
     assert_false(job_run(request));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};

@@ -1,4 +1,4 @@
-/* What requests cost (infer_cost()) with the real HTTP loop and a device that holds them: who waits
+/* What requests cost (infer_cost_ns()) with the real HTTP loop and a device that holds them: who waits
  * beside them is told their time. The pace is given by requests that are made up, before. */
 #include "server/base/address.h"
 #include "server/sched/admission.h"
