@@ -26,12 +26,6 @@ bool client_socket_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
-bool client_socket_ended(int fd)
-{
-    struct pollfd ended = {.fd = fd, .events = 0};
-    return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
-}
-
 /* Peeking at a Unix socket that counts looks past the bytes that wait in it. */
 bool client_socket_closed(int fd)
 {
@@ -101,12 +95,6 @@ void client_socket_acknowledge(int fd)
 {
     const int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on); /* not of a Unix socket */
-}
-
-uint64_t client_socket_silent_ms(int fd)
-{
-    struct tcp_info info = {0};
-    return read_tcp_info(fd, &info) ? info.tcpi_last_data_recv : 0;
 }
 
 uint64_t client_socket_taken(int fd, uint64_t given)

@@ -273,10 +273,6 @@ bool client_socket_unread(int fd);
 /* True if the socket's send buffer is full because the client does not read. */
 bool client_socket_full(int fd);
 
-/* True if the connection is closed in both directions: by a reset of the client, or by
- * conn_cut(). */
-bool client_socket_ended(int fd);
-
 /* Restart the count of bytes that are read from a Unix socket. */
 void client_socket_begin_count(int fd);
 
@@ -294,9 +290,6 @@ void client_socket_discard(int fd);
 /* True if the client has closed its side; *bytes is the number of bytes that it sent on the
  * connection, read or not. Always false for a Unix socket. */
 bool client_socket_sent_all(int fd, uint64_t *bytes);
-
-/* Returns for how many milliseconds no byte has arrived; 0: not known. */
-uint64_t client_socket_silent_ms(int fd);
 
 /* Returns how many bytes the client has received so far, plus a constant. A Unix socket does
  * not count: there it is the part of `given`, the bytes handed to the socket, that has left the

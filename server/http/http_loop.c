@@ -122,23 +122,18 @@ static void take_back(struct request *request)
 
 static void follow_orders(struct http_loop *loop);
 
-static void take_chain_back(struct request *request)
-{
-    while (request != NULL) {
-        struct request *next = request->line.next;
-        request->line.next = NULL;
-        take_back(request);
-        request = next;
-    }
-}
-
 static void on_done(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
     (void)status;
     (void)events;
     struct request *request = completion_take(&loop->completion);
-    take_chain_back(request);
+    while (request != NULL) {
+        struct request *next = request->line.next;
+        request->line.next = NULL;
+        take_back(request);
+        request = next;
+    }
     deadline_cut_evicted(loop);
     accepting_take_handed(loop);
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
