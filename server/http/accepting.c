@@ -223,12 +223,11 @@ static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
 {
     static const char *const why[METRICS_CLIENT_LIMIT_COUNT] = {
         [METRICS_CLIENT_LIMIT_CONNECTIONS] =
-            "this client has as many connections as one may have, the server's "
-            "--per-client-connections: use one that is open, or close one, and try again",
+            "this client has reached the server's limit of connections for one client "
+            "(--per-client-connections): use one that is open, or close one, and try again",
         [METRICS_CLIENT_LIMIT_PART] =
-            "all connections that the server has are taken (--max-connections), and this "
-            "client "
-            "has its equal part of them: use one that is open, or close one, and try again"};
+            "all connections of the server are in use (--max-connections), and this client has "
+            "its equal part of them: use one that is open, or close one, and try again"};
     char body[256];
     char answer[512];
     const int bytes = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}",

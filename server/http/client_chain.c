@@ -330,7 +330,7 @@ enum status client_chain_check(const gnutls_datum_t *message, bool tls13,
         struct span text;
         if (++count > CERTIFICATES) {
             return error_set(err, STATUS_INVALID_REQUEST,
-                             "more than %d certificates came, expected those up to an "
+                             "more than %d certificates were sent, expected those up to an "
                              "authority of --tls-client-ca",
                              CERTIFICATES);
         }

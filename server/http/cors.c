@@ -38,7 +38,7 @@ static bool allows_all(const struct config_list *origins)
 static const char *origin_fault(const char *text)
 {
     if (strcmp(text, "null") == 0) {
-        return "every sandboxed page and every file has this origin, so it names nobody";
+        return "every sandboxed page and every file has this origin";
     }
     if (strlen(text) > ORIGIN_BYTES) {
         return "no host has so long a name";
@@ -51,7 +51,7 @@ static const char *origin_fault(const char *text)
     }
     size_t scheme = strspn(text, LOWER DIGITS "+.-");
     if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0) {
-        return "the scheme is missing, or there is none like this";
+        return "the scheme is missing or malformed";
     }
     const char *host = text + scheme + 3;
     size_t host_bytes = strcspn(host, ":/");
@@ -59,7 +59,7 @@ static const char *origin_fault(const char *text)
         host_bytes = 1 + strspn(host + 1, DIGITS "abcdef:.");
         host_bytes += host[host_bytes] == ']';
     } else if (strspn(host, LOWER DIGITS "._-") < host_bytes) {
-        return "no host is called so; names beyond ASCII are written as xn--";
+        return "no host has such a name; names beyond ASCII are written as xn--";
     }
     const char *end = host + host_bytes;
     if (strchr(host, '/') != NULL) {
@@ -75,7 +75,7 @@ static const char *origin_fault(const char *text)
     uint64_t number = 0;
     if (end[0] != ':' || !digits_are_all(port, strlen(port), &number) || number > 65535 ||
         number == 0 || port[0] == '0') {
-        return "behind the host comes a colon and a port from 1 to 65535, or nothing";
+        return "after the host only a colon and a port from 1 to 65535 may follow";
     }
     const bool is_default = number == (strncmp(text, "http:", 5) == 0    ? 80
                                        : strncmp(text, "https:", 6) == 0 ? 443

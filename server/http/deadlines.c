@@ -184,16 +184,17 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     } else if (state_of(conn) != REQUEST_BODY) {
         check_discarding(exchange, now_ns);
     } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
-        (void)error_set(&exchange->request.error, STATUS_DEADLINE_PASSED,
-                        "the deadline passed while the body arrived, of which %llu bytes came",
-                        (unsigned long long)exchange->request.body.received);
+        (void)error_set(
+            &exchange->request.error, STATUS_DEADLINE_PASSED,
+            "the deadline passed while the body arrived: %llu bytes of it had arrived",
+            (unsigned long long)exchange->request.body.received);
         exchange_refuse(exchange);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out_request(conn, "the body did not arrive in the time of the server's "
                                "--body-timeout-ms: " CONFIG_LESS_ADVICE);
     } else if (stands_still) {
         time_out_request(conn,
-                         "nothing of the body came in the time of the server's "
+                         "no byte of the body arrived in the time of the server's "
                          "--idle-timeout-s: send it without a pause, or ask the operator");
     } else if (body_is_too_slow(config, exchange->request.body.received, age_ns)) {
         time_out_request(
@@ -250,11 +251,11 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         if (may_close_in_drain(conn, now_ns)) {
             conn_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
-            cut_slow(conn, "no request line came in time (--header-timeout-ms)");
+            cut_slow(conn, "no request line arrived in time (--header-timeout-ms)");
         } else if (conn->used && idles_too_long(conn, now_ns)) {
-            conn_cut_because(conn, "no request came in time (--idle-timeout-s)");
+            conn_cut_because(conn, "no request arrived in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
-            cut_slow(conn, "a request line came too slowly");
+            cut_slow(conn, "a request line arrived too slowly");
         }
         return;
     }
@@ -362,10 +363,11 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         freed += conn->exchange->request.memory.reserved_bytes;
         if (is_receiving(conn)) {
             time_out_request(
-                conn, "others want memory, and this request, which holds some, arrives too "
-                      "slowly to keep it");
+                conn,
+                "other requests need memory, and this request, which holds some, arrives too "
+                "slowly");
         } else {
-            cut_slow(conn, "others want memory, and the answer is read too slowly to keep it");
+            cut_slow(conn, "other requests need memory, and the answer is read too slowly");
         }
         conn = find_slowest(loop, now_ns);
     }
@@ -426,11 +428,12 @@ static void relieve_places(struct http_loop *loop, uint64_t now_ns)
         metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
         if (is_receiving(conn)) {
             time_out_request(conn,
-                             "all connections that the server has were taken "
-                             "(--max-connections), and this request arrived too slowly to keep "
-                             "its own: send the request again, faster or in smaller parts");
+                             "all connections of the server were in use (--max-connections), "
+                             "and this request arrived too slowly: send the request again, "
+                             "faster or in smaller parts");
         } else {
-            cut_slow(conn, "others want a connection, and the answer is read too slowly");
+            cut_slow(conn,
+                     "other clients need a connection, and the answer is read too slowly");
         }
         accepting_resume(loop);
     }
@@ -442,20 +445,20 @@ static void cut_evicted(struct conn *conn)
     const enum request_state state = state_of(conn);
     if (state == REQUEST_HEADER) {
         respond_and_cut(conn, STATUS_REQUEST_TIMEOUT,
-                        "all connections that the server has were taken (--max-connections), "
-                        "and this one had asked for nothing yet: send the request again");
+                        "all connections of the server were in use (--max-connections), and "
+                        "this one had no complete request header: send the request again");
     } else if (is_receiving(conn)) {
         exchange->request.reply.limit = METRICS_CLIENT_LIMIT_PART;
         respond_and_cut(conn, STATUS_THROTTLED,
-                        "all connections that the server has were taken (--max-connections), "
-                        "and this client had more than its equal part of them, which another "
-                        "one needed: use fewer, and send the request again");
+                        "all connections of the server were in use (--max-connections), and "
+                        "this client had more than its equal part of them when another client "
+                        "needed one: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
             cursor_cancel(&exchange->request);
         }
-        conn_cut_because(conn, "another client needed it, and this one had most connections");
+        conn_cut_because(conn, "another client needed a connection, and this client had most");
     }
 }
 

@@ -195,10 +195,11 @@ static void read_content_encoding(struct header_check *check, struct value value
         } else if (first && item_is(&item, "deflate")) {
             check->coding = CODING_DEFLATE;
         } else {
-            (void)error_set_field(&check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
-                                  "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
-                                  "(zlib) and identity, one of them",
-                                  value.text);
+            (void)error_set_field(
+                &check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
+                "Content-Encoding is \"%.64s\", expected one of gzip, deflate "
+                "(zlib) and identity",
+                value.text);
             return;
         }
     }
@@ -445,7 +446,7 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
     if (field->once && (check->seen & (1U << at)) != 0) {
         check->unframed = true;
         (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, field->name,
-                              "the header %s is there more than once", field->name);
+                              "the header %s occurs more than once", field->name);
         return;
     }
     check->seen |= 1U << at;
@@ -466,8 +467,9 @@ enum status header_check_finish(struct header_check *check, struct error *err)
                               "the header Host is missing, which HTTP/1.1 requires");
     }
     if (check->chunked && check->content_length >= 0) {
-        refuse_framing(check, STATUS_INVALID_REQUEST,
-                       "Transfer-Encoding and Content-Length are both there; send one of them");
+        refuse_framing(
+            check, STATUS_INVALID_REQUEST,
+            "the headers have both Transfer-Encoding and Content-Length; send one of them");
     }
     if (check->chunked && !check->http_1_1) {
         refuse_framing(check, STATUS_INVALID_REQUEST,

@@ -318,8 +318,8 @@ static void end_requests(struct http_loop *loop)
     if (loop->completion.expected > 0) {
         /* A hung device owns these requests, and writes to their memory: nothing is freed, and
          * the process is about to end. */
-        log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
-                    loop->completion.expected);
+        log_message(loop->server->log, LOG_WARN,
+                    "%zu requests are still on a device that hangs", loop->completion.expected);
     }
 }
 

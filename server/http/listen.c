@@ -349,7 +349,7 @@ static enum status bind_error(const char *path, struct error *err)
     if (code == EADDRINUSE && lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode)) {
         return error_set(err, STATUS_INTERNAL,
                          "listening on %s: there is a file that is no socket, which is left "
-                         "alone: take it away, or give another path",
+                         "alone: remove it, or give another path",
                          path);
     }
     errno = code;

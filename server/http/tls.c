@@ -88,7 +88,7 @@ static void answer_plain_http(struct conn *conn)
     if (exchange != NULL) {
         conn->tls = NULL;
         (void)error_set(&exchange->request.error, STATUS_INVALID_REQUEST,
-                        "plain HTTP came to a port that speaks TLS: use https://");
+                        "this port speaks TLS, and the request is plain HTTP: use https://");
         respond_early(exchange);
     }
 }
@@ -449,7 +449,7 @@ static void warn_of_files(const struct tls_files *files, const struct validity *
     if (validity->end <= now) {
         time_text(validity->end, text);
         log_message(files->log, LOG_WARN,
-                    "TLS: %s has a certificate that ended at %s: clients refuse it, renew it",
+                    "TLS: %s has a certificate that expired at %s: clients refuse it, renew it",
                     paths[FILE_CERT], text);
     }
     if (validity->begin > now) {
@@ -491,7 +491,7 @@ static enum status load_files(struct tls_files *files, struct error *err)
     credentials_release(previous);
     metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, validity.end);
     time_text(validity.end, text);
-    log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
+    log_message(files->log, LOG_INFO, "TLS: %s is loaded, valid until %s",
                 files->watch.paths[FILE_CERT], text);
     warn_of_files(files, &validity);
     return STATUS_OK;
@@ -559,7 +559,7 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
     if (files != NULL && file_watch_due(&files->watch, now_ns) &&
         load_files(files, &err) != STATUS_OK) {
         file_watch_failed(&files->watch, now_ns);
-        log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
+        log_message(files->log, LOG_ERROR, "%s; the previous certificate stays in use",
                     err.detail);
     }
 }

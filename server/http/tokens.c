@@ -200,7 +200,7 @@ static enum status load_tokens(struct tokens *tokens, struct error *err)
     tokens->list = list;
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(previous);
-    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
+    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are loaded", count,
                 tokens->watch.paths[0]);
     return STATUS_OK;
 }
@@ -245,8 +245,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
     if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
         load_tokens(tokens, &err) != STATUS_OK) {
         file_watch_failed(&tokens->watch, now_ns);
-        log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
-                    err.detail);
+        log_message(tokens->log, LOG_ERROR, "%s; the previous tokens stay in use", err.detail);
     }
 }
 
@@ -337,14 +336,15 @@ enum status tokens_check(struct tokens *tokens, const struct address *peer, char
     MUST(pthread_mutex_unlock(&tokens->lock));
     if (!allowed) {
         return error_set_field(err, STATUS_THROTTLED, "Authorization",
-                               "the token is not one of this server's, and neither were more "
-                               "than ten others that came from this address: send a right one, "
-                               "which is served at once");
+                               "the token is not one of this server's, nor were more than ten "
+                               "others that this address sent lately: send a valid token, "
+                               "which is accepted at once");
     }
     if (has == 0) {
-        return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
-                               "the token is not one of this server's: it was mistyped, taken "
-                               "away or is another server's");
+        return error_set_field(
+            err, STATUS_UNAUTHORIZED, "Authorization",
+            "the token is not one of this server's: it was mistyped, removed "
+            "or belongs to another server");
     }
     if ((has & scopes) == 0) {
         return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
