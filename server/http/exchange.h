@@ -170,9 +170,9 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes);
 /* True if the client has certainly closed its side before the end of the current request.
  * Always false over TLS and Unix sockets. */
 bool conn_ended_early(const struct conn *conn);
-/* False if every byte that arrived belongs to the requests so far. True if another request may
- * have arrived behind the current one, read by libmicrohttpd or not; true may be wrong after a
- * body in several chunks, whose framing is not counted. */
+/* True if the next request may have arrived, read by libmicrohttpd or not, because more bytes
+ * were received than the requests so far have. May be wrong if the received bytes are not known,
+ * or after a body in several chunks, whose framing is not counted. */
 bool conn_has_next(const struct conn *conn);
 
 /* Begin the exchange of a request whose request line has arrived. Returns NULL without memory:

@@ -32,11 +32,10 @@ MUST_CHECK enum status proxies_parse(const struct config_list *list, struct prox
 bool proxies_trust(const struct proxies *proxies, const struct address *address);
 
 /* Find the client of a request. Returns true if trusted proxies name one.
- * forwarded        the texts of all X-Forwarded-For fields, at least one; together they are one
- *                  list, because some proxies extend a field and others add one
- * in out   *client   the peer; then the client that trusted proxies name, if any
- * in out   *local    the peer is on this machine; then all addresses up to the client's are, too.
- *                  False if no trusted proxy names a client: it may be on any machine */
+ * forwarded        the texts of all X-Forwarded-For fields, at least one, which are one list
+ * in out   *client   the peer's address; replaced by the client's if trusted proxies name it
+ * in out   *local    the peer is on this machine; then the client is, too. False if trusted
+ *                  proxies name no client, which may then be on any machine */
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
                     struct address *client, bool *local);
 
