@@ -250,13 +250,13 @@ static struct ready_line *next_line(struct crowd *crowd)
 
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
-    struct crowd *least = NULL;
+    struct crowd *least = TAILQ_FIRST(&loop->ready_crowds);
     struct crowd *crowd = NULL;
     TAILQ_FOREACH(crowd, &loop->ready_crowds, ready_link)
     {
         /* A crowd with less time than the crowd that ran last was idle at that time. */
         crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
-        if (least == NULL || crowd->served_ns < least->served_ns) {
+        if (crowd->served_ns < least->served_ns) {
             least = crowd;
         }
     }
